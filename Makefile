@@ -85,7 +85,7 @@ bench-pi: $(if $(BOARD),$(BOARD_VENV)/.ready,$(READY))  ## measure training and 
 	$(if $(BOARD),$(BOARD_VENV),$(VENV))/bin/python -m benchmarks.pi $(if $(BUNDLES),--bundles '$(BUNDLES)')
 
 export DEBIAN_MIRROR
-armv7-root: $(READY)  ## build build/armv7-root, a 32-bit ARM system, as root [DEBIAN_MIRROR=address]
+armv7-root: $(READY)  ## build build/armv7-root and -trixie, 32-bit ARM systems, as root [DEBIAN_MIRROR=address]
 	$(BIN)/python -m tests.armv7 root
 
 test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root [DEBIAN_MIRROR=address]

@@ -34,11 +34,7 @@ def announced(data: Path, host: str, port: int, tls: Tls, *, wanted: bool = True
     """Announce the server while the body runs, where others can reach it.
 
     Args:
-        data: data folder, of an open store.
         host: address that the server listens on; on a loopback address nothing is announced.
-        port: port that it listens on.
-        tls: who vouches for it.
-        wanted: whether to announce it at all.
     """
     if not wanted or is_loopback(host):
         yield
@@ -103,11 +99,7 @@ def _service(data: Path, host: str, port: int, tls: Tls) -> ServiceInfo:
 
 
 def _addresses(host: str) -> list[str]:
-    """Return the IPv4 addresses by which others reach a server that listens on ``host``.
-
-    Raises:
-        OSError: there are none.
-    """
+    """Return the IPv4 addresses by which others reach a server that listens on ``host``."""
     if not is_everywhere(host):
         return [str(ipaddress.IPv4Address(socket.gethostbyname(host)))]
     import ifaddr  # comes with zeroconf

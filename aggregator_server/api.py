@@ -4,17 +4,14 @@ docs/python.md shows its use. What stands here keeps its name and meaning within
 equal input gives equal bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aggregator_server.aggregation.label_wise import DeviceScores, LabelWise, alpha_update, label_wise
-from aggregator_server.aggregation.rule import weight_rules
+from aggregator_server.aggregation.rule import aggregate_weights, weight_rules
 from aggregator_server.aggregation.updates import Layout, stack_updates
-from aggregator_server.aggregation.weights import aggregate_weights
 from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
 from aggregator_server.errors import AggregationError, AggregatorError
 from fleet_protocol.arrays import Array, Bools, Floats, Ints
@@ -150,10 +147,8 @@ def discover_classes(
     Args:
         reports: new sounds that devices met, described by ``edge_client.api.Classifier.describe``.
         known: the same devices' descriptions of classes that the fleet has.
-        public_set: of the fleet.
         count: how many new classes there are; None: as many as there are names, if every report has one, else the
             number of the best silhouette.
-        seed: of the medoids' random start.
     """
     found = discover(list(reports), list(known), public_set, count=count, seed=seed)
     return [group.members for group in found.groups]

@@ -1,30 +1,15 @@
 # PYTHON_ARGCOMPLETE_OK
 """``auricle-aggregator``: run the server, look after its tokens and devices, publish a public set and a model."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
 
-from aggregator_server.commands import (
-    audit,
-    classes,
-    devices,
-    invite,
-    new,
-    publish,
-    rounds,
-    run,
-    schedules,
-    tokens,
-    upkeep,
-)
-from fleet_protocol.command_line import parse, program, with_version
+from aggregator_server.commands import classes, devices, new, rounds, run, tokens, upkeep
+from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.extras import describe_missing
 
-_COMMANDS = (new, run, tokens, invite, devices, rounds, schedules, classes, audit, publish, upkeep)
+_COMMANDS = (new, run, tokens, devices, rounds, classes, upkeep)
 
 
 def parser() -> argparse.ArgumentParser:

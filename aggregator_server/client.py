@@ -1,7 +1,5 @@
 """Speaks to a running server as a person does: JSON over HTTP, with the standard library alone."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import ssl
@@ -23,7 +21,6 @@ class Client:
 
         Args:
             url: address of the server, such as ``http://127.0.0.1:8470``.
-            token: of a person, or the administrator's.
             authority: certificate (PEM) that vouches for the server; None: the system's authorities.
 
         Raises:
@@ -60,11 +57,7 @@ class Client:
         return self._ask(method, path, body, {} if body is None else {"Content-Type": "application/json"})
 
     def put(self, path: str, body: bytes) -> Any:  # noqa: ANN401
-        """Send bytes; return the answer.
-
-        Raises:
-            ServerError: the server does not answer, or says no.
-        """
+        """Send bytes; return the answer. Raises ServerError: the server does not answer, or says no."""
         return self._ask("PUT", path, body, {"Content-Type": "application/octet-stream"})
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:  # noqa: ANN401

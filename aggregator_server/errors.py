@@ -34,8 +34,6 @@ AuricleError
 A class's ``code`` is what programs see; its docstring is what the documentation says of the code.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from fleet_protocol.errors import AuricleError
@@ -46,339 +44,233 @@ class AggregatorError(AuricleError):
 
     code: ClassVar[str] = "internal_error"
 
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        """Give a class its code; without one it has that of its base."""
+        cls.code = code or cls.code
 
-class NotAuthenticatedError(AggregatorError):
+
+class NotAuthenticatedError(AggregatorError, code="unauthorised"):
     """The bearer token is missing, or is not one that opens this address."""
 
-    code = "unauthorised"
 
-
-class ForbiddenError(AggregatorError):
+class ForbiddenError(AggregatorError, code="forbidden"):
     """The caller is known but not allowed."""
 
-    code = "forbidden"
 
-
-class RoleError(ForbiddenError):
+class RoleError(ForbiddenError, code="role_too_low"):
     """The token is valid, but its role may not do this."""
 
-    code = "role_too_low"
 
-
-class ForgedFormError(ForbiddenError):
+class ForgedFormError(ForbiddenError, code="forged_form"):
     """A form of the dashboard was not opened in the session that sends it."""
 
-    code = "forged_form"
 
-
-class InvitationSpentError(ForbiddenError):
+class InvitationSpentError(ForbiddenError, code="invitation_spent"):
     """The invitation was used up, has expired or was revoked."""
 
-    code = "invitation_spent"
 
-
-class DeviceWaitingError(ForbiddenError):
+class DeviceWaitingError(ForbiddenError, code="device_waiting"):
     """An operator has yet to admit the device; it asks again later."""
 
-    code = "device_waiting"
 
-
-class DeviceRevokedError(ForbiddenError):
-    """An administrator revoked the device, or it left.
-
-    Attributes:
-        device_id: The device.
-    """
-
-    code = "device_revoked"
+class DeviceRevokedError(ForbiddenError, code="device_revoked"):
+    """An administrator revoked the device, or it left."""
 
     def __init__(self, message: str, device_id: str) -> None:
         super().__init__(message)
         self.device_id = device_id
 
 
-class NotSelectedError(ForbiddenError):
+class NotSelectedError(ForbiddenError, code="not_selected"):
     """The device was not selected for the round, for example because it enrolled later."""
 
-    code = "not_selected"
 
-
-class NotFoundError(AggregatorError):
+class NotFoundError(AggregatorError, code="not_found"):
     """There is nothing at this address."""
 
-    code = "not_found"
 
-
-class RoundNotFoundError(NotFoundError):
+class RoundNotFoundError(NotFoundError, code="round_not_found"):
     """There is no such round."""
 
-    code = "round_not_found"
 
-
-class ScheduleNotFoundError(NotFoundError):
+class ScheduleNotFoundError(NotFoundError, code="schedule_not_found"):
     """There is no such schedule, or it has ended."""
 
-    code = "schedule_not_found"
 
-
-class DeviceNotFoundError(NotFoundError):
+class DeviceNotFoundError(NotFoundError, code="device_not_found"):
     """There is no such device."""
 
-    code = "device_not_found"
 
-
-class ClassNotFoundError(NotFoundError):
+class ClassNotFoundError(NotFoundError, code="class_not_found"):
     """There is no such class."""
 
-    code = "class_not_found"
 
-
-class TokenNotFoundError(NotFoundError):
+class TokenNotFoundError(NotFoundError, code="token_not_found"):
     """There is no such token."""
 
-    code = "token_not_found"
 
-
-class InvitationNotFoundError(NotFoundError):
+class InvitationNotFoundError(NotFoundError, code="invitation_not_found"):
     """There is no such invitation."""
 
-    code = "invitation_not_found"
 
-
-class AuthorityNotFoundError(NotFoundError):
+class AuthorityNotFoundError(NotFoundError, code="authority_not_found"):
     """The server has no certificate authority of its own: it does not run with ``--tls auto``."""
 
-    code = "authority_not_found"
 
-
-class BlobNotFoundError(NotFoundError):
+class BlobNotFoundError(NotFoundError, code="blob_not_found"):
     """There is no public set, consensus, model or weights with that digest."""
 
-    code = "blob_not_found"
 
-
-class PublicSetNotFoundError(NotFoundError):
+class PublicSetNotFoundError(NotFoundError, code="public_set_not_found"):
     """No public set has been published yet."""
 
-    code = "public_set_not_found"
 
-
-class ModelNotFoundError(NotFoundError):
+class ModelNotFoundError(NotFoundError, code="model_not_found"):
     """No shared model has been published yet."""
 
-    code = "model_not_found"
 
-
-class ConflictError(AggregatorError):
+class ConflictError(AggregatorError, code="conflict"):
     """The request is right in itself but not at this time."""
 
-    code = "conflict"
 
-
-class RoundOpenError(ConflictError):
+class RoundOpenError(ConflictError, code="round_open"):
     """A round is open; only one may be."""
 
-    code = "round_open"
 
-
-class RoundClosedError(ConflictError):
+class RoundClosedError(ConflictError, code="round_closed"):
     """The round is over: its deadline passed, or it is done, failed or cancelled."""
 
-    code = "round_closed"
 
-
-class RoundNotDoneError(ConflictError):
+class RoundNotDoneError(ConflictError, code="round_not_done"):
     """The round has no result to learn from."""
 
-    code = "round_not_done"
 
-
-class UploadsGoneError(ConflictError):
+class UploadsGoneError(ConflictError, code="uploads_gone"):
     """The round's uploads, without which its result cannot be computed again, are no longer kept."""
 
-    code = "uploads_gone"
 
-
-class LastClassError(ConflictError):
+class LastClassError(ConflictError, code="last_class"):
     """The fleet would be left without a class, or without a public recording."""
 
-    code = "last_class"
 
-
-class TooManyClassesError(ConflictError):
+class TooManyClassesError(ConflictError, code="too_many_classes"):
     """The fleet has as many classes as it may, or as the shared model's head has slots."""
 
-    code = "too_many_classes"
 
-
-class DuplicateUpdateError(ConflictError):
+class DuplicateUpdateError(ConflictError, code="duplicate_update"):
     """The device uploaded other bytes for this round before; the first upload stands."""
 
-    code = "duplicate_update"
 
-
-class UploadReplacedError(ConflictError):
+class UploadReplacedError(ConflictError, code="upload_replaced"):
     """The device began the upload anew meanwhile; that one counts."""
 
-    code = "upload_replaced"
 
-
-class DeviceTakenError(ConflictError):
+class DeviceTakenError(ConflictError, code="device_taken"):
     """The device identifier is enrolled with another secret."""
 
-    code = "device_taken"
 
-
-class SecretTakenError(ConflictError):
+class SecretTakenError(ConflictError, code="secret_taken"):
     """Another device enrolled with the same secret."""
 
-    code = "secret_taken"
 
-
-class ClassNameTakenError(ConflictError):
+class ClassNameTakenError(ConflictError, code="class_name_taken"):
     """Another class has that name."""
 
-    code = "class_name_taken"
 
-
-class NoDevicesError(ConflictError):
+class NoDevicesError(ConflictError, code="no_devices"):
     """No device is enrolled, so a round would wait for nobody."""
 
-    code = "no_devices"
 
-
-class NoPublicSetError(ConflictError):
+class NoPublicSetError(ConflictError, code="no_public_set"):
     """A round needs a public set; none has been published yet."""
 
-    code = "no_public_set"
 
-
-class NoModelError(ConflictError):
+class NoModelError(ConflictError, code="no_model"):
     """The strategy shares a model; none has been published yet."""
 
-    code = "no_model"
 
-
-class ModelTooSmallError(ConflictError):
+class ModelTooSmallError(ConflictError, code="model_too_small"):
     """The shared model's head has fewer slots than the fleet has classes."""
 
-    code = "model_too_small"
 
-
-class PublicSetInUseError(ConflictError):
+class PublicSetInUseError(ConflictError, code="public_set_in_use"):
     """The fleet has a consensus or weights by the current public set's classes, so it can no longer be replaced."""
 
-    code = "public_set_in_use"
 
-
-class FleetFeaturesError(ConflictError):
+class FleetFeaturesError(ConflictError, code="fleet_features"):
     """Devices are enrolled whose features are not those of the public set."""
 
-    code = "fleet_features"
 
-
-class ModelReplacedError(ConflictError):
+class ModelReplacedError(ConflictError, code="model_replaced"):
     """The round would replace devices' own models by the shared one, and the request does not say that it may."""
 
-    code = "model_replaced"
 
-
-class TooLargeError(AggregatorError):
+class TooLargeError(AggregatorError, code="too_large"):
     """The request's body is larger than this server takes."""
 
-    code = "too_large"
 
-
-class TooSlowError(AggregatorError):
+class TooSlowError(AggregatorError, code="too_slow"):
     """The request's body arrived too slowly, or not at all; send it again."""
 
-    code = "too_slow"
 
-
-class BusyError(AggregatorError):
+class BusyError(AggregatorError, code="busy"):
     """The server does as much as it can; try again after the seconds of ``Retry-After``."""
 
-    code = "busy"
 
-
-class TooManyError(AggregatorError):
+class TooManyError(AggregatorError, code="too_many"):
     """Too many devices enrolled, or too many requests failed; ``Retry-After`` says when to try again.
 
     Attributes:
         retry_after_s: Seconds after which it is worth trying again.
     """
 
-    code = "too_many"
-
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
 
 
-class InvalidError(AggregatorError):
+class InvalidError(AggregatorError, code="invalid"):
     """What was sent is wrong in itself."""
 
-    code = "invalid"
 
-
-class InvalidRequestError(InvalidError):
+class InvalidRequestError(InvalidError, code="invalid_request"):
     """A parameter or a field of the body is missing, of a wrong type or out of range."""
 
-    code = "invalid_request"
 
-
-class DigestMismatchError(InvalidError):
+class DigestMismatchError(InvalidError, code="digest_mismatch"):
     """The body's SHA-256 is not the one that the request announced."""
 
-    code = "digest_mismatch"
 
-
-class UnknownStrategyError(InvalidError):
+class UnknownStrategyError(InvalidError, code="unknown_strategy"):
     """There is no strategy of that name."""
 
-    code = "unknown_strategy"
 
-
-class InvalidPlanError(InvalidError):
+class InvalidPlanError(InvalidError, code="invalid_plan"):
     """A setting of the round is unknown, of a wrong type or out of range."""
 
-    code = "invalid_plan"
 
-
-class ForeignFeaturesError(InvalidError):
+class ForeignFeaturesError(InvalidError, code="feature_mismatch"):
     """Features were computed with other settings than those of the public set."""
 
-    code = "feature_mismatch"
 
-
-class MalformedPublicSetError(InvalidError):
+class MalformedPublicSetError(InvalidError, code="malformed_public_set"):
     """The body is no public set, or one that cannot be used."""
 
-    code = "malformed_public_set"
 
-
-class MalformedModelError(InvalidError):
+class MalformedModelError(InvalidError, code="malformed_model"):
     """The body is no model bundle."""
 
-    code = "malformed_model"
 
-
-class MalformedUpdateError(InvalidError):
+class MalformedUpdateError(InvalidError, code="malformed_update"):
     """The upload is damaged, or its document or arrays are not what the round asks for."""
 
-    code = "malformed_update"
 
-
-class WrongPublicSetError(InvalidError):
+class WrongPublicSetError(InvalidError, code="wrong_public_set"):
     """The upload scored another public set than the round's."""
 
-    code = "wrong_public_set"
 
-
-class ForeignUpdateError(InvalidError):
+class ForeignUpdateError(InvalidError, code="foreign_update"):
     """The upload names another device or another round than the request does."""
-
-    code = "foreign_update"
 
 
 class AggregationError(AggregatorError):
@@ -393,10 +285,8 @@ class BackupError(AggregatorError):
     """A data folder cannot be copied, restored or checked."""
 
 
-class StorageFullError(AggregatorError):
+class StorageFullError(AggregatorError, code="storage_full"):
     """The server's disk is nearly full; nothing is taken in until somebody makes room."""
-
-    code = "storage_full"
 
 
 class StartError(AggregatorError):

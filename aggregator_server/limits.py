@@ -5,8 +5,6 @@ docs/security.md, "Bounds", gives the reasons.
 A bound is checked before anything is allocated, read or parsed for what it bounds.
 """
 
-from __future__ import annotations
-
 from fleet_protocol.bounded_json import JsonBounds
 from fleet_protocol.limits import MESSAGE_BYTES, UPDATE_BYTES
 from fleet_protocol.tensors import TensorBounds

@@ -1,7 +1,5 @@
 """The server's log: lines for people, or one JSON object a line for programs. Neither ever holds a secret."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

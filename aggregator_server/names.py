@@ -1,7 +1,5 @@
 """Names that people give to devices and classes: what may be stored, and how two classes keep different names."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

@@ -3,8 +3,6 @@
 docs/writing-a-strategy.md uses it. What stands here keeps its name and meaning within a major version.
 """
 
-from __future__ import annotations
-
 from aggregator_server.aggregation.contract import (
     Assigned,
     Contribution,
@@ -17,9 +15,8 @@ from aggregator_server.aggregation.rule import Rule
 from aggregator_server.aggregation.updates import Layout, Updates
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError, MalformedUpdateError
-from aggregator_server.selection.contract import FRACTION, SEEN_WITHIN, Candidate, History, Selection
-from aggregator_server.strategies.statistics import DeviceStatistics
-from aggregator_server.strategies.strategy import Strategy, sharing
+from aggregator_server.selection.draw import FRACTION, SEEN_WITHIN, Candidate, History, Selection
+from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, sharing
 from aggregator_server.strategies.weight_sharing import aggregate as aggregate_shared_model
 from aggregator_server.strategies.weight_sharing import check as check_shared_model
 from fleet_protocol.arrays import Doubles, Floats

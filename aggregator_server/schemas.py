@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState, Versions
 from fleet_protocol.setting import Value
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 # A misspelt field of a request is refused, not ignored, also within the request's parts.
 _STRICT = {"extra": "forbid"}
@@ -22,6 +27,20 @@ RECOMMENDED = "recommended"
 def moment(seconds: float) -> datetime:
     """Return seconds since 1970 as a time in UTC."""
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def reply(kind: type[T], row: object, **differing: Any) -> T:  # noqa: ANN401  (of any field)
+    """Return a message of a row's columns that its fields are called after; a number ``..._at`` becomes a time.
+
+    ``differing`` gives the fields that no column is called after, or that have another value.
+    """
+    values = dict(differing)
+    for name in (item.name for item in fields(kind)):
+        if name not in values and hasattr(row, name):
+            value = getattr(row, name)
+            is_time = isinstance(value, float) and (name == "at" or name.endswith("_at"))
+            values[name] = moment(value) if is_time else value
+    return kind(**values)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Tokens and secrets: how they are drawn, kept and compared, and where the server's first two tokens come from."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

@@ -1,7 +1,5 @@
 """Where the server is reached: noted in the data folder when it starts, and read when a device is invited."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable
@@ -64,8 +62,6 @@ def authority_file(folder: Path, url: str, authority: str | None) -> Path | None
     """Return the certificate that vouches for the server of a data folder; None where it needs none of its own.
 
     Args:
-        folder: the data folder.
-        url: where the server is asked.
         authority: SHA-256 of its own authority, as it is noted; None where it has none.
     """
     return folder / "tls" / "authority.pem" if authority is not None and url.startswith("https:") else None
@@ -75,7 +71,6 @@ def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     """Return what makes an invitation's link from its token.
 
     Args:
-        folder: the data folder.
         url: the server as devices reach it; None for where it listened last.
 
     Raises:

@@ -51,11 +51,7 @@ def fingerprint(certificate: str) -> str:
 
 
 def given(file: Path, key: Path) -> Certificate:
-    """Take a certificate from elsewhere.
-
-    Raises:
-        StartError: the files cannot be used.
-    """
+    """Take a certificate from elsewhere. Raises StartError: the files cannot be used."""
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(file, key)
     except (OSError, ssl.SSLError) as error:
@@ -95,11 +91,7 @@ def automatic(folder: Path, names: Iterable[str], now: datetime) -> Certificate:
 
 
 def end_of(folder: Path) -> datetime:
-    """Return when the certificate ends that :func:`automatic` made.
-
-    Raises:
-        StartError: it is not there, or damaged.
-    """
+    """Return when the certificate ends that :func:`automatic` made. Raises StartError: it is not there, or damaged."""
     path = folder / "tls" / "server.pem"
     try:
         return _read(path)[1].not_valid_after_utc
@@ -175,10 +167,7 @@ def _builder(
 
 
 def _write(
-    path: Path,
-    key: EllipticCurvePrivateKey,
-    builder: x509.CertificateBuilder,
-    signing_key: EllipticCurvePrivateKey,
+    path: Path, key: EllipticCurvePrivateKey, builder: x509.CertificateBuilder, signing_key: EllipticCurvePrivateKey
 ) -> None:
     """Sign a certificate and keep it with its key in one file, so that no power cut parts them."""
     from cryptography.hazmat.primitives import hashes, serialization

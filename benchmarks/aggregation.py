@@ -10,9 +10,10 @@ held above one that only reads, in copies of all uploads.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
+import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
 from aggregator_server.store.blobs import BlobFolder
+from benchmarks.command import Command
+from benchmarks.processes import peak_mb
 from fleet_protocol.bundle import Layer
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.tensors import Arrays, pack, view
@@ -71,17 +74,6 @@ class Measured:
 
     rule_s: float
     load_s: float
-    read_s: float
-    peak_mb: float
-
-
-@dataclass(frozen=True)
-class Result:
-    """One rule's figures; ``flower_s`` is None where Flower has no such rule."""
-
-    rule: str
-    ours_s: float
-    flower_s: float | None
     read_s: float
     peak_mb: float
 
@@ -143,12 +135,6 @@ def nothing(_: Uploads, __: str) -> Callable[[], object]:
     return lambda: None
 
 
-def peak_mb() -> float:
-    """Return the most memory that this process ever held, in MB."""
-    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(status["VmHWM"].split()[0]) * 1024 / 1e6
-
-
 def seconds(work: Callable[[], object]) -> float:
     """Return how long a work takes."""
     start = time.perf_counter()
@@ -168,7 +154,7 @@ def measure(
         rules.append(seconds(combine))
         del combine  # and the copy that it holds
         reads.append(seconds(partial(read, uploads)))
-    return Measured(statistics.median(rules), statistics.median(loads), statistics.median(reads), peak_mb())
+    return Measured(statistics.median(rules), statistics.median(loads), statistics.median(reads), peak_mb(os.getpid()))
 
 
 def in_own_process(
@@ -179,8 +165,8 @@ def in_own_process(
         return pool.submit(measure, prepare, uploads, rule, turns).result()
 
 
-def compare(uploads: Uploads, turns: int, with_flower: bool) -> list[Result]:
-    """Measure every rule, and print a line for each as soon as it is known."""
+def compare(uploads: Uploads, turns: int, with_flower: bool) -> list[dict[str, object]]:
+    """Measure every rule, and print a line for each at once; ``flower_s`` is None where Flower has no such rule."""
     copy_mb = len(uploads.digests) * LAYOUT.width * 4 / 1e6
     idle = in_own_process(nothing, uploads, "", turns)
     print(f"{len(uploads.digests)} uploads of {LAYOUT.width} weights, {copy_mb:.0f} MB; medians of {turns} turns")
@@ -196,7 +182,8 @@ def compare(uploads: Uploads, turns: int, with_flower: bool) -> list[Result]:
             flower_s = theirs.rule_s
             line += f" {_figures(theirs, idle, copy_mb)}"
         print(line, flush=True)
-        results.append(Result(rule, own.rule_s, flower_s, own.read_s, own.peak_mb))
+        figures = {"rule": rule, "ours_s": own.rule_s, "flower_s": flower_s}
+        results.append(figures | {"read_s": own.read_s, "peak_mb": own.peak_mb})
     return results
 
 
@@ -206,20 +193,20 @@ def _figures(measured: Measured, idle: Measured, copy_mb: float) -> str:
     return f"{measured.rule_s:>8.3f} {reads:>8.1f}x {loaded:>12.1f}x {copies:>7.2f}"
 
 
-def main() -> None:
-    """Print the table and, with ``--json``, the list of results as the last line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> int:
+    """Print the table."""
+    parser = Command("benchmarks.aggregation", __doc__)
     parser.add_argument("--devices", type=int, default=1_000, metavar="N", help="uploads (1000)")
     parser.add_argument("--turns", type=int, default=11, metavar="N", help="of each measurement (11)")
     parser.add_argument("--without-flower", action="store_true", help="measure Auricle's rules alone")
-    parser.add_argument("--json", action="store_true", help="end with a JSON list")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        uploads = write_uploads(Path(folder), options.devices)
-        results = compare(uploads, options.turns, not options.without_flower)
-    if options.json:
-        print(json.dumps([asdict(result) for result in results]))
+
+    def work(chosen: argparse.Namespace) -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            uploads = write_uploads(Path(folder), chosen.devices)
+            return compare(uploads, chosen.turns, not chosen.without_flower)
+
+    return parser.run(work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,52 +1,27 @@
-"""What a benchmark measures: bundles (ready ones, a folder's, or built by `auricle-export`), and real recordings."""
+"""The bundles that a benchmark measures: ready ones, a folder's, or built by `auricle-export`."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet_protocol.errors import AuricleError
+from benchmarks.command import QUIET, BenchmarkError, output_of_module
 from fleet_protocol.ready_bundles import FOLDER
 
 # Named here because a board lacks what model_export imports.
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 READY = FOLDER
 """Folder of the ready bundles, which have every architecture at features `gudur`."""
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def data_folder() -> Path:
-    """Return the folder of real recordings: AURICLE_DATA of the environment, else `shared/data` beside the checkout."""
-    return Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
-
-
-class BenchmarkError(AuricleError):
-    """A benchmark cannot be run with what this machine has or what it was given."""
 
 
 def build_bundles(folder: Path, architectures: Sequence[str], *options: str) -> None:
-    """Build FOLDER/ARCHITECTURE.auricle of each, at features `gudur` (20 x 13) unless the options say otherwise.
-
-    Raises:
-        BenchmarkError: with what `auricle-export` said.
-    """
-    command = [sys.executable, "-m", "model_export.cli", "build", *architectures, *options, "-o", f"{folder}/"]
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    """Build FOLDER/ARCHITECTURE.auricle of each, at features `gudur` (20 x 13) unless the options say otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
-    result = subprocess.run(command, cwd=ROOT, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise BenchmarkError(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")
+    output_of_module("model_export.cli", "build", *architectures, *options, "-o", f"{folder}/", **QUIET)
 
 
 def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
-    """Return the bundle of each architecture in a folder, such as :data:`READY`.
-
-    Raises:
-        BenchmarkError: naming those that are missing, and how to build them.
-    """
+    """Return the bundle of each architecture in a folder, such as :data:`READY`."""
     bundles = {name: folder / f"{name}.auricle" for name in architectures}
     if missing := [name for name, path in bundles.items() if not path.is_file()]:
         raise BenchmarkError(
@@ -62,9 +37,6 @@ def given_bundles(paths: Sequence[Path], names: Sequence[str] | None) -> dict[st
     Args:
         paths: bundles, and folders of bundles, such as :data:`READY`.
         names: which of a folder; None: all of it.
-
-    Raises:
-        BenchmarkError: there is no such file, or none in a folder.
     """
     bundles: dict[str, Path] = {}
     for path in paths:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -20,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import BenchmarkError, build_bundles
+from benchmarks.bundles import build_bundles
+from benchmarks.command import BenchmarkError, Command
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
-from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import FeatureSettings
 from model_export.front_ends import PRECISIONS, find_front_end
 from model_export.pretraining.corpus import NOISE, read_features
@@ -43,36 +42,8 @@ class Ear:
     statistics: Scatter
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the command line's parser."""
-    command = argparse.ArgumentParser(prog="benchmarks.few_shot", description=__doc__)
-    command.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        action="append",
-        metavar="FOLDER",
-        help="recordings <label>/<speaker>_*; may be repeated",
-    )
-    command.add_argument(
-        "--front-end",
-        nargs="+",
-        default=["base"],
-        metavar="NAME",
-        help=f"base, {SPEECH_EMBEDDING}, FILE.frontend or FILE.auricle (default: base)",
-    )
-    command.add_argument("--precision", default="float32", choices=PRECISIONS, help="of networks (default: float32)")
-    command.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
-    command.add_argument("--json", action="store_true", help="print the figures as a JSON list")
-    return command
-
-
 def open_ear(name: str, precision: str) -> Ear:
-    """Find a front end.
-
-    Raises:
-        AuricleError: there is none of this name, or it cannot be read.
-    """
+    """Find a front end. Raises AuricleError: there is none of this name, or it cannot be read."""
     if name == SPEECH_EMBEDDING:  # converted by TensorFlow, which does not go with a device's runtime in one process
         with tempfile.TemporaryDirectory() as folder:
             build_bundles(Path(folder), ["linear"], "--features", name, "--front-end-precision", precision)
@@ -140,25 +111,29 @@ def _line(name: str, case: FewShot) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, or 1 after an error message."""
-    chosen = parser().parse_args(arguments)
-    several = len(chosen.data) > 1
-    rows: list[dict[str, Any]] = []
-    try:
-        if not chosen.json:
-            print(f"{'front end':<28} {'data':<12} ways  takes x speakers  same speaker %  other speakers %")
-        for name in chosen.front_end:
-            ear = open_ear(name, chosen.precision)
-            found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed)]
-            rows += rows_of(name, found, several)
-            for case in [] if chosen.json else [*found, *(means(found, len(chosen.data)) if several else [])]:
-                print(_line(name, case), flush=True)
-    except (AuricleError, OSError) as error:
-        print(f"benchmarks.few_shot: {error}", file=sys.stderr)
-        return 1
-    if chosen.json:
-        print(json.dumps(rows))
-    return 0
+    """Run the command line; return the exit status."""
+    parser = Command("benchmarks.few_shot", __doc__)
+    about = "recordings <label>/<speaker>_*; may be repeated"
+    parser.add_argument("--data", type=Path, required=True, action="append", metavar="FOLDER", help=about)
+    known = f"base, {SPEECH_EMBEDDING}, FILE.frontend or FILE.auricle (default: base)"
+    parser.add_argument("--front-end", nargs="+", default=["base"], metavar="NAME", help=known)
+    parser.add_argument("--precision", default="float32", choices=PRECISIONS, help="of networks (default: float32)")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+    return parser.run(work, arguments)
+
+
+def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    """Print a line for each case, unless JSON is wanted; return the figures."""
+    several, rows = len(chosen.data) > 1, list[dict[str, Any]]()
+    if not chosen.json:
+        print(f"{'front end':<28} {'data':<12} ways  takes x speakers  same speaker %  other speakers %")
+    for name in chosen.front_end:
+        ear = open_ear(name, chosen.precision)
+        found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed)]
+        rows += rows_of(name, found, several)
+        for case in [] if chosen.json else [*found, *(means(found, len(chosen.data)) if several else [])]:
+            print(_line(name, case), flush=True)
+    return rows
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """A first round on one's own recordings: the five commands of docs/first-round.md, timed in a fresh environment.
 
-    python -m benchmarks.first_round [--json]
-
 Two devices on this machine have 40 clips each of six words, the public set 40 other clips of eight (Speech Commands,
 test part). The package is installed from this checkout with the libraries of `edge` and `server`.
 """
@@ -9,7 +7,6 @@ test part). The package is installed from this checkout with the libraries of `e
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shlex
@@ -24,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.bundles import ROOT, data_folder
+from benchmarks.command import ROOT, Command, data_folder
 
 _WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off")
 _OWN = {"kitchen": _WORDS[:6], "hall": _WORDS[2:]}
@@ -39,9 +36,7 @@ class Desk:
         """Prepare.
 
         Args:
-            folder: where commands are typed.
             program: (name of a program) -> arguments that run it.
-            environment: of the programs.
         """
         self.folder = folder
         self._program = program
@@ -70,11 +65,7 @@ class Desk:
             )
 
     def wait_for(self, log: str, words: str) -> None:
-        """Wait until a terminal shows some words.
-
-        Raises:
-            RuntimeError: it does not.
-        """
+        """Wait until a terminal shows some words. Raises RuntimeError: it does not."""
         deadline = time.monotonic() + _PATIENCE_S
         while words not in (self.folder / log).read_text():
             if time.monotonic() > deadline:
@@ -112,18 +103,15 @@ def free_port() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the seconds of each step."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    data = data_folder() / "gsc_v2_test"
-    with tempfile.TemporaryDirectory(prefix="auricle-first-round-") as folder:
-        steps = _measure(Path(folder), data)
-    steps["together"] = sum(steps.values())
-    if options.json:
-        print(json.dumps(steps))
-    else:
+
+    def work(_: argparse.Namespace) -> dict[str, float]:
+        with tempfile.TemporaryDirectory(prefix="auricle-first-round-") as folder:
+            steps = _measure(Path(folder), data_folder() / "gsc_v2_test")
+        steps["together"] = sum(steps.values())
         print("\n".join(f"{name:40s}{seconds:7.1f} s" for name, seconds in steps.items()))
-    return 0
+        return steps
+
+    return Command("benchmarks.first_round", __doc__).run(work, arguments)
 
 
 def _measure(folder: Path, data: Path) -> dict[str, float]:

@@ -28,7 +28,7 @@ from flwr.server.client_proxy import ClientProxy
 from flwr.server.strategy import FedAvg
 from flwr.simulation import run_simulation
 
-from benchmarks.bundles import BenchmarkError
+from benchmarks.command import BenchmarkError
 from benchmarks.processes import Usage
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.command import Command
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector
-from edge_client.live.feed import LiveFeed
-from edge_client.live.reader import LiveReader
+from edge_client.live.feed import LiveFeed, LiveReader
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
@@ -31,25 +30,14 @@ _HOPS = 400
 _LABELS = 8
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Processor time of one hop, microseconds.
+def measure() -> dict[str, float]:
+    """Return what a hop costs with the ready bundle that is the first choice, and eight labels.
 
-    Attributes:
-        detector_us: of features, network and decisions.
-        unwatched_us: of the look for watchers, where there is none.
-        watched_us: of the spectrum and the message, with one watcher.
-        bytes: of a message.
+    Returns:
+        Processor time in microseconds: ``detector_us``, of features, network and decisions; ``unwatched_us``, of the
+        look for watchers where there is none; ``watched_us``, of the spectrum and the message with one watcher; and
+        ``bytes`` of a message.
     """
-
-    detector_us: float
-    unwatched_us: float
-    watched_us: float
-    bytes: int
-
-
-def measure() -> Cost:
-    """Return what a hop costs with the ready bundle that is the first choice, and eight labels."""
     model = ModelRuntime.open(find_bundle(FIRST_CHOICE))
     manifest = model.manifest
     label_map = LabelMap(manifest.capacity, reserved=len(manifest.background))
@@ -74,7 +62,7 @@ def measure() -> Cost:
     detector_us, unwatched_us, watched_us = (
         round(statistics.median(times), 1) for times in (listening, looking, watched)
     )
-    return Cost(detector_us, unwatched_us, watched_us, size)
+    return {"detector_us": detector_us, "unwatched_us": unwatched_us, "watched_us": watched_us, "bytes": size}
 
 
 def _show(feed: LiveFeed, detector: Detector, hop: Floats) -> None:
@@ -89,17 +77,19 @@ def _microseconds(work: Callable[[], object]) -> float:
     return 1e6 * (time.thread_time() - begin)
 
 
-def main() -> None:
+def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    cost = measure()
-    if parser.parse_args().json:
-        print(json.dumps(asdict(cost)))
-        return
-    print(f"a hop: detector {cost.detector_us:.0f} us; feed {cost.unwatched_us:.1f} us while nobody watches,")
-    print(f"{cost.watched_us:.0f} us for one watcher ({cost.bytes} bytes)")
+
+    def work(_: argparse.Namespace) -> object:
+        cost = measure()
+        print(
+            "a hop: detector {detector_us:.0f} us; feed {unwatched_us:.1f} us while nobody watches,\n"
+            "{watched_us:.0f} us for one watcher ({bytes} bytes)".format_map(cost)
+        )
+        return cost
+
+    return Command("benchmarks.live", __doc__).run(work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

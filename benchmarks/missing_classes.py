@@ -12,7 +12,7 @@ eighth word, and it is asked what the other kind makes of it.
 from __future__ import annotations
 
 import argparse
-import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,11 +24,11 @@ import numpy as np
 from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from benchmarks.bundles import BenchmarkError, data_folder
+from benchmarks.command import BenchmarkError, Command, data_folder
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.methods.local_method import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
@@ -100,21 +100,13 @@ class Device:
 
 @dataclass
 class Fleet:
-    """Devices and aggregator in one process.
+    """Devices and aggregator in one process."""
 
-    Attributes:
-        corpus: all clips.
-        bundle: of the shared model, untrained.
-        aggregator: of the fleet.
-        devices: those that take part.
-        rounds: how many were played.
-    """
-
-    corpus: Corpus
-    bundle: Bundle
-    aggregator: Aggregator
-    devices: list[Device]
-    rounds: int = 0
+    corpus: Corpus  # all clips
+    bundle: Bundle  # of the shared model, untrained
+    aggregator: Aggregator  # of the fleet
+    devices: list[Device]  # those that take part
+    rounds: int = 0  # how many were played
 
     def __post_init__(self) -> None:
         self._model, self._shared = ModelRuntime(self.bundle), ModelRuntime(self.bundle)
@@ -254,13 +246,7 @@ def trial(corpus: Corpus, settings: Mapping[str, Value], seed: int) -> dict[str,
 
 
 def trial_with_others(corpus: Corpus, bringer: int, seed: int) -> dict[str, float]:
-    """Return accuracies in %, where two devices have another network and one device brings a word.
-
-    Args:
-        corpus: all clips.
-        bringer: which device brings the word.
-        seed: deal of the clips.
-    """
+    """Return accuracies in %, where two devices have another network and one device brings a word."""
     old, new = WORDS[:-1], WORDS[-1]
     fleet, owned, test = fleet_of(corpus, old, {}, seed)
     another = read_bundle(find_bundle(ANOTHER))
@@ -280,15 +266,17 @@ def trial_with_others(corpus: Corpus, bringer: int, seed: int) -> dict[str, floa
     return found if by_itself is None else found | {"new, who brought it": by_itself}
 
 
-def main() -> None:
+def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Command("benchmarks.missing_classes", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="deals of the clips (1 2)")
     parser.add_argument("--others", action="store_true", help="with devices of two networks")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
-    data = data_folder()
-    corpus = Corpus(data / "gsc_v2_test", ModelRuntime.open(find_bundle("cnn2")))
+    return parser.run(work)
+
+
+def work(options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Print a line for each setting; return the means over the seeds."""
+    corpus = Corpus(data_folder() / "gsc_v2_test", ModelRuntime.open(find_bundle("cnn2")))
     trials: dict[str, Callable[[int], dict[str, float]]] = {
         name: partial(trial, corpus, settings) for name, settings in SETTINGS.items()
     }
@@ -300,9 +288,8 @@ def main() -> None:
         rows = [run(seed) for seed in options.seeds]
         means[name] = {key: fmean(row[key] for row in rows) for key in rows[0]}
         print(f"{name:22s}", "  ".join(f"{key} {value:4.1f}" for key, value in means[name].items()), flush=True)
-    if options.json:
-        print(json.dumps(means))
+    return means
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

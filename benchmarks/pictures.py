@@ -21,13 +21,7 @@ def save(figure: Figure, output: Path) -> None:
 
 
 def run(module: str, about: str | None, draw: Callable[[list[Path], Path], None]) -> None:
-    """Run the command line of a module that draws a picture of files with results.
-
-    Args:
-        module: its name, for the help.
-        about: what it does, likewise.
-        draw: (files with results, picture) writes the picture.
-    """
+    """Run the command line of a module that draws a picture of files with results."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULT")
     parser.add_argument("-o", "--output", type=Path, required=True, help="an .svg or .png file")

@@ -9,11 +9,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage:
-    """Memory and processor time of this process and its descendants; those that have ended stay counted.
-
-    Attributes:
-        peak_mb: sum of what every process held at most, as last looked at.
-    """
+    """Memory and processor time of this process and its descendants; those that have ended stay counted."""
 
     def __init__(self) -> None:
         self.peak_mb = 0.0

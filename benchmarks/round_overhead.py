@@ -15,12 +15,12 @@ import argparse
 import importlib.util
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +29,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.bundles import READY, ROOT, BenchmarkError
-from benchmarks.processes import Usage, children, cpu_s
+from benchmarks.bundles import READY
+from benchmarks.command import BenchmarkError, Command
+from benchmarks.processes import Usage
+from benchmarks.server import running
 from benchmarks.simulation import in_own_process
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, read_bundle
@@ -44,49 +46,16 @@ _WAIT_S = 30
 _STEPS = 50
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a round of a strategy costs.
-
-    Attributes:
-        strategy: name.
-        overhead_s: seconds of a round beside the devices' own work, median of the rounds after the first.
-        cpu_s: processor seconds of such a round, of the aggregator and of what stands for the devices; less than the
-            former where the disk or another program is waited for.
-        server_cpu_s: the aggregator's part of that.
-        bytes_up: bodies that a device sends in such a round, median.
-        bytes_down: bodies that it receives.
-        first_bytes_down: the same in the first round, public set and model included.
-    """
-
-    strategy: str
-    overhead_s: float
-    cpu_s: float
-    server_cpu_s: float
-    bytes_up: int
-    bytes_down: int
-    first_bytes_down: int
-
-
 @dataclass
 class Device:
-    """A device without a model: it sends arrays that are ready beforehand.
+    """A device without a model: it sends arrays that are ready beforehand."""
 
-    Attributes:
-        number: from 0.
-        bundle: whose front end and weights it has.
-        url: of the aggregator.
-        enrol_token: to enrol with.
-        up: bytes of the bodies that it sent.
-        down: bytes of the bodies that it received.
-    """
-
-    number: int
-    bundle: Bundle
-    url: str
-    enrol_token: str
-    up: int = 0
-    down: int = 0
+    number: int  # from 0
+    bundle: Bundle  # whose front end and weights it has
+    url: str  # of the aggregator
+    enrol_token: str  # to enrol with
+    up: int = 0  # bytes of the bodies that it sent
+    down: int = 0  # bytes of the bodies that it received
     _blobs: set[str] = field(default_factory=set)
 
     @property
@@ -111,7 +80,7 @@ class Device:
             "features": manifest.features,
             "labels": [],
         }
-        with httpx.Client(base_url=self.url, headers=_bearer(self.enrol_token), trust_env=False) as client:
+        with _client(self.url, self.enrol_token) as client:
             client.post("/v1/devices", json=message).raise_for_status()
 
     def take_part(self, rounds: int) -> None:
@@ -131,7 +100,7 @@ class Device:
 
     @cached_property
     def _client(self) -> httpx.Client:  # kept open from round to round, as a device keeps it
-        return httpx.Client(base_url=self.url, headers=_bearer(self._secret), timeout=90, trust_env=False)
+        return _client(self.url, self._secret)
 
     def close(self) -> None:
         """Leave."""
@@ -184,52 +153,58 @@ class Device:
         return pack(arrays, asdict(update))
 
 
-def measure(strategy: str, devices: int, rounds: int) -> Cost:
-    """Run rounds of a strategy on an aggregator of its own.
+def measure(strategy: str, devices: int, rounds: int) -> dict[str, Any]:
+    """Run rounds of a strategy on an aggregator of its own. Raises BenchmarkError: a round failed.
 
-    Raises:
-        BenchmarkError: a round failed.
+    Returns:
+        ``strategy``; medians of the rounds after the first: ``overhead_s``, seconds beside the devices' own work;
+        ``cpu_s``, processor seconds of the aggregator and of what stands for the devices, less than the former where
+        the disk or another program is waited for, and ``server_cpu_s``, the aggregator's part of that; ``bytes_up`` and
+        ``bytes_down``, bodies that a device sends and receives; and ``first_bytes_down``, the same in the first round,
+        public set and model included.
     """
     bundle = read_bundle(READY / "base.auricle")
-    with tempfile.TemporaryDirectory() as folder, _Aggregator(Path(folder)) as server:
-        server.admin.put("/v1/public-set", content=_public_set(bundle).pack()).raise_for_status()
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as server, ExitStack() as clients:
+        tokens = json.loads((Path(folder) / "tokens.json").read_text())
+        admin = clients.enter_context(_client(server.url, tokens["admin"]))
+        admin.put("/v1/public-set", content=_public_set(bundle).pack()).raise_for_status()
         if strategy != "prototypes":
-            server.admin.put("/v1/model", content=(READY / "base.auricle").read_bytes()).raise_for_status()
-        fleet = [Device(number, bundle, server.url, server.enrol_token) for number in range(devices)]
+            admin.put("/v1/model", content=(READY / "base.auricle").read_bytes()).raise_for_status()
+        fleet = [Device(number, bundle, server.url, tokens["enrol"]) for number in range(devices)]
         for device in fleet:
             device.enrol()
+            clients.callback(device.close)
         usage = Usage()
         seconds, cpu, of_server, up, down = [], [], [], [], []
         for _ in range(rounds):
             before, used = [(device.up, device.down) for device in fleet], usage.look()
-            served = server.cpu_s
-            seconds.append(_timed(server, strategy, fleet))
+            served = server.all_cpu_s
+            seconds.append(_timed(admin, strategy, fleet))
             cpu.append(usage.look() - used)
-            of_server.append(server.cpu_s - served)
+            of_server.append(server.all_cpu_s - served)
             up.append(statistics.median(device.up - was for device, (was, _) in zip(fleet, before, strict=True)))
             down.append(statistics.median(device.down - was for device, (_, was) in zip(fleet, before, strict=True)))
-        for device in fleet:
-            device.close()
-    overhead_s, used_s, served_s, sent, received = (
-        statistics.median(found[1:]) for found in (seconds, cpu, of_server, up, down)
-    )
-    used_s, served_s = round(used_s, 4), round(served_s, 4)
-    return Cost(strategy, round(overhead_s, 4), used_s, served_s, int(sent), int(received), int(down[0]))
+    names = ("overhead_s", "cpu_s", "server_cpu_s")
+    figures = {
+        name: round(statistics.median(of[1:]), 4) for name, of in zip(names, (seconds, cpu, of_server), strict=True)
+    }
+    sent = {name: int(statistics.median(of[1:])) for name, of in (("bytes_up", up), ("bytes_down", down))}
+    return {"strategy": strategy, **figures, **sent, "first_bytes_down": int(down[0])}
 
 
-def _timed(server: _Aggregator, strategy: str, fleet: list[Device]) -> float:
+def _timed(admin: httpx.Client, strategy: str, fleet: list[Device]) -> float:
     """Run one round; return its seconds, from the request to the last device's report."""
     threads = [threading.Thread(target=device.take_part, args=(1,)) for device in fleet]
     for thread in threads:
         thread.start()
     time.sleep(0.3)  # so that all of them wait for work, as devices do
     begun = time.perf_counter()
-    opened = server.admin.post("/v1/rounds", json={"strategy": strategy, "quorum": 1.0})
+    opened = admin.post("/v1/rounds", json={"strategy": strategy, "quorum": 1.0})
     opened.raise_for_status()
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - begun
-    state = server.admin.get(f"/v1/rounds/{opened.json()['round_id']}").json()["summary"]["state"]
+    state = admin.get(f"/v1/rounds/{opened.json()['round_id']}").json()["summary"]["state"]
     if state != "done":
         raise BenchmarkError(f"the round of {strategy!r} is {state}, and not done")
     return seconds
@@ -244,38 +219,9 @@ def _public_set(bundle: Bundle) -> PublicSet:
     return PublicSet(bundle.manifest.feature_settings, classes, features, labels, np.zeros(len(labels), np.bool_))
 
 
-class _Aggregator:
-    """A server process on a free port, ended with the block."""
-
-    def __init__(self, data: Path) -> None:
-        self._data = data
-
-    def __enter__(self) -> _Aggregator:
-        command = [sys.executable, "-m", "aggregator_server.cli", "run", "--create", "--port", "0"]
-        command += ["--data", str(self._data)]
-        self._log = (self._data / "server.log").open("w")
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=self._log, text=True)
-        assert self._process.stdout is not None
-        self.url = str(json.loads(self._process.stdout.readline())["url"])
-        tokens = json.loads((self._data / "tokens.json").read_text())
-        self.enrol_token = str(tokens["enrol"])
-        self.admin = httpx.Client(base_url=self.url, headers=_bearer(tokens["admin"]), timeout=90, trust_env=False)
-        return self
-
-    @property
-    def cpu_s(self) -> float:
-        """Processor seconds that it has used, those of the process that computes results included."""
-        return sum(map(cpu_s, (self._process.pid, *children(self._process.pid))))
-
-    def __exit__(self, *_: object) -> None:
-        self.admin.close()
-        self._process.terminate()
-        self._process.wait(30)
-        self._log.close()
-
-
-def _bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
+def _client(url: str, token: str) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=url, headers=headers, timeout=90, trust_env=False)
 
 
 def flower_overhead_s(devices: int, rounds: int, limit_s: int) -> float | None:
@@ -304,34 +250,31 @@ def _step_s(path: Path) -> float:
     return statistics.median(times)
 
 
-def main() -> None:
+def main() -> int:
     """Print a line for each strategy and, with ``--json``, one object as the last line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Command("benchmarks.round_overhead", __doc__)
     parser.add_argument("--devices", type=int, default=10, metavar="N", help="of the fleet (10)")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="of each strategy, at least 2 (6)")
     parser.add_argument("--without-flower", action="store_true", help="measure Auricle alone")
     parser.add_argument("--limit", type=int, default=300, metavar="S", help="seconds for Flower (300)")
-    parser.add_argument("--json", action="store_true", help="end with a JSON object")
-    options = parser.parse_args()
+    return parser.run(work)
+
+
+def work(options: argparse.Namespace) -> dict[str, object]:
+    """Print a line for each strategy; return the figures."""
     costs = [measure(strategy, options.devices, options.rounds) for strategy in STRATEGIES]
     for cost in costs:
         print(
-            f"{cost.strategy:12s} {cost.overhead_s:7.3f} s a round of {options.devices} devices "
-            f"({cost.cpu_s:.3f} s on a processor, {cost.server_cpu_s:.3f} s of it the aggregator's); a device sends "
-            f"{cost.bytes_up} bytes and receives {cost.bytes_down} ({cost.first_bytes_down} in the first round)",
+            "{strategy:12s} {overhead_s:7.3f} s a round ({cpu_s:.3f} s on a processor, {server_cpu_s:.3f} s of it the "
+            "aggregator's); a device sends {bytes_up} bytes and receives {bytes_down} ({first_bytes_down} in the first "
+            "round)".format_map(cost),
             flush=True,
         )
     flower = None if options.without_flower else flower_overhead_s(options.devices, options.rounds, options.limit)
     print(f"{'Flower':12s} {'not measured' if flower is None else f'{flower:7.3f} s a round'}")
-    if options.json:
-        report = {
-            "devices": options.devices,
-            "overhead_s": costs[0].overhead_s,
-            "flower_overhead_s": flower,
-            "strategies": [asdict(cost) for cost in costs],
-        }
-        print(json.dumps(report))
+    figures = {"devices": options.devices, "overhead_s": costs[0]["overhead_s"], "flower_overhead_s": flower}
+    return figures | {"strategies": costs}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,23 +8,18 @@ Settings of the rule ``label_wise`` are compared: the paper's, and the default. 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
+import sys
 from collections.abc import Mapping
-from pathlib import Path
+from itertools import product
 from statistics import fmean
 
-from benchmarks.bundles import data_folder
-from fleet_protocol.ready_bundles import find_bundle
+from benchmarks.command import Command
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import SCORE_ATTACKS, FaultsSection
 from fleet_simulator.experiment.sections import RoundsSection
-from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
-from fleet_simulator.runs.progress import Silent
-from fleet_simulator.simulation.run import run
-from studies.gudur.users import APPLICATIONS, users_of
-from studies.simulated import shared_inputs
+from fleet_simulator.experiment.zero_shot_sections import ZeroShotSection
+from studies.fleets import rounds_of
+from studies.gudur.users import keyword_users
 
 USERS, ROUNDS, EPOCHS, RATE = 10, 3, 8, 0.02
 RULES: Mapping[str, dict[str, Value]] = {
@@ -36,41 +31,31 @@ ATTACKS = ("no attackers", *SCORE_ATTACKS)
 
 def accuracy(seed: int, rule: str, attack: str) -> float:
     """Return the accuracy of the fleet's scores after the last round, the mean over users and their classes, in %."""
-    words = APPLICATIONS["keywords"]
-    bundles = {name: find_bundle(name) for name in ("cnn2", "cnn3", "dscnn3", "ann3", "cnn1", "cnn4")}
-    users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, USERS, bundles, together=False))
-    data = data_folder() / words.folder
     local: dict[str, Value] = {"epochs": EPOCHS, "learning_rate": RATE, "labels": False}
-    experiment = ZeroShotExperiment(
-        DataSection(words.source, data, words.labels, test=words.test, windows=words.windows),
-        RoundsSection(
-            count=ROUNDS, strategy="zero_shot", seed=seed, evaluate_every=ROUNDS, local=local, aggregation=RULES[rule]
-        ),
-        users,
-        ZeroShotSection(public=40, clips=(20, 24)),
-        FaultsSection(0.3, attack) if attack in SCORE_ATTACKS else FaultsSection(),
+    rounds = RoundsSection(
+        count=ROUNDS, strategy="zero_shot", seed=seed, evaluate_every=ROUNDS, local=local, aggregation=RULES[rule]
     )
-    with tempfile.TemporaryDirectory() as folder:
-        rounds = run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
-    return 100 * float(rounds[-1]["accuracy"])
+    faults = FaultsSection(0.3, attack) if attack in SCORE_ATTACKS else None
+    experiment = keyword_users(USERS, rounds, ZeroShotSection(public=40, clips=(20, 24)), faults)
+    return 100 * float(rounds_of(experiment)[-1]["accuracy"])
 
 
-def main() -> None:
+def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Command("benchmarks.score_attackers", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2], help="one fleet for each")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
-    for rule in RULES:
-        for attack in ATTACKS:
+
+    def work(options: argparse.Namespace) -> object:
+        found: dict[str, dict[str, list[float]]] = {}
+        for rule, attack in product(RULES, ATTACKS):
             values = [accuracy(seed, rule, attack) for seed in options.seeds]
             found.setdefault(rule, {})[attack] = values
             each = ", ".join(f"{value:.1f}" for value in values)
             print(f"{rule:28s} {attack:16s} {fmean(values):5.1f} %  ({each})", flush=True)
-    if options.json:
-        print(json.dumps(found))
+        return found
+
+    return parser.run(work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

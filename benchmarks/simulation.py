@@ -22,10 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import ROOT, BenchmarkError, build_bundles
+from benchmarks.bundles import build_bundles
+from benchmarks.command import ROOT, BenchmarkError, Command
 from benchmarks.processes import Usage
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.runs.cores import available_cores
+from fleet_simulator.runs.about import available_cores
 from fleet_simulator.runs.progress import Silent
 from fleet_simulator.simulation.run import run
 
@@ -104,9 +105,9 @@ def in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Na
     return Result(engine, devices, round(seconds, 4), round(peak_mb, 1)), cpu_s
 
 
-def main() -> None:
-    """Print the table and, with ``--json``, the list of results as the last line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main() -> int:
+    """Print the table."""
+    parser = Command("benchmarks.simulation", __doc__)
     parser.add_argument("--devices", nargs="+", type=int, default=[10, 100, 1_000, 10_000], metavar="N")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="of each fleet (6)")
     parser.add_argument("--workers", type=int, default=available_cores(), metavar="N", help="processes (all cores)")
@@ -115,13 +116,16 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=600, metavar="S", help="seconds for one fleet (600)")
     parser.add_argument("--model", choices=MODELS, default="ann3", help="what the devices train (ann3)")
     parser.add_argument("--bundle", type=Path, metavar="FILE", help="train this one instead")
-    parser.add_argument("--json", action="store_true", help="end with a JSON list")
     parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    return parser.run(work)
+
+
+def work(options: argparse.Namespace) -> object:
+    """Print a line for each engine and fleet; return the figures, or those of a worker."""
     if options.worker:
         engine, bundle, *numbers = options.worker
-        print(json.dumps(_engine(engine)(Path(bundle), *map(int, numbers))))
-        return
+        options.json = True
+        return _engine(engine)(Path(bundle), *map(int, numbers))
     results = []
     print(f"{options.model}, {options.workers} workers, medians of {options.rounds - 1} rounds\n")
     print(f"{'engine':<10}{'devices':>8}{'s a round':>12}{'ms a device':>13}{'processor ms':>14}{'peak MB':>9}")
@@ -135,13 +139,12 @@ def main() -> None:
             if engine == "flower" and devices > options.flower_most:
                 continue
             found, cpu_s = in_own_process(engine, bundle, devices, options)
-            results.append(found)
+            results.append(dataclasses.asdict(found))
             each, cpu = (1000 * value / devices for value in (found.seconds_per_round, cpu_s))
             times = f"{found.seconds_per_round:>12.3f}{each:>13.3f}{cpu:>14.3f}"
             print(f"{found.engine:<10}{devices:>8}{times}{found.peak_mb:>9.0f}", flush=True)
-    if options.json:
-        print(json.dumps([dataclasses.asdict(result) for result in results]))
+    return results
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
+import sys
 import tempfile
 import time
 import zlib
@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bundles import ROOT, BenchmarkError, build_bundles, data_folder
+from benchmarks.bundles import build_bundles
+from benchmarks.command import ROOT, BenchmarkError, Command, data_folder
 from edge_client.audio.recordings import read_clip, speaker_of
 from edge_client.clips.store import ClipStore
 from edge_client.config import load_config
@@ -63,21 +64,13 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Case:
-    """What is taught, and what else the device has.
+    """What is taught, and what else the device has."""
 
-    Attributes:
-        label: the new sound.
-        takes: how many.
-        one: whether all are by one speaker, or from one recording.
-        public_set: whether a public set is in the cache, as after any round.
-        room: whether `record` has heard the room.
-    """
-
-    label: str
-    takes: int
-    one: bool = False
-    public_set: bool = True
-    room: bool = True
+    label: str  # the new sound
+    takes: int  # how many
+    one: bool = False  # whether all are by one speaker, or from one recording
+    public_set: bool = True  # whether a public set is in the cache, as after any round
+    room: bool = True  # whether `record` has heard the room
 
 
 class Material:
@@ -261,9 +254,9 @@ def _build(front_end: str) -> Path:
     return folder / f"{architecture}.auricle"
 
 
-def main() -> None:
+def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Command("benchmarks.teaching", __doc__)
     parser.add_argument("--trials", type=int, default=5, help="of each case, with other takes (5)")
     parser.add_argument(
         "--front-end",
@@ -272,11 +265,13 @@ def main() -> None:
         help="gudur: cnn2 from nothing; base: pretrained; or a FILE.frontend (gudur)",
     )
     parser.add_argument("--tuning", action="store_true", help="judge by the speakers on which constants are chosen")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
+    return parser.run(work)
+
+
+def work(options: argparse.Namespace) -> dict[str, object]:
+    """Print a line for each case; return the figures."""
     bundle = _build(options.front_end)
-    data = data_folder()
-    material = Material(data, read_bundle(bundle).manifest.feature_settings, tuning=options.tuning)
+    material = Material(data_folder(), read_bundle(bundle).manifest.feature_settings, tuning=options.tuning)
     weights = known_words(material, bundle)
     model = ModelRuntime(dataclasses.replace(read_bundle(bundle), weights=weights))
     nothing = np.zeros((0, material.settings.clip_samples), np.float32)
@@ -290,20 +285,11 @@ def main() -> None:
         mean = {name: float(np.mean([result[name] for result in results])) for name in results[0]}
         speakers = 1 if case.one else case.takes if case.label in WORDS else SOURCES
         rows.append({"front_end": options.front_end} | dataclasses.asdict(case) | {"speakers": speakers} | mean)
-        extras = "".join(
-            text
-            for text, shown in (
-                (" one source", case.one),
-                (" no public set", not case.public_set),
-                (" no room", not case.room),
-            )
-            if shown
-        )
+        extras = " one source" * case.one + " no public set" * (not case.public_set) + " no room" * (not case.room)
         figures = "  ".join(f"{name} {value:5.1f}" for name, value in mean.items())
         print(f"{case.label:9s} {case.takes:3d} takes{extras:15s} {figures}", flush=True)
-    if options.json:
-        print(json.dumps({"front_end": options.front_end, "before": before, "cases": rows}))
+    return {"front_end": options.front_end, "before": before, "cases": rows}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Training: seconds per 1,000 samples and process memory, for Keras, LiteRT and tflite-runtime side by side.
+"""Training: seconds per 1,000 samples and process memory, for Keras and the three runtimes side by side.
 
 Every figure comes from a process of its own; repetitions take turns and medians are compared. Keras trains its own
 stock layers with `fit`; the runtimes train the same network's bundle through `ModelRuntime`, as a device does. All see
@@ -8,12 +8,10 @@ the same shuffled batches of 32, features `gudur` (20 x 13), 10 of 32 classes sw
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib.util
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,24 +21,20 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bundles import ARCHITECTURES, build_bundles
+from benchmarks.command import QUIET, Command, output_of_module
+from benchmarks.processes import peak_mb as peak_mb_of
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import preset
 from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
 
-ENGINES = {"keras": "tensorflow", "litert": "ai_edge_litert", "tflite-runtime": "tflite_runtime"}
+ENGINES = {
+    "keras": "tensorflow",
+    "c-library": "pymicro_wakeword",
+    "litert": "ai_edge_litert",
+    "tflite-runtime": "tflite_runtime",
+}
 SAMPLES, CLASSES, RATE, MOMENTUM = 2400, 10, 0.01, 0.9
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """One engine's figures on one architecture."""
-
-    architecture: str
-    engine: str
-    threads: int
-    seconds_per_1000: float
-    peak_mb: float
 
 
 def specification(architecture: str, downsampling: str) -> Specification:
@@ -103,25 +97,21 @@ def work(engine: str, wanted: Specification, threads: int, bundle: Path) -> None
         start = time.perf_counter()
         epoch()
         times.append(time.perf_counter() - start)
-    status = Path("/proc/self/status").read_text().splitlines()
-    peak_mb = next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmHWM"))
-    print(json.dumps([min(times) / SAMPLES * 1000, peak_mb]))
+    print(json.dumps([min(times) / SAMPLES * 1000, peak_mb_of(os.getpid()) / 1.048576]))
 
 
 def measure(engine: str, wanted: Specification, threads: int, bundle: Path) -> list[float]:
     """Run :func:`work` in a process of its own; return [seconds per 1,000 samples, MB]."""
-    runtime = {"litert": "litert", "tflite-runtime": "tflite"}.get(engine, "")
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", "AURICLE_RUNTIME": runtime}
-    command = [sys.executable, "-m", "benchmarks.training", "--worker", engine, str(threads), str(bundle)]
-    command += ["--architectures", wanted.architecture, "--downsampling", wanted.downsampling]
-    result = subprocess.run(command, env={**os.environ, **quiet}, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr}")
-    figures: list[float] = json.loads(result.stdout.splitlines()[-1])
+    runtime = {"c-library": "c", "litert": "litert", "tflite-runtime": "tflite"}.get(engine, "")
+    options = ["--architectures", wanted.architecture, "--downsampling", wanted.downsampling]
+    worker = ["--worker", engine, threads, bundle]
+    environment = QUIET | {"AURICLE_RUNTIME": runtime}
+    said = output_of_module("benchmarks.training", *worker, *options, **environment)
+    figures: list[float] = json.loads(said.splitlines()[-1])
     return figures
 
 
-def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> list[Result]:
+def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> list[dict[str, object]]:
     """Measure every engine on every architecture, taking turns; print a line for each architecture and thread count."""
     results = []
     print(f"{'architecture':<13}{'threads':<8}" + "".join(f"{engine:>22}" for engine in engines))
@@ -135,34 +125,36 @@ def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> li
             line = []
             for engine in engines:
                 seconds, peak_mb = (statistics.median(figures) for figures in zip(*runs[engine], strict=True))
-                results.append(Result(architecture, engine, threads, round(seconds, 5), round(peak_mb, 1)))
+                figures = {"seconds_per_1000": round(seconds, 5), "peak_mb": round(peak_mb, 1)}
+                results.append({"architecture": architecture, "engine": engine, "threads": threads, **figures})
                 line.append(f"{seconds:>10.4f} s {peak_mb:>6.0f} MB ")
             print(f"{architecture:<13}{threads:<8}" + "".join(line), flush=True)
     return results
 
 
-def main() -> None:
-    """Print the table and, with ``--json``, the list of results as the last line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> int:
+    """Print the table."""
+    parser = Command("benchmarks.training", __doc__)
     parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES), choices=ARCHITECTURES)
     parser.add_argument("--downsampling", default="stride", help="stride (default) or pool")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="(1 2)")
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="processes for each figure (3)")
-    parser.add_argument("--json", action="store_true", help="end with a JSON list")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    return parser.run(compared)
+
+
+def compared(options: argparse.Namespace) -> object:
+    """Print a line for each architecture and thread count; return the figures, none of a worker."""
     if options.worker:
         engine, threads, bundle = options.worker
         work(engine, specification(options.architectures[0], options.downsampling), int(threads), Path(bundle))
-        return
+        return None
     engines = [engine for engine, module in ENGINES.items() if importlib.util.find_spec(module)]
     print(f"seconds per 1,000 samples and peak memory of the process; medians of {options.repetitions} processes\n")
     with tempfile.TemporaryDirectory() as folder:
         build_bundles(Path(folder), options.architectures, "--downsampling", options.downsampling)
-        results = compare(options, engines, Path(folder))
-    if options.json:
-        print(json.dumps([dataclasses.asdict(result) for result in results]))
+        return compare(options, engines, Path(folder))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

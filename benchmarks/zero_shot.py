@@ -8,23 +8,17 @@ a fifth is held out. Both accuracies are among the user's labels. Users, rounds 
 from __future__ import annotations
 
 import argparse
-import json
-import tempfile
+import sys
 from collections.abc import Mapping
-from pathlib import Path
 from statistics import fmean
 
-from benchmarks.bundles import data_folder
-from fleet_protocol.ready_bundles import find_bundle
+from benchmarks.command import Command
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.sections import RoundsSection
-from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
-from fleet_simulator.runs.progress import Silent
-from fleet_simulator.simulation.run import run
+from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment, ZeroShotSection
+from studies.fleets import rounds_of
 from studies.gudur.alone import users_alone
-from studies.gudur.users import APPLICATIONS, users_of
-from studies.simulated import shared_inputs
+from studies.gudur.users import keyword_users
 
 ROUNDS, EPOCHS, RATE = 8, 16, 0.02
 HELD_OUT = 0.2
@@ -43,23 +37,14 @@ PUBLIC_ONLY = "public only"
 def experiment(seed: int, form: str) -> ZeroShotExperiment:
     """Return the experiment of a form of the strategy."""
     local, guard = FORMS[form]
-    words = APPLICATIONS["keywords"]
-    bundles = {name: find_bundle(name) for name in ("cnn2", "cnn3", "dscnn3", "ann3", "cnn1", "cnn4")}
-    users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, 3, bundles, together=False))
-    data = data_folder() / words.folder
     settings = {"epochs": EPOCHS, "learning_rate": RATE} | dict(local)
-    return ZeroShotExperiment(
-        DataSection(words.source, data, words.labels, test=words.test, windows=words.windows),
-        RoundsSection(count=ROUNDS, strategy="zero_shot", seed=seed, local=settings),
-        users,
-        ZeroShotSection(public=96, clips=(30, 37), held_out=HELD_OUT, guard=guard),
-    )
+    rounds = RoundsSection(count=ROUNDS, strategy="zero_shot", seed=seed, local=settings)
+    return keyword_users(3, rounds, ZeroShotSection(public=96, clips=(30, 37), held_out=HELD_OUT, guard=guard))
 
 
 def played(seed: int, form: str) -> dict[str, float]:
     """Return what the users' models are worth after the last round, in %, and how many results they refused."""
-    with tempfile.TemporaryDirectory() as folder:
-        rounds = run(experiment(seed, form), Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
+    rounds = rounds_of(experiment(seed, form))
     users = rounds[-1]["users"]
     own = [user["own_before" if user["kept_own"] else "own_after"] for user in users]
     refused = sum(user["kept_own"] for entry in rounds for user in entry["users"])
@@ -72,27 +57,27 @@ def public_only(seed: int) -> dict[str, float]:
     return {name: fmean(user[name] for user in users) for name in ("own", "strangers")} | {"refused": 0}
 
 
-def main() -> None:
+def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Command("benchmarks.zero_shot", __doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[403, 404, 405], help="one fleet for each")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
-    found: dict[str, list[dict[str, float]]] = {}
-    for form in (PUBLIC_ONLY, *FORMS):
-        for seed in options.seeds:
-            found.setdefault(form, []).append(public_only(seed) if form == PUBLIC_ONLY else played(seed, form))
-        rows = found[form]
-        each = ", ".join(f"{row['own']:.1f} {row['strangers']:.1f}" for row in rows)
-        print(
-            f"{form:16s} own held-out clips {fmean(row['own'] for row in rows):5.1f} %  strangers "
-            f"{fmean(row['strangers'] for row in rows):5.1f} %  ({each}), results refused: "
-            f"{sum(row['refused'] for row in rows):.0f}",
-            flush=True,
-        )
-    if options.json:
-        print(json.dumps(found))
+
+    def work(options: argparse.Namespace) -> object:
+        found: dict[str, list[dict[str, float]]] = {}
+        for form in (PUBLIC_ONLY, *FORMS):
+            rows = [public_only(seed) if form == PUBLIC_ONLY else played(seed, form) for seed in options.seeds]
+            found[form] = rows
+            own, strangers, refused = (sum(row[key] for row in rows) for key in ("own", "strangers", "refused"))
+            each = ", ".join(f"{row['own']:.1f} {row['strangers']:.1f}" for row in rows)
+            print(
+                f"{form:16s} own held-out clips {own / len(rows):5.1f} %  strangers {strangers / len(rows):5.1f} %  "
+                f"({each}), results refused: {refused:.0f}",
+                flush=True,
+            )
+        return found
+
+    return parser.run(work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,18 +13,16 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from deb.wheels import ARM64, ARMHF, CONSTRAINTS, Target, WheelError, download, needed
+from deb.wheels import ARM64, ARMHF, CONSTRAINTS, WheelError, download, needed
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "auricle-edge"
 SCRIPTS = ("postinst", "prerm", "postrm")
 EXTRAS = "auricle[edge,mqtt,wyoming]"
-# Python of Debian 12 alone where a wheel of the runtime is for that alone (docs/pi.md, "Which system").
-TARGETS: dict[str, tuple[Target, ...]] = {"armhf": (ARMHF,), "arm64": ARM64}
-_PYTHONS = {
-    "armhf": "python3 (>= 3.11), python3 (<< 3.12), python3-numpy, python3-cffi, python3-soundfile",
-    "arm64": "python3 (>= 3.11), python3 (<< 3.12) | python3 (>= 3.13), python3 (<< 3.14)",
-}
+# Wheels for the Pythons of Debian 12 and 13.
+TARGETS = {"armhf": ARMHF, "arm64": ARM64}
+_PYTHON = "python3 (>= 3.11), python3 (<< 3.12) | python3 (>= 3.13), python3 (<< 3.14)"
+_PYTHONS = {"armhf": f"{_PYTHON}, python3-numpy, python3-cffi, python3-soundfile", "arm64": _PYTHON}
 _RECOMMENDS = {"armhf": "alsa-utils, libportaudio2, libopenblas0-pthread", "arm64": "alsa-utils, libportaudio2"}
 # What of the checkout Auricle's wheel is built from.
 _SOURCES = (

@@ -25,6 +25,7 @@ class Target:
         python: Version of its Python.
         platforms: Tags of the wheels that it can load.
         own: Names of packages that its distribution brings, as pip calls them.
+        alone: Packages of the device that are installed without their dependencies, of which one has no wheel for it.
     """
 
     architecture: str
@@ -32,6 +33,7 @@ class Target:
     python: str
     platforms: tuple[str, ...]
     own: frozenset[str] = frozenset()
+    alone: tuple[str, ...] = ()
 
     def marker_values(self) -> dict[str, str]:
         """Return what pip on the system would put into a requirement's marker."""
@@ -47,16 +49,22 @@ class Target:
         }
 
 
-# glibc of Debian 12 is 2.36. 32-bit wheels are few, and NumPy's are none.
-ARMHF = Target(
-    "armhf",
-    "armv7l",
-    "3.11",
-    ("manylinux_2_34_armv7l", "manylinux2014_armv7l", "linux_armv7l"),
-    frozenset({"numpy", "soundfile", "cffi", "pycparser"}),
-)
+# glibc of Debian 12 is 2.36, that of Debian 13 is newer. 32-bit wheels are few, and NumPy's are none.
+_ARMV7L = ("manylinux_2_35_armv7l", "manylinux_2_34_armv7l", "manylinux2014_armv7l", "linux_armv7l")
 _AARCH64 = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), "manylinux2014_aarch64")
-ARM64 = tuple(Target("arm64", "aarch64", python, _AARCH64) for python in ("3.11", "3.13"))
+_PYTHONS = ("3.11", "3.13")  # of Debian 12 and 13
+ARMHF = tuple(
+    Target(
+        "armhf",
+        "armv7l",
+        python,
+        _ARMV7L,
+        own=frozenset({"numpy", "soundfile", "cffi", "pycparser"}),
+        alone=("pymicro-wakeword",),
+    )
+    for python in _PYTHONS
+)
+ARM64 = tuple(Target("arm64", "aarch64", python, _AARCH64) for python in _PYTHONS)
 
 
 def needed(target: Target, *wanted: str) -> list[str]:
@@ -80,6 +88,8 @@ def needed(target: Target, *wanted: str) -> list[str]:
             values = [target.marker_values() | {"extra": extra} for extra in extras]
             if further.marker is None or any(further.marker.evaluate(value) for value in values):
                 todo.append(further)
+    for name in target.alone:
+        found.setdefault(name, set())
     pinned = _pinned(target)
     if unpinned := sorted(found.keys() - pinned.keys() - {"auricle"}):
         raise WheelError(f"constraints.txt has no version of {', '.join(unpinned)} for {target}; add it")

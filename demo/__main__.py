@@ -14,12 +14,9 @@ from typing import Any
 
 from demo import DemoError
 from demo.corpus import cached
-from demo.deal import KEYWORDS, deal
-from demo.page import write_page
 from demo.play import PRETRAINED, PUBLISHED, Options, play
-from demo.split import ROUNDS, Split, read_labels, split
-from demo.tables import discovery_table, listening_table, recognition_table
-from demo.terminal import Terminal
+from demo.report import Terminal, discovery_table, listening_table, recognition_table, write_page
+from demo.split import KEYWORDS, ROUNDS, Split, deal, read_labels, split
 from edge_client.audio.recordings import FORMATS
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
@@ -101,11 +98,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
-    """Return where the recordings are from, and how they are dealt out.
-
-    Raises:
-        AuricleError: too few labels or recordings, or they cannot be read.
-    """
+    """Return where the recordings are from, and how they are dealt out."""
     if options.data:
         folder, source = options.data, str(options.data)
         if not folder.is_dir():

@@ -49,11 +49,7 @@ class Corpus:
 
 
 def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: int) -> Path:
-    """Return a folder of these recordings below ``build``, made on the first call.
-
-    Raises:
-        DemoError: as :func:`synthesise`.
-    """
+    """Return a folder of these recordings below ``build``, made on the first call."""
     corpus = Corpus(tuple(labels), speakers, takes, seed)
     recipe = Path(__file__).read_bytes() + json.dumps(dataclasses.asdict(corpus)).encode()
     folder = build / f"corpus-{hashlib.sha256(recipe).hexdigest()[:16]}"

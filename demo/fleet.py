@@ -30,12 +30,7 @@ _Found = TypeVar("_Found")
 
 
 class Fleet:
-    """A context: what it starts, it stops by process id, whatever happens.
-
-    Attributes:
-        url: Address of the aggregator.
-        enrol_token: Token by which devices enrol.
-    """
+    """A context: what it starts, it stops by process id, whatever happens."""
 
     def __init__(self, folder: Path, round_s: float) -> None:
         """Start nothing yet; a round that is not done, or not learned, after ``round_s`` seconds has failed."""
@@ -77,11 +72,7 @@ class Fleet:
         self._start(name.replace(" ", "-"), ("edge_client.cli", "run", "--config", str(config)), one_thread)
 
     def wait_for_devices(self, names: set[str]) -> None:
-        """Wait until these devices have enrolled.
-
-        Raises:
-            DemoError: a process died, or it takes too long.
-        """
+        """Wait until these devices have enrolled. Raises DemoError: a process died, or it takes too long."""
         self._wait(
             lambda: names <= {info["name"] for info in self._ask("GET", "/v1/devices")} or None,
             _ENROL_S,

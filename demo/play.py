@@ -9,12 +9,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from demo.alone import train_alone
-from demo.devices import Device, link, own_accuracy, read_held_out
+from demo.devices import (
+    Device,
+    FleetKind,
+    NewClass,
+    link,
+    new_classes,
+    own_accuracy,
+    read_held_out,
+    recognition,
+    reports_of,
+    train_alone,
+)
 from demo.fleet import Fleet
-from demo.new_sounds import NewClass, new_classes, recognition, reports_of
+from demo.report import Terminal
 from demo.split import Split
-from demo.terminal import Terminal
 from edge_client.clips.public_set import build_public_set
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import RoundPlan, parse
@@ -27,23 +36,6 @@ _ROUND_S = 600.0
 Figures = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class FleetKind:
-    """What the devices of a fleet listen with.
-
-    Attributes:
-        key: Name in tables and in the figures as JSON.
-        title: Description for people.
-        bundles: Ready bundle of each device.
-        strategy: Strategy of its rounds; None: the recommended one.
-    """
-
-    key: str
-    title: str
-    bundles: tuple[str, str, str]
-    strategy: str | None = None
-
-
 # Gudur & Perepu 2021, table 1.
 PUBLISHED = FleetKind(
     "published", "cepstra, networks trained from scratch (as published)", ("cnn2", "cnn3", "dscnn3"), "zero_shot"
@@ -53,19 +45,12 @@ PRETRAINED = FleetKind("base", "pretrained front end 'base', heads alone are tra
 
 @dataclass(frozen=True)
 class Options:
-    """How to play.
+    """How to play."""
 
-    Attributes:
-        rounds: Number of rounds, at least 3.
-        seed: Seed of everything random.
-        settings: Settings of the published fleet's local method; those left out take their defaults.
-        folder: Folder of this run; it must not exist.
-    """
-
-    rounds: int
-    seed: int
-    settings: Mapping[str, Any]
-    folder: Path
+    rounds: int  # Number of rounds, at least 3
+    seed: int  # Seed of everything random
+    settings: Mapping[str, Any]  # Settings of the published fleet's local method; those left out take their defaults
+    folder: Path  # Folder of this run; it must not exist
 
 
 def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) -> Figures:
@@ -74,10 +59,6 @@ def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) ->
     Returns:
         ``users``, ``average``, ``rounds``, ``new_classes`` and ``recognition``, as JSON; accuracies are percentages,
         and None where the strategy does not measure them.
-
-    Raises:
-        DemoError: something failed; nothing that was started runs on.
-        AuricleError: recordings or models cannot be used.
     """
     test = options.folder / "test"
     link(split.test, test)
@@ -109,7 +90,9 @@ def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) ->
             "alone": own_accuracy(twin, held_out, with_new=True),
             "after": own_accuracy(device, held_out, with_new=False),
             "with_new": own_accuracy(device, held_out, with_new=True),
-            "never_heard": _never_heard(recognised, device.name),
+            "never_heard": _mean(
+                [row["recognised"] for row in recognised if row["user"] == device.name and (not row["heard"])]
+            ),
             **_gains(rounds, device.name),
         }
         for device, twin in zip(devices, twins, strict=True)
@@ -188,10 +171,6 @@ def _user_round(participant: Mapping[str, Any]) -> Figures:
         "distilled_accuracy": after.get("distilled_accuracy"),
         "held_out_before": before.get("held_out_accuracy"),
     }
-
-
-def _never_heard(recognised: Sequence[Figures], user: str) -> float | None:
-    return _mean([row["recognised"] for row in recognised if row["user"] == user and not row["heard"]])
 
 
 def _gains(rounds: Sequence[Figures], user: str) -> Figures:

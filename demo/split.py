@@ -1,6 +1,6 @@
 """Gives speakers to the public set, the test and three devices, so that no speaker is in two parts.
 
-Who knows and meets what is the deal's (deal.py); sizes and rounds are those of Gudur & Perepu 2021, table 1 and
+Labels are dealt to the devices in overlapping runs. That, sizes and rounds are as in Gudur & Perepu 2021, table 1 and
 section 3, scaled down to what is there.
 """
 
@@ -14,12 +14,84 @@ from pathlib import Path
 import numpy as np
 
 from demo import DemoError
-from demo.deal import DEVICES, Deal
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.feature_settings import preset
-from fleet_simulator.partition.group_dealing import deal_groups
+from fleet_simulator.partition.splits import deal_groups
+
+DEVICES = 3
+KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
+SOUNDS = (
+    *("air_conditioner", "car_horn", "children_playing", "dog_bark", "drilling", "engine_idling", "gun_shot"),
+    *("jackhammer", "siren", "street_music"),
+)
+
+
+@dataclass(frozen=True)
+class PaperSizes:
+    """Clips of a label in the paper."""
+
+    public: int  # Clips in the public set
+    per_round: tuple[int, int]  # Smallest and largest number in one round of one device
+    arrivals: tuple[int, int]  # Clips of a new sound that a device gets at first, and later
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Who knows what."""
+
+    known: tuple[str, ...]  # Labels of the public set, in the paper's order or the alphabet's
+    new: tuple[str, str]  # Labels that devices meet later: the first by devices 1 and 2, the second by device 2
+    devices: tuple[tuple[str, ...], ...]  # Labels of each device that it knows from the start
+
+    @property
+    def paper(self) -> PaperSizes:
+        """The paper's sizes for recordings of this kind."""
+        if set(self.known) <= set(SOUNDS):
+            return PaperSizes(50, (40, 50), (50, 50))
+        return PaperSizes(300, (200, 300), (400, 500))
+
+    def owners(self, label: str) -> tuple[int, ...]:
+        """Return the devices (0, 1, ...) that know a label from the start, or meet it later."""
+        if label in self.new:
+            return (0, 1) if label == self.new[0] else (1,)
+        return tuple(device for device, labels in enumerate(self.devices) if label in labels)
+
+
+def deal(labels: Sequence[str], new: Sequence[str] | None = None) -> Deal:
+    """Deal labels to the devices in contiguous runs of which neighbours overlap.
+
+    The paper's keywords overlap by two labels, its sounds by one; other labels as the keywords do. ``new`` are the two
+    that devices meet later; None: the last two.
+
+    Raises:
+        DemoError: fewer than four labels, or two new ones are not among them.
+    """
+    present = set(labels)
+    if len(present) < 4:
+        raise DemoError(
+            f"at least 4 labels are needed, not {len(present)} ({', '.join(sorted(present)) or 'none'}); "
+            "a label is a folder of recordings"
+        )
+    paper = next((known for known in (KEYWORDS, SOUNDS) if present <= set(known)), None)
+    order = [label for label in paper or sorted(present) if label in present]
+    chosen = tuple(order[-2:] if new is None else new)
+    if len(chosen) != 2 or len(set(chosen) & present) != 2:
+        raise DemoError(
+            f"two different labels must be new, not {', '.join(chosen) or 'none'}; present: {', '.join(order)}"
+        )
+    known = tuple(label for label in order if label not in chosen)
+    shared = 1 if paper is SOUNDS and len(known) >= 4 else 2
+    places = len(known) + shared * (DEVICES - 1)
+    runs: list[tuple[str, ...]] = []
+    start = 0
+    for device in range(DEVICES):
+        end = start + (places + device) // DEVICES
+        runs.append(known[start:end])
+        start = end - shared
+    return Deal(known, (chosen[0], chosen[1]), tuple(runs))
+
 
 ROUNDS = 10
 """Rounds of the published schedule."""
@@ -48,23 +120,14 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Split:
-    """Which recordings go where; every list is disjoint from every other, by speaker where they are of two parts.
+    """Which recordings go where; every list is disjoint from every other, by speaker where they are of two parts."""
 
-    Attributes:
-        deal: Who knows what.
-        public: Public recordings, of every known label equally many.
-        test: Held-out recordings of known and new labels.
-        training: Clips of each device of the labels that it knows from the start.
-        arrivals: Which device meets what before which round.
-        per_round: Smallest and largest number of clips of a label that a device should take into a round.
-    """
-
-    deal: Deal
-    public: Clips
-    test: Clips
-    training: tuple[Clips, ...]
-    arrivals: tuple[Arrival, ...]
-    per_round: tuple[int, int]
+    deal: Deal  # Who knows what
+    public: Clips  # Public recordings, of every known label equally many
+    test: Clips  # Held-out recordings of known and new labels
+    training: tuple[Clips, ...]  # Clips of each device of the labels that it knows from the start
+    arrivals: tuple[Arrival, ...]  # Which device meets what before which round
+    per_round: tuple[int, int]  # Smallest and largest number of clips of a label that a device should take into a round
 
     def described(self, source: str, rounds: int) -> tuple[str, ...]:
         """Say in sentences what is done on what, and what the paper's sizes were."""
@@ -98,11 +161,7 @@ def group_of(path: Path) -> str:
 
 
 def read_labels(folder: Path) -> Clips:
-    """Return the recordings of every label of a folder.
-
-    Raises:
-        DemoError: the folder cannot be read.
-    """
+    """Return the recordings of every label of a folder. Raises DemoError: the folder cannot be read."""
     recordings = Recordings(folder, preset("gudur"))
     try:
         return {label: tuple(recordings.clips(label)) for label in recordings.labels()}

@@ -33,6 +33,7 @@ from edge_client.learning.methods.settings import NEW_SOUNDS
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.targets import from_slots
+from edge_client.learning.teaching.taught import with_labels
 from edge_client.learning.training_data import Clips, variants
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Array, Floats, Ints
@@ -284,7 +285,7 @@ class Classifier:
         """
         samples, labels = self._samples(clips, labels)
         named = list(classes) or sorted(set(labels))
-        order = _with_labels(LabelMap(max(1, len(named), len(set(labels)))), named)
+        order = with_labels(LabelMap(max(1, len(named), len(set(labels)))), named)
         return PublicSet(
             settings=self._settings,
             classes=tuple(ClassInfo(label, label) for label in order.names),
@@ -451,7 +452,7 @@ class Classifier:
 
     def _first_labels(self) -> LabelMap:
         label_map = LabelMap(self._bundle.manifest.capacity, reserved=len(self._bundle.manifest.background))
-        return _with_labels(label_map, self.classes)
+        return with_labels(label_map, self.classes)
 
     def _samples(self, clips: Recorded, labels: Sequence[str]) -> tuple[Floats, list[str]]:
         if labels is None:
@@ -466,7 +467,7 @@ class Classifier:
         return np.array([self._label_map.slot_of(label) for label in labels], np.int64)
 
     def _train(self, samples: Floats, labels: Sequence[str], epochs: int) -> Self:
-        self._label_map = _with_labels(self._label_map, sorted(set(labels)))
+        self._label_map = with_labels(self._label_map, sorted(set(labels)))
         self._trainings += 1
         rng = np.random.default_rng([self.seed, self._trainings])
         x = variants(samples, self._front_end, self._model, rng, copies=self.copies)
@@ -487,14 +488,6 @@ class Classifier:
 
     def _require_same_features(self, public_set: PublicSet) -> None:
         self._settings.require_same(public_set.settings, "the bundle", "the public set")
-
-
-def _with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:
-    """Return the map with outputs for labels that it lacks."""
-    for label in labels:
-        if label not in label_map.names:
-            label_map = label_map.add(label)
-    return label_map
 
 
 def _checked(clips: Array) -> Floats:

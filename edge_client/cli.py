@@ -10,48 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge_client.commands import (
-    backup,
-    clips,
-    devices,
-    doctor,
-    events,
-    fleet,
-    import_clips,
-    init,
-    label,
-    public_set,
-    record,
-    run,
-    status,
-    transcribe,
-    watch,
-    wyoming,
-)
-from edge_client.owner_page import command as ui
-from fleet_protocol.command_line import parse, program, with_version
+from edge_client.commands import backup, clips, convert, daemon, devices, events, fleet, init, services, teach, watch
+from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.extras import describe_missing
 
-_COMMANDS = (
-    init,
-    doctor,
-    run,
-    status,
-    watch,
-    ui,
-    record,
-    import_clips,
-    label,
-    clips,
-    events,
-    devices,
-    backup,
-    public_set,
-    fleet,
-    transcribe,
-    wyoming,
-)
+_COMMANDS = (init, daemon, watch, services, teach, clips, events, devices, backup, convert, fleet)
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.
@@ -64,7 +27,17 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:
         group.add(commands)
-    return with_version(root)
+    return with_version(root, _runtime)
+
+
+def _runtime() -> str:
+    """Return what computes the models here, or why nothing does."""
+    from edge_client.model.interpreter import describe_runtime
+
+    try:
+        return f", {describe_runtime()}"
+    except AuricleError as error:
+        return f", no runtime: {error}"
 
 
 @program

@@ -115,12 +115,7 @@ class CertificateError(UnreachableError):
 
 
 class RefusedError(LinkError):
-    """The aggregator said no.
-
-    Attributes:
-        status: HTTP status.
-        code: Stable code of the error.
-    """
+    """The aggregator said no."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(f"the aggregator refused ({status} {code}): {message}")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.clips.files import clip_files
-from edge_client.clips.labels import check_folder, check_label, is_label, rejected
+from edge_client.clips.files import check_folder, check_label, is_label, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
@@ -16,13 +16,12 @@ from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 
 if TYPE_CHECKING:
-    from edge_client.capture.cues import Cues
+    from edge_client.capture.playback import Cues
     from edge_client.clips.recorder import Display
 
 # Seconds around a clip-long sound, so that nobody must speak to the point.
@@ -35,14 +34,9 @@ class Teaching:
     """A device as its owner teaches it.
 
     Attributes:
-        config: Configuration of the device.
         settings: Feature settings of the model: rate and length of its clips.
-        progress: Progress of the saved model.
-        store: Clip store.
         unknown: Unknown sounds that wait for a name.
         detected: Detected sounds to be confirmed or corrected, where the owner has them kept.
-        state: State folder.
-        trash: Clips that were deleted lately.
     """
 
     config: Config
@@ -56,11 +50,7 @@ class Teaching:
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
-        """Read the configuration and the model's state.
-
-        Raises:
-            EdgeError: one of them cannot be used.
-        """
+        """Read the configuration and the model's state."""
         config = load_config(config_path)
         state = DeviceState(config.device.state)
         saved = state.model.load(config.model.bundle)
@@ -87,8 +77,7 @@ class Teaching:
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.
 
-        Raises:
-            ClipError: the label cannot be one, or every slot is taken.
+        Raises ClipError if the label cannot be one, or every slot is taken.
         """
         label = check_label(label)
         known = self.known_labels()
@@ -102,8 +91,7 @@ class Teaching:
     def require_rejectable(self, label: str) -> str:
         """Return the store's folder of what is not a label.
 
-        Raises:
-            ClipError: nobody taught the label, or the bundle cannot learn what is not a label.
+        Raises ClipError if nobody taught the label, or the bundle cannot learn what is not a label.
         """
         if not self.label_map.reserved:
             raise ClipError(
@@ -118,19 +106,14 @@ class Teaching:
     def require_folder(self, folder: str) -> str:
         """Return a folder of the store as it is stored: a label's with a slot, or a reserved one.
 
-        Raises:
-            ClipError: as :meth:`require_slot` does.
+        Raises ClipError as :meth:`require_slot` does.
         """
         return self.require_slot(folder) if is_label(folder) else check_folder(folder)
 
     def forget_emptied(self, labels: Iterable[str]) -> list[str]:
-        """Take labels out of the model that have no clips any more; the caller holds the clip store.
+        """Take labels out of the model that have no clips any more, while the store is held; return lines to show.
 
-        Returns:
-            What to tell the owner, a line each.
-
-        Raises:
-            EdgeError: the model cannot be read.
+        Raises EdgeError if the model cannot be read.
         """
         emptied = sorted({label for label in labels if is_label(label)} - set(self.store.labels()))
         if not emptied:
@@ -143,31 +126,26 @@ class Teaching:
     def take_in(self, sounds: Sequence[UnknownClip], folder: str) -> None:
         """Move sounds that were heard into a folder of the store, of :meth:`require_slot` or the like.
 
-        Raises:
-            ClipError: another process is changing the store.
-            QuotaError: there is no room.
-            RecordingError: one is damaged.
+        Raises ClipError if another process is changing the store, QuotaError if there is no room, RecordingError if one
+        is damaged.
         """
         with self.store.changing():
             for sound in sounds:
                 self.store.take_in(sound.path, folder)
 
     def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
-        """Record takes of a sound from the device's microphone, which the daemon lends, into the store.
+        """Record ``count`` good takes of a sound from the device's microphone, which the daemon lends, into the store.
+
+        What the display raises ends the session, and takes that were kept stay. Raises ClipError if a number cannot be,
+        or another process is changing the store; QuotaError if there is no room; AudioError if the microphone is in use
+        or gives nothing, or too many takes were no good.
 
         Args:
             label: of :meth:`require_slot`.
-            count: how many good takes are wanted.
             seconds: length of a take; None: a second more than a clip.
-            display: follows the session; what it raises ends it, and takes that were kept stay.
             cues: sounds that the device plays before and after a take; None: none.
-
-        Raises:
-            ClipError: a number cannot be, or another process is changing the store.
-            QuotaError: there is no room.
-            AudioError: the microphone is in use or gives nothing, or too many takes were no good.
         """
-        from edge_client.capture.microphone import open_microphone
+        from edge_client.capture.microphone import Microphone
         from edge_client.capture.shared_microphone import borrowed_microphone
         from edge_client.clips.recorder import Recorder
         from edge_client.config.sections import MicrophoneConfig
@@ -178,18 +156,14 @@ class Teaching:
             raise ClipError(
                 f"--seconds must be from {settings.clip_s:g} (a clip) to {_LONGEST_S:g}, and --count at least 1"
             )
-        with borrowed_microphone(self.config.device.state), store.changing():
-            source = open_microphone(self.config.microphone or MicrophoneConfig(), rate)
-            try:
-                recorder = Recorder(source, settings, display, cues)
-                store.add_background(recorder.hear_room(), rate, settings.clip_s)
-                recorder.record(count, seconds, lambda clip: store.add(label, clip, rate))
-            finally:
-                source.close()
-
-    def forget_deleted(self) -> None:
-        """Remove what the cache of embeddings holds of clips that are gone."""
-        forget_clips(self.state.embeddings_path, clip_files(self.store.folder))
+        with (
+            borrowed_microphone(self.config.device.state),
+            store.changing(),
+            closing(Microphone(self.config.microphone or MicrophoneConfig(), rate)) as source,
+        ):
+            recorder = Recorder(source, settings, display, cues)
+            store.add_background(recorder.hear_room(), rate, settings.clip_s)
+            recorder.record(count, seconds, lambda clip: store.add(label, clip, rate))
 
     def after(self, *, terminal: bool = True) -> str:
         """Say what happens to what was taught; on a terminal, with the command that says more."""

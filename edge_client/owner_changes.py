@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.files import Clip
-from edge_client.clips.labels import is_label, rejected
+from edge_client.clips.files import Clip, clip_files, is_label, rejected
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
+from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
 
 _DAY_MS = 86_400_000
@@ -23,7 +23,6 @@ class Change:
     """A change that can be undone.
 
     Attributes:
-        kind: Kind of the change.
         at_ms: Time, milliseconds since 1970; with the kind it names the change.
         label: Label of the clips before.
         new_label: Label of the clips since; "" for a deletion.
@@ -38,23 +37,14 @@ class Change:
 
 
 def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[list[Clip], list[str]]:
-    """Give clips of one label another one. It can be undone for a week.
+    """Give clips of one label another one, of :meth:`Teaching.require_slot`. It can be undone for a week.
 
     Where no clip of the label is left, what was said not to be it is said of the new label instead. Where the new label
     had clips, it is the other way round: both are one sound now, and what was said not to be the one may be the other,
     so it counts only as far as it resembles no label (``head_material``).
 
-    Args:
-        teaching: the device.
-        clips: of one label of the store.
-        new_label: of :meth:`Teaching.require_slot`.
-
-    Returns:
-        The clips as they are now, and what to tell the owner.
-
-    Raises:
-        ClipError: a clip is gone, or another process is changing the store.
-        OSError: the disk refuses.
+    Returns the clips as they are now, and lines for the owner. Raises ClipError if a clip is gone, or another process
+    is changing the store.
     """
     store, former = teaching.store, clips[0].label
     if former == new_label:
@@ -78,9 +68,7 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
 def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False) -> list[str]:
     """Delete clips, by default so that it can be undone for a week; return what to tell the owner.
 
-    Raises:
-        ClipError: a clip is gone, or another process is changing the store.
-        OSError: the disk refuses.
+    Raises ClipError if a clip is gone, or another process is changing the store.
     """
     store = teaching.store
     with store.changing():
@@ -93,17 +81,14 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
         if for_good:
             gone = {clip.label for clip in clips} - set(store.labels())
             forget(teaching.state.choices_path, labels=gone)
-    teaching.forget_deleted()
+    forget_clips(teaching.state.embeddings_path, clip_files(store.folder))
     return messages
 
 
 def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:
     """Bring clips of the trash back.
 
-    Raises:
-        ClipError: no slot is free, or another process is changing the store.
-        QuotaError: there is no room.
-        OSError: the disk refuses.
+    Raises ClipError if no slot is free, or another process is changing the store; QuotaError if there is no room.
     """
     with teaching.store.changing():
         for clip in clips:
@@ -115,9 +100,7 @@ def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:
 def purge(teaching: Teaching) -> int:
     """Remove for good what could be had back; return how many clips these were.
 
-    Raises:
-        ClipError: another process is changing the store.
-        OSError: the disk refuses.
+    Raises ClipError if another process is changing the store.
     """
     with teaching.store.changing():
         forget(teaching.state.choices_path, older_than_ms=_now_ms())
@@ -139,10 +122,8 @@ def changes(teaching: Teaching) -> list[Change]:
 def undo(teaching: Teaching, change: Change) -> int:
     """Take a change back; return how many of the label's clips are where they were. What moved on meanwhile stays.
 
-    Raises:
-        ClipError: it cannot be undone (any more), no slot is free, or another process is changing the store.
-        QuotaError: there is no room.
-        OSError: the disk refuses.
+    Raises ClipError if it cannot be undone (any more), no slot is free, or another process is changing the store;
+    QuotaError if there is no room.
     """
     with teaching.store.changing():
         if change.kind == "deleted":
@@ -181,9 +162,7 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
 def set_different(teaching: Teaching, first: str, second: str) -> None:
     """Remember that two labels which sound alike differ; nobody is asked again.
 
-    Raises:
-        ClipError: one has no clips, or both are one.
-        OSError: the disk refuses.
+    Raises ClipError if one has no clips, or both are one.
     """
     known = teaching.store.labels()
     for label in (first, second):

@@ -61,11 +61,7 @@ class InvitationLink:
 
     @classmethod
     def parse(cls, text: str) -> InvitationLink:
-        """Read a link.
-
-        Raises:
-            LinkFormatError: it is none.
-        """
+        """Read a link. Raises LinkFormatError: it is none."""
         found = _LINK.fullmatch(text.strip())
         if found is None:
             raise LinkFormatError(

@@ -112,32 +112,20 @@ class _InPieces:
         return self._file.tell()
 
     def seek(self, position: int) -> int:
-        """Go to a place.
-
-        Raises:
-            ReadError: it is none of the file.
-        """
+        """Go to a place."""
         if not 0 <= position <= self._size:
             raise tarfile.ReadError("it ends early")
         return self._file.seek(position)
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            ReadError: these are too many.
-        """
+        """Return the next bytes."""
         if not 0 <= size <= _PIECE_BYTES:
             raise tarfile.ReadError(f"it has a header of {size} bytes")
         return self._file.read(size)
 
 
 def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
-    """Return the files of an archive by their names; nothing but headers is read.
-
-    Raises:
-        BackupFormatError: one is no plain file, or has a name that no program gave it.
-    """
+    """Return the files of an archive by their names; nothing but headers is read."""
     members: dict[str, tarfile.TarInfo] = {}
     folders: set[str] = set()
     for member in archive:

@@ -4,7 +4,8 @@ docs/architecture.md, "One exported graph for every method", says why the graph 
 
 The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite``, ``weights.safetensors``
 and, where the front end has a pretrained network, ``front_end.tflite`` and ``embedding.safetensors``; the manifest
-holds the digests of the others, so that damage is seen on opening.
+holds the digests of the others, so that damage is seen on opening. A ready bundle leaves out what the front ends that
+ship hold already (:mod:`fleet_protocol.front_end_members`); its digest says what it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import dacite
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings, NetworkSettings
+from fleet_protocol.front_end_members import find_member
 from fleet_protocol.ready_bundles import ready_names
 from fleet_protocol.tensors import Arrays, Buffer, digest, pack, unpack
 
@@ -98,7 +101,7 @@ class Manifest:
         """Shape of one clip's probabilities and targets: (capacity,), or (steps, capacity)."""
         return (self.steps, self.capacity) if self.steps else (self.capacity,)
 
-    @property
+    @cached_property
     def feature_settings(self) -> FeatureSettings:
         """The settings of the features that the model was built for, with the front end's network."""
         settings = FeatureSettings.from_json(self.features)
@@ -150,6 +153,17 @@ def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
     return buffer.getvalue()
 
 
+def without_shipped(data: bytes) -> bytes:
+    """Return a bundle's bytes without the members that the front ends that ship hold."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as given, zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as kept:
+        for name in given.namelist():
+            member = given.read(name)
+            if name not in (_FRONT_END, _STATISTICS) or find_member(digest(member)) != member:
+                kept.writestr(zipfile.ZipInfo(name, _EPOCH), member)
+    return buffer.getvalue()
+
+
 def manifest_json(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest JSON-ready, without what are members of their own."""
     document = dataclasses.asdict(manifest)
@@ -168,7 +182,6 @@ def read_bundle(path: Path, *, transcribes: bool = False) -> Bundle:
     """Open a bundle file and check it.
 
     Args:
-        path: of the file.
         transcribes: whether the caller can also use a bundle that writes texts. Listening, teaching and rounds cannot.
 
     Raises:
@@ -205,10 +218,13 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
             f"{path} is not a readable model bundle ({error}); build one with `auricle-export build`, "
             f"or name a ready one ({', '.join(ready_names())})"
         ) from error
+    manifest = _parse(members["manifest.json"], path)
+    for name in {_FRONT_END, _STATISTICS} & (manifest.sha256.keys() - members.keys()):
+        members[name] = find_member(manifest.sha256[name])
+        if not members[name]:
+            raise BundleError(f"{path} is a ready bundle of another version, or damaged: it has no {name}; update")
     manifest = dataclasses.replace(
-        _parse(members["manifest.json"], path),
-        front_end=members.get(_FRONT_END, b""),
-        statistics=members.get(_STATISTICS, b""),
+        manifest, front_end=members.get(_FRONT_END, b""), statistics=members.get(_STATISTICS, b"")
     )
     for name, expected in manifest.sha256.items():
         if digest(members.get(name, b"")) != expected:

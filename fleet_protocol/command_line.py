@@ -1,4 +1,4 @@
-"""What the programs' command lines have in common: ``--version``, completion in a shell, exit statuses, JSON."""
+"""What the programs' command lines have in common: ``--version``, completion, exits, JSON, missing libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ _PACKAGE = "auricle"
 
 
 class _Version(argparse.Action):
-    """Prints the version of the installed package; it is looked up only then."""
+    """Prints the version of the installed package and what a program adds to it; both are looked up only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, *, more: Callable[[], str]) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
+        self._more = more
 
     def __call__(
         self,
@@ -26,7 +30,7 @@ class _Version(argparse.Action):
         _values: str | Sequence[Any] | None,
         _option: str | None = None,
     ) -> NoReturn:
-        print(f"{parser.prog} {version()}")
+        print(f"{parser.prog} {version()}{self._more()}")
         parser.exit()
 
 
@@ -40,9 +44,9 @@ def version() -> str:
         return "unknown"
 
 
-def with_version(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Give a program ``--version``."""
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+def with_version(parser: argparse.ArgumentParser, more: Callable[[], str] = str) -> argparse.ArgumentParser:
+    """Give a program ``--version``; ``more`` returns what is printed after the version."""
+    parser.add_argument("--version", action=_Version, more=more)
     return parser
 
 
@@ -86,3 +90,22 @@ def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
 def print_json(document: object) -> None:
     """Print one JSON document on a line of its own, words of people as they are."""
     print(json.dumps(document, ensure_ascii=False))
+
+
+_OWN = ("aggregator_server", "benchmarks", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
+
+
+def describe_missing(error: ModuleNotFoundError, extra: str) -> str:
+    """Return what to say of a library that is not there.
+
+    Args:
+        error: what the import raised.
+        extra: of the package, which brings the program's libraries.
+
+    Raises:
+        ModuleNotFoundError: the error itself, where a module of Auricle's own is missing.
+    """
+    name = (error.name or "").partition(".")[0]
+    if name in _OWN:
+        raise error
+    return f"the library {name} is not installed; needs: pip install 'auricle[{extra}]'"

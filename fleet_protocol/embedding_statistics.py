@@ -76,7 +76,6 @@ class Scatter:
         Args:
             mean: of the sound's embeddings, [embedding].
             count: how many.
-            rng: draws them.
 
         Returns:
             float32 [count, embedding].

@@ -11,11 +11,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.tensors import is_digest
 
+HTK = "htk"
+"""Filters linear in Hz between edges on the HTK mel scale, after a periodic Hann window."""
+KALDI_32K = "kaldi_32k"
+"""Filters linear in mel as Kaldi's, after pre-emphasis and a Hann window as of sound at 32 kHz."""
 _LARGEST = 1_000_000_000
 
 
@@ -62,6 +67,11 @@ class FeatureSettings:
         raise NotImplementedError
 
     @property
+    def hears_sounds(self) -> bool:
+        """Whether the front end's network knows everyday sounds rather than words."""
+        return False
+
+    @cached_property
     def digest(self) -> str:
         """First 16 hex digits of the SHA-256 over the kind and every field but the preset's name."""
         fields = self.to_json()
@@ -147,20 +157,26 @@ class MfccSettings(MelSettings):
 
 @dataclass(frozen=True)
 class LogMelSettings(MelSettings):
-    """Logarithms of the power in mel bands: HTK mel scale, periodic Hann window, filters with a peak of 1.
+    """Logarithms of the power in mel bands: Hann window, triangular filters with a peak of 1.
 
     Attributes:
         floor: Power that is added before the logarithm.
+        filters: :data:`HTK`, or :data:`KALDI_32K`, whose upper edge may lie above half the sample rate.
     """
 
     kind = "log_mel"
 
     floor: float = 1e-6
+    filters: str = HTK
 
     @property
     def shape(self) -> tuple[int, int]:
         """(frames, mel bands) of one clip's features."""
         return (self.frames, self.mel_bands)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the kind and every field, JSON-ready. HTK's filters go without saying: they came first."""
+        return _without(super().to_json(), filters=HTK)
 
 
 @dataclass(frozen=True)
@@ -217,6 +233,7 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
         scale: What the sums are divided by.
         floor: Power that is added before the logarithm.
         network_frames: Frames that the network makes of a clip.
+        filters: As of :class:`LogMelSettings`.
     """
 
     kind = "embedding"
@@ -225,11 +242,17 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
     scale: float = 5.0
     floor: float = 1e-6
     network_frames: int = 1
+    filters: str = HTK
 
     @property
     def shape(self) -> tuple[int, int]:
         """(1, numbers) of one clip's features, or (network_frames, numbers)."""
         return (self.network_frames, self.numbers)
+
+    @property
+    def hears_sounds(self) -> bool:
+        """Whether the filters are those of a network that heard AudioSet."""
+        return self.filters == KALDI_32K
 
     @property
     def log_mel(self) -> LogMelSettings:
@@ -240,12 +263,9 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
     def to_json(self) -> dict[str, object]:
         """Return the kind and every field, JSON-ready, of the network its digest alone.
 
-        A single frame goes without saying, so that the digest of an embedding stays what it was.
+        A single frame and HTK's filters go without saying, so that the digest of an embedding stays what it was.
         """
-        document = super().to_json()
-        if self.network_frames == 1:
-            del document["network_frames"]
-        return document
+        return _without(super().to_json(), network_frames=1, filters=HTK)
 
 
 @dataclass(frozen=True)
@@ -265,12 +285,13 @@ _KINDS = {
 }
 
 
-def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
-    """Build settings of a kind.
+def _without(document: dict[str, object], **usual: object) -> dict[str, object]:
+    """Return a document without the fields that have their usual value."""
+    return {name: value for name, value in document.items() if name not in usual or value != usual[name]}
 
-    Raises:
-        ProtocolError: a field is missing, unknown or of a wrong type.
-    """
+
+def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> FeatureSettings:
+    """Build settings of a kind."""
     fields: dict[str, object] = {}
     for item in dataclasses.fields(kind):
         value = document.get(item.name, item.default)
@@ -349,11 +370,7 @@ PRESETS: dict[str, FeatureSettings] = {
 
 
 def preset(name: str) -> FeatureSettings:
-    """Return the settings of a preset.
-
-    Raises:
-        ProtocolError: there is no preset of that name.
-    """
+    """Return the settings of a preset. Raises ProtocolError: there is no preset of that name."""
     if name not in PRESETS:
         raise ProtocolError(f"unknown feature preset {name!r}; known: {', '.join(PRESETS)}")
     return PRESETS[name]

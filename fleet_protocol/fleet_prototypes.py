@@ -38,11 +38,7 @@ class FleetPrototypes:
 
     @classmethod
     def unpack(cls, data: bytes) -> FleetPrototypes:
-        """Read and check what :meth:`pack` wrote.
-
-        Raises:
-            TensorError: damaged, or no prototypes.
-        """
+        """Read and check what :meth:`pack` wrote. Raises TensorError: damaged, or no prototypes."""
         arrays, document = unpack(data)
         class_ids, provisional = document.get("classes"), document.get("provisional")
         if not isinstance(class_ids, list) or not isinstance(provisional, list) or "means" not in arrays:

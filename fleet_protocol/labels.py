@@ -109,11 +109,7 @@ class LabelMap:
         return mask
 
     def slot_of(self, name: str) -> int:
-        """Return the slot of a label.
-
-        Raises:
-            LabelError: the map does not know the label.
-        """
+        """Return the slot of a label. Raises LabelError: the map does not know the label."""
         if name not in self.names:
             raise LabelError(f"no slot is called {name!r}; known: {', '.join(self.names) or 'none'}")
         return self.names.index(name)
@@ -178,11 +174,7 @@ class LabelMap:
 
     @classmethod
     def from_json(cls, document: Mapping[str, object]) -> LabelMap:
-        """Read what :meth:`to_json` wrote.
-
-        Raises:
-            LabelError: the document is not a label map.
-        """
+        """Read what :meth:`to_json` wrote. Raises LabelError: the document is not a label map."""
         capacity, slots, reserved = document.get("capacity"), document.get("slots"), document.get("reserved", 0)
         if not isinstance(capacity, int) or not isinstance(slots, list) or not isinstance(reserved, int):
             raise LabelError(f"not a label map: {document!r}")

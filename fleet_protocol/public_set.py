@@ -50,11 +50,7 @@ class PublicSet:
 
     @classmethod
     def unpack(cls, data: Buffer) -> PublicSet:
-        """Read and check what :meth:`pack` wrote.
-
-        Raises:
-            TensorError: damaged, or not a public set.
-        """
+        """Read and check what :meth:`pack` wrote. Raises TensorError: damaged, or not a public set."""
         arrays, document = unpack(data)
         try:
             settings = FeatureSettings.from_json(document["features"])

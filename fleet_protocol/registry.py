@@ -39,11 +39,7 @@ class Registry(Mapping[str, T]):
         self._aliases: dict[str, str] = {}
 
     def add(self, method: T, where: str) -> None:
-        """Add a method.
-
-        Raises:
-            PluginError: its name is taken.
-        """
+        """Add a method. Raises PluginError: its name is taken."""
         for name in (method.name, *method.aliases):
             if name in self._methods or name in self._aliases:
                 raise PluginError(f"{where}: the name {name!r} is taken; choose another")

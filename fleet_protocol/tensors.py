@@ -194,12 +194,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def require(
-    arrays: Mapping[str, Array],
-    name: str,
-    shape: tuple[int | None, ...],
-    kind: str = "f",
-) -> Array:
+def require(arrays: Mapping[str, Array], name: str, shape: tuple[int | None, ...], kind: str = "f") -> Array:
     """Return ``arrays[name]`` after checking it: rank, sizes (None is any), dtype kind, finite values.
 
     Raises:

@@ -90,11 +90,7 @@ class TomlFile:
             raise self.error(f"{self.place(name)}: unknown section [{name}]{whose}; known: {', '.join(known)}")
 
     def table(self, name: str, values: Any) -> dict[str, Any]:  # noqa: ANN401  (whatever the file has there)
-        """Return a section's values, once it is sure that it is a section.
-
-        Raises:
-            AuricleError: of the file's class.
-        """
+        """Return a section's values, once it is sure that it is a section. Raises AuricleError: of the file's class."""
         if not isinstance(values, dict):
             raise self.error(f"{self.place(None, name)}: [{name}] must be a section of keys, not {values!r}")
         return values

@@ -13,7 +13,7 @@ from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load
 from fleet_simulator.plugins import load_plugins
-from fleet_simulator.runs import comparison
+from fleet_simulator.runs import tables
 from fleet_simulator.runs.progress import Silent, progress_on
 from fleet_simulator.simulation.run import run as run_experiment
 
@@ -71,4 +71,4 @@ def compare(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
     Raises:
         AuricleError: a run has not ended, or its result is damaged.
     """
-    return comparison.compare(comparison.read_runs([Path(folder) for folder in folders]))
+    return tables.compare(tables.read_runs([Path(folder) for folder in folders]))

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet_protocol.command_line import INTERRUPTED, parse, print_json, program, with_version
+from fleet_protocol.command_line import INTERRUPTED, describe_missing, parse, print_json, program, with_version
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.extras import describe_missing
 
 if TYPE_CHECKING:
     from fleet_simulator.experiment.sections import AnyExperiment
@@ -27,11 +26,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--output", type=Path, metavar="FOLDER", help="of the run (the experiment's name without .toml)")
     run.add_argument("--workers", type=int, metavar="N", help="processes that train devices (all cores); 0: this one")
     run.add_argument(
-        "--ray",
-        nargs="?",
-        const="local",
-        metavar="ADDRESS",
-        help="run them on a Ray cluster (started here)",
+        "--ray", nargs="?", const="local", metavar="ADDRESS", help="run them on a Ray cluster (started here)"
     )
     run.add_argument(
         "--plugin",
@@ -126,8 +121,7 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from fleet_simulator.runs.comparison import compare, described, read_runs
-    from fleet_simulator.runs.tables import plot
+    from fleet_simulator.runs.tables import compare, described, plot, read_runs
 
     runs = read_runs(options.runs)
     rows = compare(runs)
@@ -169,9 +163,9 @@ def _play_all(
     experiments: Mapping[str, AnyExperiment], folder: Path, options: argparse.Namespace
 ) -> dict[str, list[dict[str, Any]]]:
     """Run a sweep's experiments, or one alone; return the rounds of those that could be run."""
-    from fleet_simulator.runs.comparison import compare, described, read_runs
     from fleet_simulator.runs.inputs import Inputs
     from fleet_simulator.runs.progress import progress_on
+    from fleet_simulator.runs.tables import compare, described, read_runs
     from fleet_simulator.simulation.run import run
 
     finished, inputs = {}, Inputs()

@@ -30,11 +30,7 @@ class RefusedKeyError(RefusedValue, ExperimentError):
 
 
 def require(allowed: bool, key: str, value: object, rule: str) -> None:
-    """Refuse a value by its key unless it is allowed.
-
-    Raises:
-        RefusedKeyError: it is not.
-    """
+    """Refuse a value by its key unless it is allowed. Raises RefusedKeyError: it is not."""
     if not allowed:
         raise RefusedKeyError(key, value, rule)
 

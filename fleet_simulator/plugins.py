@@ -14,10 +14,9 @@ from types import ModuleType
 
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies import plan_methods
-from aggregator_server.strategies.registry import strategies
-from edge_client.learning.methods.registry import local_methods
-from edge_client.learning.personalisations.registry import personalisations
+from aggregator_server.strategies import registry
+from edge_client.learning.methods.local_method import local_methods
+from edge_client.learning.personalisations.personalisation import personalisations
 from fleet_protocol.errors import PluginError
 from fleet_protocol.registry import ask_modules
 
@@ -27,25 +26,20 @@ ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 _REGISTRIES = (
     rules,
     selections,
-    plan_methods.local_methods,
+    registry.local_methods,
     local_methods,
-    plan_methods.personalisations,
+    registry.personalisations,
     personalisations,
-    strategies,
+    registry.strategies,
 )
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A file with methods.
+    """A file with methods."""
 
-    Attributes:
-        path: Absolute path of the file.
-        sha256: Digest of its bytes.
-    """
-
-    path: Path
-    sha256: str
+    path: Path  # Absolute path of the file
+    sha256: str  # Digest of its bytes
 
 
 _modules: dict[Plugin, ModuleType] = {}
@@ -55,8 +49,7 @@ _used: tuple[Plugin, ...] = ()
 def load_plugins(paths: Sequence[Path]) -> tuple[Plugin, ...]:
     """Use the methods of these files from now on, and no others' but those of installed packages.
 
-    Raises:
-        PluginError: a file cannot be read or imported, has no method, or one that cannot be used.
+    Raises PluginError: a file cannot be read or imported, has no method, or one that cannot be used.
     """
     plugins = tuple(Plugin(path.resolve(), hashlib.sha256(_read(path)).hexdigest()) for path in paths)
     use_plugins(plugins)
@@ -66,8 +59,7 @@ def load_plugins(paths: Sequence[Path]) -> tuple[Plugin, ...]:
 def use_plugins(plugins: tuple[Plugin, ...]) -> None:
     """Use the methods of these files, as they were when the run began; nothing is done where they are used already.
 
-    Raises:
-        PluginError: as above, or a file was changed.
+    Raises PluginError: as above, or a file was changed.
     """
     global _used  # like the interpreter's modules
     if plugins == _used:
@@ -84,7 +76,7 @@ def use_plugins(plugins: tuple[Plugin, ...]) -> None:
 
 def _ask(modules: dict[Plugin, ModuleType]) -> None:
     ask_modules({f"the plugin {plugin.path}": module for plugin, module in modules.items()})
-    strategies.cache_clear()
+    registry.strategies.cache_clear()
 
 
 def _module(plugin: Plugin) -> ModuleType:

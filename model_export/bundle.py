@@ -29,9 +29,8 @@ Converter = Any
 def build_bundle(specification: Specification, weights: Mapping[str, Array] | None = None) -> bytes:
     """Build a bundle; ``weights`` replace the seeded initial ones.
 
-    Raises:
-        ExportError: the weights do not fit.
-        OperatorError: the graph needs an operator that a device's runtime lacks.
+    Raises ExportError: the weights do not fit; OperatorError: the graph needs an operator that a device's runtime
+    lacks.
     """
     model = network.build(specification)
     if weights is not None:
@@ -43,8 +42,7 @@ def build_bundle(specification: Specification, weights: Mapping[str, Array] | No
 def convert_trainable(model: keras.Model, batch: int) -> bytes:
     """Convert a network to a TFLite graph with a bundle's six signatures; its weights start as zeros.
 
-    Raises:
-        OperatorError: the graph needs an operator that a device's runtime lacks.
+    Raises OperatorError: the graph needs an operator that a device's runtime lacks.
     """
     trainable = Trainable(model, batch)
     signatures = trainable.signatures()
@@ -58,8 +56,7 @@ def convert_trainable(model: keras.Model, batch: int) -> bytes:
 def convert(converter: Converter) -> bytes:
     """Run a TFLite converter and check what it made.
 
-    Raises:
-        OperatorError: the graph needs an operator that a device's runtime lacks.
+    Raises OperatorError: the graph needs an operator that a device's runtime lacks.
     """
     try:
         graph = bytes(converter.convert())
@@ -81,8 +78,7 @@ def weights_of(model: keras.Model) -> Arrays:
 def load_weights(model: keras.Model, weights: Mapping[str, Array]) -> None:
     """Give a network the weights of a bundle or of a device.
 
-    Raises:
-        ExportError: an array is missing, unknown, or of another shape.
+    Raises ExportError: an array is missing, unknown, or of another shape.
     """
     variables = {weight_name(variable): variable for variable in model.trainable_variables}
     given = {name: array.shape for name, array in weights.items()}

@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import manifest_json, read_bundle
-from fleet_protocol.command_line import parse, program, with_version
+from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.extras import describe_missing
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export import plain, speed
 from model_export.errors import ExportError
-from model_export.feature_statistics import Normalisation
+from model_export.feature_statistics import Normalisation, features_of
 from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
 from model_export.pretraining import command as pretraining
 from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing
-from model_export.recordings import features_of
+from model_export.sounds import command as sounds
 from model_export.specification import ACTIVATIONS, ALPHABET, DOWNSAMPLINGS, Specification
 from model_export.speech_embedding import command as speech_embedding
 from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
@@ -87,6 +86,9 @@ def parser() -> argparse.ArgumentParser:
             "speech-embedding", help="make a front end of Google's speech embedding and your recordings"
         )
     )
+    sounds.add_arguments(
+        commands.add_parser("sounds", help="make the front ends for everyday sounds of EfficientAT's weights")
+    )
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
@@ -129,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print("\n".join(listing()))
             elif chosen.command == "speech-embedding":
                 print(speech_embedding.make(chosen, terminal))
+            elif chosen.command == "sounds":
+                print(sounds.make(chosen, terminal))
             else:
                 _inspect(find_bundle(chosen.file))
     except BrokenPipeError:

@@ -30,8 +30,7 @@ _COUNTED: dict[str, Callable[[list[Shape], Shape, Any], int]] = {
 def training_multiply_adds(graph: bytes, batch: int) -> int:
     """Count the multiply-adds of a training step, forward and backward, for each of its rows.
 
-    Raises:
-        OperatorError: the bytes are no TFLite graph, or it has no signature `train`.
+    Raises OperatorError: the bytes are no TFLite graph, or it has no signature `train`.
     """
     return multiply_adds_of(graph, "train") // batch
 
@@ -39,8 +38,7 @@ def training_multiply_adds(graph: bytes, batch: int) -> int:
 def multiply_adds_of(graph: bytes, signature: str) -> int:
     """Count the multiply-adds of a signature at the batch size that the graph is written for.
 
-    Raises:
-        OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
     """
     return sum(
         _COUNTED[name](inputs, output, adjoint)

@@ -7,9 +7,12 @@ would mean nothing to another.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from edge_client.audio.recordings import FORMATS, Recordings
+from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings, SpeechEmbeddingSettings, preset
 from model_export.errors import ExportError
@@ -26,8 +29,7 @@ class Normalisation:
     def measure(cls, features: Floats) -> Normalisation:
         """Measure features [clips, frames, coefficients] over clips and frames.
 
-        Raises:
-            ExportError: there is a coefficient that never changes, or there are no clips.
+        Raises ExportError: there is a coefficient that never changes, or there are no clips.
         """
         if not len(features):
             raise ExportError("no clips to measure the features' mean and deviation on")
@@ -43,8 +45,7 @@ class Normalisation:
     def default(cls, settings: FeatureSettings) -> Normalisation:
         """Return what was measured on speech for a preset, or for the speech embedding.
 
-        Raises:
-            ExportError: these settings are no preset's.
+        Raises ExportError: these settings are no preset's.
         """
         if isinstance(settings, SpeechEmbeddingSettings):
             return cls._read(settings.kind)
@@ -113,3 +114,27 @@ _SPEECH: dict[str, tuple[str, str]] = {
         """,
     ),
 }
+
+
+# Enough for a mean and a deviation, and read in seconds.
+_CLIPS = 2000
+
+
+def features_of(folder: Path, settings: FeatureSettings) -> Floats:
+    """Return float32 [clips, frames, coefficients] of at most 2,000 clips, of every label alike.
+
+    Args:
+        folder: holds ``<label>/*.wav``, ``.flac`` or ``.ogg``.
+
+    Raises:
+        RecordingError: the folder cannot be read.
+        ExportError: it holds no clip that can be used.
+    """
+    recordings = Recordings(folder, settings)
+    by_label = [recordings.clips(label) for label in recordings.labels()]
+    share = max(1, _CLIPS // max(1, len(by_label)))
+    chosen = [path for clips in by_label for path in clips[:: -(-len(clips) // share)]]
+    samples = recordings.load(chosen)
+    if not len(samples):
+        raise ExportError(f"{folder} holds no clip that can be used; --recordings takes <label>/*{FORMATS}")
+    return open_front_end(settings)(samples)

@@ -65,8 +65,7 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
 def convolutions(graph: bytes) -> list[tuple[Floats, Floats]]:
     """Return kernel [rows, columns, channels, filters] and bias of a float32 graph's convolutions, in running order.
 
-    Raises:
-        OperatorError: the bytes are no TFLite graph, or a convolution's weights are no float32 constants.
+    Raises OperatorError: the bytes are no TFLite graph, or a convolution's weights are no float32 constants.
     """
     model, names = _open(graph)
     subgraph = model.Subgraphs(0)
@@ -113,8 +112,7 @@ def _name(code: OperatorCode, builtin: dict[int, str]) -> str:
 def require_builtin(graph: bytes) -> None:
     """Refuse a graph that needs more than built-in operators.
 
-    Raises:
-        OperatorError: naming the operators and the signatures that need them.
+    Raises OperatorError: naming the operators and the signatures that need them.
     """
     foreign = {
         signature: sorted(name for name in operators if name.startswith(("CUSTOM", "UNKNOWN")))

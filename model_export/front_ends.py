@@ -12,39 +12,33 @@ from pathlib import Path
 
 import numpy as np
 
-import edge_client
 from fleet_protocol.arrays import Array
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork, NetworkSettings
+from fleet_protocol.front_end_members import FOLDER, SUFFIX
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
 from model_export.pretraining import front_end_file
-from model_export.pretraining.front_end_file import SUFFIX, FrontEndFile
+from model_export.pretraining.front_end_file import FrontEndFile
 from model_export.specification import Pretrained
 from model_export.speech_embedding import package as speech_embedding
 
 PRECISIONS = ("float32", "int8")
 TRAINED = ("head", "last_block", "all")
 _CONSTANT = 1e-3
-SHIPPED = {path.stem: path for path in sorted((Path(edge_client.__file__).parent / "front_ends").glob(f"*{SUFFIX}"))}
+SHIPPED = {path.stem: path for path in sorted(FOLDER.glob(f"*{SUFFIX}"))}
 
 
 @dataclass(frozen=True)
 class FoundFrontEnd:
-    """A front end, and what its file knows of its features.
+    """A front end, and what its file knows of its features."""
 
-    Attributes:
-        settings: of its features.
-        normalisation: of them; None for a preset, which has no file.
-        statistics: the words of its network's pretraining, packed; empty for a preset, and where the embedding trains.
-        pretrained: layers of its network that train.
-    """
-
-    settings: FeatureSettings
-    normalisation: Normalisation | None = None
+    settings: FeatureSettings  # of its features
+    normalisation: Normalisation | None = None  # of them; None for a preset, which has no file
+    # the words of its network's pretraining, packed; empty for a preset, and where the embedding trains
     statistics: bytes = b""
-    pretrained: Pretrained | None = None
+    pretrained: Pretrained | None = None  # layers of its network that train
 
 
 def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFrontEnd:
@@ -76,9 +70,11 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
     if not isinstance(settings, NetworkSettings):
         raise ExportError(f"{name} holds features of the kind {settings.kind!r}, not an embedding; make it again")
     if trains != "head":
-        if not isinstance(settings, EmbeddingSettings):
+        if not isinstance(settings, EmbeddingSettings) or settings.hears_sounds:
             raise ExportError(f"--train {trains} is for the networks that `pretrain` makes, not for {name}: take base")
         return _training(file, settings, precision, trains)
+    if precision == "int8" and not file.int8:
+        raise ExportError(f"{name} has no int8 form: its float32 network has weights of float16 on disk; take float32")
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
     statistics = EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)}))
     return FoundFrontEnd(
@@ -87,11 +83,7 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
 
 
 def _without_statistics(precision: str) -> FoundFrontEnd:
-    """Return the speech embedding as its package has it: nothing is known of words.
-
-    Raises:
-        ExportError: the package is missing or of another release, or int8 is wanted, which needs recordings.
-    """
+    """Return the speech embedding as its package has it: nothing is known of words."""
     if precision != "float32":
         raise ExportError(
             f"the {precision} form of {speech_embedding.NAME} needs recordings: make a file by `auricle-export "
@@ -109,7 +101,7 @@ def _training(file: FrontEndFile, settings: EmbeddingSettings, precision: str, t
     """Return a front end that ends before the layers that train, and these."""
     if precision != "float32":
         raise ExportError(f"--train {trains} goes with --front-end-precision float32 alone: int8 layers cannot train")
-    from model_export.pretraining.trainable_layers import divide
+    from model_export.pretraining.conversion import divide
 
     features, pretrained = divide(file, settings, trains)
     # The layers were trained on features of this scale.

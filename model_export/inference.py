@@ -32,13 +32,9 @@ class Inference(tf.Module):  # type: ignore[misc]
         """Build the network with these weights.
 
         Args:
-            specification: of the network.
             weights: float32 arrays by name.
             classes: outputs: the head's first slots.
             rows: clips of a call; None: any number, which needs a runtime that can resize its input.
-
-        Raises:
-            ExportError: the head has fewer slots, or no classes at all, or the weights do not fit.
         """
         super().__init__()
         if specification.characters:
@@ -62,11 +58,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         return tf.nn.softmax(logits[:, : self._classes])
 
     def float32(self) -> bytes:
-        """Convert to a float32 TFLite model.
-
-        Raises:
-            OperatorError: it needs an operator that a runtime lacks.
-        """
+        """Convert to a float32 TFLite model. Raises OperatorError: it needs an operator that a runtime lacks."""
         return convert(self._converter())
 
     def int8(self, features: Floats | None = None) -> bytes:

@@ -19,7 +19,6 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     Its last layer is the head.
 
     Args:
-        specification: which one.
         stock: use Keras's own layers instead of those that train on a device; both take the same weights.
     """
     keras.utils.set_random_seed(specification.seed)

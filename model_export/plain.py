@@ -16,8 +16,7 @@ from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
-from model_export.feature_statistics import Normalisation
-from model_export.recordings import features_of
+from model_export.feature_statistics import Normalisation, features_of
 from model_export.specification import Specification
 
 if TYPE_CHECKING:
@@ -64,14 +63,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def export(chosen: argparse.Namespace) -> list[Path]:
     """Write the files; return their paths.
 
-    Args:
-        chosen: what :func:`add_arguments` declares.
-
-    Raises:
-        ExportError: the options, the bundle or the labels do not fit each other.
-        BundleError: the bundle cannot be read.
-        TensorError: the file of ``--model`` is damaged.
-        OSError: a file cannot be read or written.
+    Raises ExportError: the options, the bundle or the labels do not fit each other; BundleError: the bundle cannot be
+    read; TensorError: the file of ``--model`` is damaged; OSError: a file cannot be read or written.
     """
     labels = tuple(chosen.labels.split(",")) if chosen.labels else ()
     path = find_bundle(chosen.file)

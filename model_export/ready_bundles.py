@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.bundle import unpack_bundle, without_shipped
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import FOLDER, SUFFIX
 from fleet_protocol.tensors import digest
@@ -31,25 +31,21 @@ CATALOGUE = "catalogue.json"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a ready bundle is made; capacity, batch and seed are the defaults of a :class:`Specification`.
+    """How a ready bundle is made; capacity, batch and seed are the defaults of a :class:`Specification`."""
 
-    Attributes:
-        purpose: what it is for, in a few words.
-        architecture: a name in the zoo.
-        features: the name of a front end: a preset, or a network that ships with Auricle.
-        precision: of the front end's network, ``float32`` or ``int8``.
-    """
-
-    purpose: str
-    architecture: str
-    features: str
-    precision: str = "float32"
+    purpose: str  # what it is for, in a few words
+    architecture: str  # a name in the zoo
+    features: str  # the name of a front end: a preset, or a network that ships with Auricle
+    precision: str = "float32"  # of the front end's network, ``float32`` or ``int8``
+    thin: bool = False  # whether the file leaves out what the front end's file holds
 
 
 RECIPES = {
     "base": Recipe("teach a device words by a few takes; the first choice", "linear", "base"),
-    "base_hidden": Recipe("the same with a hidden layer of 64 units", "hidden", "base"),
+    "base_hidden": Recipe("the same with a hidden layer of 64 units", "hidden", "base", thin=True),
     "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),
+    "sounds": Recipe("teach a device everyday sounds by a few takes; hears one second", "linear", "sounds", thin=True),
+    "sounds_2s": Recipe("the same, hears two seconds: more accurate", "linear", "sounds_2s", thin=True),
     "cnn1": Recipe("Gudur & Perepu 2021, trains from scratch", "cnn1", "gudur"),
     "cnn2": Recipe("the same, the most accurate of the six", "cnn2", "gudur"),
     "cnn3": Recipe("the same", "cnn3", "gudur"),
@@ -61,22 +57,14 @@ RECIPES = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of the catalogue.
+    """A line of the catalogue."""
 
-    Attributes:
-        sha256: digest of the file.
-        bytes: size of the file.
-        weights: number of weights that train.
-        multiply_adds: of one second of sound, the front end's network and the bundle's; mel bands and cepstra come on
-            top.
-        training_multiply_adds: of a training step, for each of its rows; the front end's network, which does not
-            train, is not among them.
-    """
-
-    sha256: str
-    bytes: int
-    weights: int
+    sha256: str  # digest of the file
+    bytes: int  # size of the file
+    weights: int  # number of weights that train
+    # of one window of sound, the front end's network and the bundle's; mel bands and cepstra come on top
     multiply_adds: int
+    # of a training step, for each of its rows; the front end's network, which does not train, is not among them
     training_multiply_adds: int
 
 
@@ -86,9 +74,10 @@ def build(recipe: Recipe) -> bytes:
 
     front_end = find_front_end(recipe.features, recipe.precision)
     normalisation = front_end.normalisation or Normalisation.default(front_end.settings)
-    return build_bundle(
+    data = build_bundle(
         Specification(recipe.architecture, front_end.settings, normalisation, statistics=front_end.statistics)
     )
+    return without_shipped(data) if recipe.thin else data
 
 
 def describe(data: bytes, name: str) -> Entry:
@@ -101,10 +90,18 @@ def describe(data: bytes, name: str) -> Entry:
         sha256=digest(data),
         bytes=len(data),
         weights=bundle.manifest.parameters,
-        multiply_adds=cost.multiply_adds_of(bundle.graph, "predict")
-        + (cost.multiply_adds_of(network, "embed") if network else 0),
+        multiply_adds=cost.multiply_adds_of(bundle.graph, "predict") + _multiply_adds(RECIPES[name], network),
         training_multiply_adds=cost.training_multiply_adds(bundle.graph, bundle.manifest.batch),
     )
+
+
+def _multiply_adds(recipe: Recipe, network: bytes) -> int:
+    """Return those of a front end's network: of one for clips of any length only its file can say."""
+    if recipe.features in SHIPPED and recipe.precision == "float32":
+        return int(front_end_file.read(SHIPPED[recipe.features]).description["network"]["multiply_adds"])
+    from model_export import cost
+
+    return cost.multiply_adds_of(network, "embed") if network else 0
 
 
 def make(folder: Path) -> None:
@@ -125,8 +122,7 @@ def make(folder: Path) -> None:
 def read_catalogue() -> tuple[str, Mapping[str, Entry]]:
     """Return the version of TensorFlow that the ready bundles were made with, and their lines by name.
 
-    Raises:
-        ExportError: the catalogue is not there, or cannot be read.
+    Raises ExportError: the catalogue is not there, or cannot be read.
     """
     path = FOLDER / CATALOGUE
     try:
@@ -137,11 +133,7 @@ def read_catalogue() -> tuple[str, Mapping[str, Entry]]:
 
 
 def listing() -> Iterator[str]:
-    """Yield the lines of `auricle-export list`.
-
-    Raises:
-        ExportError: the catalogue or a front end cannot be read.
-    """
+    """Yield the lines of `auricle-export list`. Raises ExportError: the catalogue or a front end cannot be read."""
     yield "Ready bundles, for [model] bundle in edge.toml and wherever a command takes a bundle:"
     yield f"  {'name':<12}{'architecture':<13}{'front end':<11}{'weights':>8}{'multiply-adds':>15}{'kB':>5}  what for"
     for name, entry in read_catalogue()[1].items():
@@ -151,7 +143,7 @@ def listing() -> Iterator[str]:
             f"  {name:<12}{recipe.architecture:<13}{front_end:<11}{entry.weights:>8,}{entry.multiply_adds:>15,}"
             f"{entry.bytes / 1000:>5.0f}  {recipe.purpose}"
         )
-    yield "weights: those that train; multiply-adds: of a second of sound, without mel bands and cepstra"
+    yield "weights: those that train; multiply-adds: of a window of sound, without mel bands and cepstra"
     yield ""
     yield "Front ends, for `auricle-export build --features`:"
     for name, path in SHIPPED.items():

@@ -38,52 +38,28 @@ class Pretrained(Protocol):
         """Weights that they start with, by the names that a bundle gives them."""
 
     def connect(self, source: ModuleType, x: Tensor) -> Tensor:
-        """Map features [n, frames, numbers per frame] to embeddings [n, 1, numbers].
-
-        Args:
-            source: where the layers come from: those that train on a device, or Keras's own.
-            x: the features.
-        """
+        """Map features [n, frames, numbers per frame] to embeddings [n, 1, numbers]."""
 
 
 @dataclass(frozen=True)
 class Specification:
-    """What to build.
+    """What to build."""
 
-    Attributes:
-        architecture: a name in the zoo.
-        settings: of the features that the model takes.
-        normalisation: of those features.
-        capacity: slots for classes.
-        batch: rows of a training step.
-        activation: of the hidden layers; an option of some networks (convolutional.py) alone.
-        downsampling: how activations shrink; likewise.
-        width: share of every hidden layer's channels and units that are kept.
-        seed: of the initial weights.
-        statistics: the words of the pretraining of the features' network, packed; empty where they have none.
-        pretrained: layers in front of the network's, which train too; None: only its own do.
-        alphabet: characters that a network that transcribes can write.
-    """
-
-    architecture: str
-    settings: FeatureSettings
-    normalisation: Normalisation
-    capacity: int = 32
-    batch: int = 32
-    activation: str = "relu"
-    downsampling: str = "stride"
-    width: float = 1.0
-    seed: int = 0
-    statistics: bytes = b""
-    pretrained: Pretrained | None = None
-    alphabet: str = ALPHABET
+    architecture: str  # a name in the zoo
+    settings: FeatureSettings  # of the features that the model takes
+    normalisation: Normalisation  # of those features
+    capacity: int = 32  # slots for classes
+    batch: int = 32  # rows of a training step
+    activation: str = "relu"  # of the hidden layers; an option of some networks (convolutional.py) alone
+    downsampling: str = "stride"  # how activations shrink; likewise
+    width: float = 1.0  # share of every hidden layer's channels and units that are kept
+    seed: int = 0  # of the initial weights
+    statistics: bytes = b""  # the words of the pretraining of the features' network, packed; empty where they have none
+    pretrained: Pretrained | None = None  # layers in front of the network's, which train too; None: only its own do
+    alphabet: str = ALPHABET  # characters that a network that transcribes can write
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            ExportError: there is no such architecture or option, or a number is too small.
-        """
+        """Check the options."""
         _require("architecture", self.architecture, tuple(ARCHITECTURES))
         _require("activation", self.activation, ACTIVATIONS)
         _require("downsampling", self.downsampling, DOWNSAMPLINGS)

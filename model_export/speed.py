@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.features.front_end import open_front_end
-from edge_client.features.sliding import hop_frames, open_sliding
+from edge_client.detection.pace import pace_of
+from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import posteriors
@@ -39,8 +39,6 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
     """Measure a bundle on this machine.
 
     Args:
-        bundle: the file.
-        threads: of the graph.
         samples: clips of an epoch that are trained on; the seconds are scaled to :data:`EPOCH`.
         clips: how many are recognised for each latency.
 
@@ -75,7 +73,7 @@ def describe(figures: dict[str, Any], threads: int) -> list[str]:
         f"an epoch of {EPOCH:,} clips: {train:.3g} s{share}, and once {features:.3g} s for their features",
         f"a clip: {figures['inference_ms_median']:.3g} ms from its features, "
         f"{figures['with_features_ms_median']:.3g} ms from its sound",
-        f"a hop of {DetectorConfig().hop_s:g} s while listening: {figures['hop_ms_median']:.3g} ms",
+        f"a hop while listening: {figures['hop_ms_median']:.3g} ms",
     ]
 
 
@@ -120,7 +118,10 @@ def _transcripts(runtime: ModelRuntime, samples: int) -> list[Ints]:
 def _latencies_ms(runtime: ModelRuntime, clips: int) -> dict[str, float]:
     """Return median and 95th percentile of the three ways to recognise a clip, after one that is not measured."""
     settings = runtime.manifest.feature_settings
-    features_of, slide = open_front_end(settings), open_sliding(settings, hop_frames(settings, DetectorConfig().hop_s))
+    features_of, slide = (
+        open_front_end(settings),
+        open_sliding(settings, hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s)),
+    )
     sounds = _sounds(settings)
     mask = (np.arange(runtime.manifest.capacity) < _CLASSES).astype(np.float32)
     x = runtime.normalise(features_of(sounds))

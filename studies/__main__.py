@@ -12,14 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.bundles import ROOT
+from benchmarks.command import ROOT
 from fleet_protocol.errors import AuricleError
-from fleet_simulator.runs.cores import available_cores
-from studies.estimate import estimate
-from studies.processes import run_all
+from fleet_simulator.runs.about import available_cores
+from studies.fleets import Scale
+from studies.processes import estimate, run_all
 from studies.render import DOCS, stale, write
 from studies.run import Run, RunFiles
-from studies.scale import Scale
 from studies.study import HOME, NAMES, Study, load_study, store, stored
 
 
@@ -59,12 +58,7 @@ def run_studies(
     """Run what is left of studies; write results, page and pictures of those that have all of their runs.
 
     Args:
-        studies: by name.
-        scale: of the runs.
-        processes: that do them.
         within_hours: that the runs may take; None: as long as they like.
-        home: folder of the studies' folders.
-        docs: of the pages.
 
     Returns:
         What went wrong, run by run.

@@ -1,63 +1,142 @@
 """One run of a study: an experiment of the simulator or a function, with a seed; and what is kept of it on the disk.
 
-A run's file is named after a digest of all that decides its result, so that studies can share runs, and a killed
-command goes on where it stopped.
+A run's file is named after a digest of all that decides its result, the code among it, so that studies can share runs,
+a killed command goes on where it stopped, and a stale result is never taken for a new one.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.util
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
 from pathlib import Path
 from platform import python_version
 from typing import Any, cast
 
+from benchmarks.command import ROOT
 from benchmarks.pi.machine import Machine
+from edge_client.model.interpreter import installed_runtime
 from fleet_protocol.atomic_files import write_durably
 from fleet_simulator.experiment.sections import Experiment
-from studies.code import code_of
+
+LEARNING = (
+    "aggregator_server/aggregation",
+    "aggregator_server/discovery",
+    "aggregator_server/rounds/computation.py",
+    "aggregator_server/rounds/plan.py",
+    "aggregator_server/selection",
+    "aggregator_server/strategies",
+    "edge_client/features",
+    "edge_client/learning",
+    "edge_client/model",
+    "edge_client/speech",
+    "fleet_protocol",
+    "fleet_simulator",
+)
+"""Files and folders that count for every run."""
+# Whose modules are followed from one import to the next.
+_FOLLOWED = ("benchmarks", "studies")
+
+
+@cache
+def code_of(module: str) -> str:
+    """Return a digest of :data:`LEARNING`, and of a module with all that it imports of benchmarks and studies.
+
+    Comments, docstrings and the form of the text do not count.
+    """
+    digest = hashlib.sha256(_learning().encode())
+    for name, path in sorted(_sources(module).items()):
+        digest.update(f"{name}\0{meaning(path)}".encode())
+    return digest.hexdigest()
+
+
+@cache
+def _learning() -> str:
+    digest = hashlib.sha256()
+    for name in LEARNING:
+        path = ROOT / name
+        for source in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            digest.update(f"{source.relative_to(ROOT).as_posix()}\0{meaning(source)}".encode())
+    return digest.hexdigest()
+
+
+def meaning(path: Path) -> str:
+    """Return a module's syntax tree as text, without docstrings."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [
+                one
+                for one in node.body
+                if not (
+                    isinstance(one, ast.Expr)
+                    and isinstance(one.value, ast.Constant)
+                    and isinstance(one.value.value, str)
+                )
+            ]
+    return ast.dump(tree)
+
+
+def _sources(module: str) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    left = [module]
+    while left:
+        name = left.pop()
+        path = None if name in found else _file(name)
+        if path is not None:
+            found[name] = path
+            left += [other for other in _imports(path) if other.split(".")[0] in _FOLLOWED]
+    return found
+
+
+def _file(module: str) -> Path | None:
+    """Return a module's source; None for what is no module, such as a function that is imported from one."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
 
 Figures = dict[str, Any]
-_EXPERIMENTS = "studies.simulated"
-_RUNTIMES = ("ai-edge-litert", "tflite-runtime")
+_EXPERIMENTS = "studies.fleets"
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function to call with arguments; it and they must survive pickling.
+    """A function to call with arguments; it and they must survive pickling."""
 
-    Attributes:
-        function: returns figures that JSON can hold. A module's own, so that another process finds it.
-        arguments: a path among them, or in a list, tuple or mapping among them, counts by its name, and a bundle by
-            its content.
-    """
-
+    # returns figures that JSON can hold. A module's own, so that another process finds it.
     function: Callable[..., Figures]
+    # a path among them, or in a list, tuple or mapping among them, counts by its name, and a bundle by its content
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run.
+    """One run."""
 
-    Attributes:
-        name: what it is a run of; runs of other seeds have the same name.
-        seed: the seed that ``work`` was made with.
-        work: what to do. An experiment's figures are those of :func:`studies.simulated.simulated`.
-        cost_s: processor seconds that it takes, roughly; from these the time left is told.
-        corpus: runs that name the same one share clips that a process keeps, and are done by one process in a row;
-            by default an experiment's ``[data]``.
-    """
-
-    name: str
-    seed: int
-    work: Experiment | Call
-    cost_s: float = 30.0
+    name: str  # what it is a run of; runs of other seeds have the same name
+    seed: int  # the seed that ``work`` was made with
+    work: Experiment | Call  # what to do. An experiment's figures are those of :func:`studies.fleets.simulated`.
+    cost_s: float = 30.0  # processor seconds that it takes, roughly; from these the time left is told
+    # runs that name the same one share clips that a process keeps, and are done by one process in a row; by default an
+    # experiment's ``[data]``
     corpus: str = ""
 
     @property
@@ -98,19 +177,12 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (whatever arguments hold)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is kept of a run.
+    """What is kept of a run."""
 
-    Attributes:
-        figures: what it found.
-        started: when, in seconds since 1970.
-        seconds: it took.
-        machine: where: ``processor``, ``cores``, ``system``, ``python``, ``runtime``.
-    """
-
-    figures: Figures
-    started: float
-    seconds: float
-    machine: dict[str, Any]
+    figures: Figures  # what it found
+    started: float  # when, in seconds since 1970
+    seconds: float  # it took
+    machine: dict[str, Any]  # where: ``processor``, ``cores``, ``system``, ``python``, ``runtime``
 
 
 class RunFiles:
@@ -136,10 +208,9 @@ def perform(run: Run, scratch: Path) -> Outcome:
     """Do a run in this process.
 
     Args:
-        run: what to do.
         scratch: an experiment's folder; one that was killed goes on after its last finished round.
     """
-    from studies.simulated import simulated
+    from studies.fleets import simulated
 
     started, clock = time.time(), time.perf_counter()
     if isinstance(run.work, Experiment):
@@ -153,16 +224,10 @@ def perform(run: Run, scratch: Path) -> Outcome:
 def machine() -> dict[str, Any]:
     """Describe the machine that this process runs on."""
     here = Machine.here()
-    runtimes = []
-    for name in _RUNTIMES:
-        try:
-            runtimes.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
     return {
         "processor": here.processor,
         "cores": os.cpu_count(),
         "system": here.system,
         "python": python_version(),
-        "runtime": runtimes[0] if runtimes else "none",
+        "runtime": installed_runtime() or "none",
     }

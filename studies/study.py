@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Protocol, cast
 
-from benchmarks.bundles import ROOT
+from benchmarks.command import ROOT
 from fleet_protocol.atomic_files import write_durably
+from studies.fleets import Scale
 from studies.run import Figures, Outcome, Run
-from studies.scale import Scale
 
 NAMES = ("gudur", "fedmlac", "kws_ui", "selection", "speech", "attackers", "ablation")
 HOME = ROOT / "studies"
@@ -38,14 +38,10 @@ def measured(values: Mapping[int, float | None]) -> Cell:
 
 @dataclass(frozen=True)
 class Results:
-    """The finished runs of a study.
+    """The finished runs of a study."""
 
-    Attributes:
-        full: whether they are of the full scale.
-        by_name: runs and their outcomes, by the runs' name, in the order of the seeds.
-    """
-
-    full: bool
+    full: bool  # whether they are of the full scale
+    # runs and their outcomes, by the runs' name, in the order of the seeds
     by_name: Mapping[str, Sequence[tuple[Run, Outcome]]]
 
     def figures(self, name: str) -> list[Figures]:
@@ -69,10 +65,6 @@ class Results:
         """Return what ``ours`` has more than ``theirs``, over the seeds that both have.
 
         Args:
-            ours: name of runs.
-            theirs: name of runs to compare with.
-            figure: taken of both.
-            factor: of the differences.
             before: taken of ``theirs`` instead.
         """
         first, second = self.values(ours, figure, factor), self.values(theirs, before or figure, factor)
@@ -82,10 +74,7 @@ class Results:
         """Return a line over the rounds: the mean over seeds of a figure of the entries of ``rounds``.
 
         Args:
-            name: of the line.
-            run: name of the runs.
             value: takes the figure out of an entry; rounds where a seed has none are left out.
-            panel: of the picture.
         """
         seeds = [_rounds(figures, value) for figures in self.figures(run)]
         x = sorted(set.intersection(*(set(seed) for seed in seeds))) if seeds else []
@@ -108,38 +97,23 @@ def _rounds(figures: Figures, value: Figure) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
+    """A table."""
 
-    Attributes:
-        title: what it holds, with the units.
-        columns: headings; the first column names the rows.
-        rows: of cells, as many as columns.
-        digits: behind the point, of measured cells.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    digits: int = 1
+    title: str  # what it holds, with the units
+    columns: Sequence[str]  # headings; the first column names the rows
+    rows: Sequence[Sequence[Cell]]  # of cells, as many as columns
+    digits: int = 1  # behind the point, of measured cells
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line of a picture, a group of its bars, or a kind of its points.
+    """A line of a picture, a group of its bars, or a kind of its points."""
 
-    Attributes:
-        name: in the legend.
-        x: numbers; of bars, what each stands for.
-        y: numbers, as many.
-        deviation: over the seeds, as many; empty where there is one seed.
-        panel: heading of the part of the picture that it is in.
-    """
-
-    name: str
-    x: Sequence[float | str]
-    y: Sequence[float]
-    deviation: Sequence[float] = ()
-    panel: str = ""
+    name: str  # in the legend
+    x: Sequence[float | str]  # numbers; of bars, what each stands for
+    y: Sequence[float]  # numbers, as many
+    deviation: Sequence[float] = ()  # over the seeds, as many; empty where there is one seed
+    panel: str = ""  # heading of the part of the picture that it is in
 
 
 def series(name: str, points: Iterable[tuple[float | str, Cell]], panel: str = "") -> Series:
@@ -151,21 +125,13 @@ def series(name: str, points: Iterable[tuple[float | str, Cell]], panel: str = "
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture.
+    """A picture."""
 
-    Attributes:
-        kind: ``lines``; ``bars``; or ``points``, through which a moving mean is drawn.
-        title: what it shows; stands below it.
-        x: label of the axis.
-        y: label of the axis.
-        series: what is drawn.
-    """
-
-    kind: str
-    title: str
-    x: str
-    y: str
-    series: Sequence[Series]
+    kind: str  # ``lines``; ``bars``; or ``points``, through which a moving mean is drawn
+    title: str  # what it shows; stands below it
+    x: str  # label of the axis
+    y: str  # label of the axis
+    series: Sequence[Series]  # what is drawn
 
 
 @dataclass(frozen=True)
@@ -177,19 +143,14 @@ class Summary:
 
 
 class Study(Protocol):
-    """What a study's module ``runs`` holds.
+    """What a study's module ``runs`` holds."""
 
-    Attributes:
-        TITLE: heading of its page.
-    """
-
-    TITLE: str
+    TITLE: str  # heading of its page
 
     def runs(self, scale: Scale) -> list[Run]:
         """Return what to run; no name twice with the same seed.
 
-        Raises:
-            BenchmarkError: the data is not there, or a bundle cannot be built.
+        Raises BenchmarkError: the data is not there, or a bundle cannot be built.
         """
 
     def summary(self, results: Results) -> Summary:
@@ -262,3 +223,46 @@ def _measured(finished: Sequence[tuple[Run, Outcome]]) -> dict[str, Any]:
         "minutes": round(sum(once.values()) / 60, 1),
         "seeds": sorted({run.seed for run, _ in finished}),
     }
+
+
+# Kinds of model that a run with baselines judges (docs/simulator.md).
+WITHOUT = {"alone": "alone", "public only": "public", "own and public": "both"}
+_GUESSED = 10.0  # in per cent, of ten words
+
+
+def own_accuracies(figures: Figures, kind: str = "listening") -> list[float]:
+    """Return a kind of model's accuracy, 0..1, on every device's own clips; devices that have none are left out."""
+    return [float(entry[f"{kind}_own"]) for entry in _judged(figures)]
+
+
+def own_and_strangers(figures: Figures, kind: str = "listening") -> tuple[float, float]:
+    """Return a kind of model's accuracy on own and on strangers' clips, means over devices in per cent.
+
+    Those of guessing where the training diverged.
+    """
+    if "diverged" in figures:
+        return _GUESSED, _GUESSED
+    strangers = [float(entry[f"{kind}_strangers"]) for entry in _judged(figures)]
+    return 100 * fmean(own_accuracies(figures, kind)), 100 * fmean(strangers)
+
+
+def listened(results: Results, name: str, kind: str = "listening") -> list[Cell]:
+    """Return both as cells, over the seeds of a name's runs that judged this kind."""
+    runs = zip(results.seeds(name), results.figures(name), strict=True)
+    found = {
+        seed: own_and_strangers(figures, kind)
+        for seed, figures in runs
+        if "diverged" in figures or any(f"{kind}_own" in entry for entry in figures["devices"])
+    }
+    return [measured({seed: pair[place] for seed, pair in found.items()}) for place in (0, 1)]
+
+
+def worse_than_alone(figures: Figures, kind: str, alone: Sequence[float]) -> int:
+    """Return how many devices recognise fewer own clips than alone; all of them where the training diverged."""
+    if "diverged" in figures:
+        return len(alone)
+    return sum(now < before for now, before in zip(own_accuracies(figures, kind), alone, strict=True))
+
+
+def _judged(figures: Figures) -> list[dict[str, float]]:
+    return [entry for entry in figures["devices"] if entry["listening_own"] is not None]

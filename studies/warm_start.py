@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,22 +20,26 @@ from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment.sections import Experiment, ModelSection
-from fleet_simulator.partition.held_out import hold_out
-from fleet_simulator.partition.splits import split
+from fleet_simulator.partition.splits import hold_out, split
 from fleet_simulator.simulation.metrics import metrics
-from studies.run import Figures
-from studies.simulated import shared_inputs, simulated
+from studies.fleets import shared_inputs, simulated
+from studies.run import Call, Figures
+
+
+def warm_call(
+    function: Callable[..., Figures], experiment: Experiment, learning_rate: float, epochs: int, folder: Path
+) -> Call:
+    """Return a call of one of the two functions below; ``folder`` holds the trained bundles."""
+    bundle = experiment.model.bundle
+    arguments = {"experiment": experiment, "bundle": bundle, "learning_rate": learning_rate, "epochs": epochs}
+    return Call(function, arguments | {"folder": folder})
 
 
 def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
     """Run an experiment from a model that was trained on its public set.
 
     Args:
-        experiment: what to run; its model's bundle is ``bundle``.
         bundle: the untrained model; named once more so that its content counts in the run's digest.
-        learning_rate: of momentum SGD on the public set.
-        epochs: passes over the public set.
-        folder: holds the trained bundles.
 
     Returns:
         What :func:`simulated` returns, and ``start``: the trained model's metrics on the test clips.

@@ -68,36 +68,18 @@ is_arm32() { [[ $(dpkg --print-architecture 2>/dev/null || uname -m) == arm@(hf|
 
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
 
-# The TensorFlow Lite runtime has wheels for these Pythons (docs/pi.md, "Which system").
-suits() {
-    case $(version_of "$1") in
-    3.11) ;;
-    3.12 | 3.13) [[ $part != edge ]] || ! is_arm32 ;;
-    *) false ;;
-    esac
-}
+suits() { [[ $(version_of "$1") == 3.1[1-4] ]]; }
 
-# Refuse a system for which no runtime exists, whatever its Python.
+# Refuse a processor for which no runtime exists, whatever its Python.
 check_system() {
-    [[ $part == edge ]] && is_arm32 || return 0
-    case $(uname -m) in
-    armv6l) fail "this processor (ARMv6: Pi 1, Zero) has no TensorFlow Lite runtime; it takes a Pi 2 or later" ;;
-    aarch64) fail "this is a 32-bit system on a 64-bit kernel, for which pip asks for 64-bit packages. Two ways out:
-  a 64-bit Raspberry Pi OS; or, but not on a Pi 5, the 32-bit kernel: write arm_64bit=0 into
-  /boot/firmware/config.txt and restart" ;;
-    esac
+    [[ $part != edge || $(uname -m) != armv6l ]] ||
+        fail "this processor (ARMv6: Pi 1, Zero, Zero W) lacks instructions that TensorFlow Lite's library needs (NEON,
+  VFPv4); take a Pi 2, a Zero 2 W or a later board (docs/pi.md, \"Which system\")"
 }
 
 refuse_python() {
-    local found
-    found="$1 is Python $(version_of "$1")"
-    if [[ $part == edge ]] && is_arm32; then
-        fail "$found, and this system is a 32-bit one: the TensorFlow Lite runtime for it takes Python 3.11 alone.
-  Two ways out: Raspberry Pi OS Bookworm (32-bit), which has Python 3.11; or, on boards that can, a 64-bit
-  Raspberry Pi OS, Bookworm or Trixie (docs/pi.md, \"Which system\")"
-    fi
-    fail "$found; this needs 3.11, 3.12 or 3.13. Raspberry Pi OS Bookworm and Trixie (Debian 12 and 13) have one;
-  another one on this machine: PYTHON=name"
+    fail "$1 is Python $(version_of "$1"); this needs 3.11, 3.12, 3.13 or 3.14. Raspberry Pi OS Bookworm and Trixie
+  (Debian 12 and 13) have one; another one on this machine: PYTHON=name"
 }
 
 # Find the Python of the service: the one that was named, or the first that suits; the system's own where there is none.
@@ -105,7 +87,7 @@ choose_python() {
     local candidate
     if [[ -z $PYTHON ]]; then
         PYTHON=python3
-        for candidate in python3.13 python3.12 python3.11 python3; do
+        for candidate in python3.14 python3.13 python3.12 python3.11 python3; do
             ! suits "$candidate" || PYTHON=$candidate
         done
     fi
@@ -119,7 +101,7 @@ missing_packages() {
     [[ $part == edge ]] || return 0
     command -v arecord >/dev/null || useful+=(alsa-utils)
     has_library libportaudio.so.2 || useful+=(libportaudio2)
-    [[ $(uname -m) == armv7l ]] || return 0
+    is_arm32 || return 0
     # No wheels for 32-bit ARM: these come from the distribution, and OpenBLAS makes its NumPy quick.
     local module
     for module in numpy cffi soundfile; do
@@ -171,18 +153,32 @@ copy_sources() {
     done
 }
 
+# Install packages with pip. On a 32-bit system pip is told so: beside a 64-bit kernel it takes that one's word for the
+# processor, and chooses by it which packages are needed, and which wheels.
+add_packages() { # ENVIRONMENT WORD..
+    local start='import runpy; runpy.run_module("pip", run_name="__main__")' platform=()
+    if is_arm32; then
+        start="import platform; platform.machine = lambda: 'armv7l'; $start"
+        platform=(_PYTHON_HOST_PLATFORM=linux-armv7l)
+    fi
+    env "${platform[@]}" "$1/bin/python" -c "$start" install --quiet --disable-pip-version-check \
+        --no-warn-script-location --constraint "$sources/constraints.txt" "${@:2}"
+}
+
 # Two environments take turns, so that the one in use stays whole until the new one is complete and on the disk.
 build_environment() {
     local old new=a site=() index=()
     old=$(readlink "$environments/current" || true)
     [[ $old != a ]] || new=b
-    [[ $(uname -m) != armv7l ]] || site=(--system-site-packages)
+    ! is_arm32 || site=(--system-site-packages)
     [[ -z $WHEELS ]] || index=(--no-index --find-links "$(realpath -e "$WHEELS")")
     rm -rf "${environments:?}/$new"
     "$PYTHON" -m venv "${site[@]}" "$environments/$new"
     copy_sources
-    "$environments/$new/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
-        "${index[@]}" --constraint "$sources/constraints.txt" "${copy:-auricle}[$extra]"
+    add_packages "$environments/$new" "${index[@]}" "${copy:-auricle}[$extra]"
+    # The runtime; a package that it names and does not need has no wheel for 32-bit ARM.
+    [[ $part != edge ]] || ! is_arm32 ||
+        add_packages "$environments/$new" "${index[@]}" --no-deps pymicro-wakeword
     sync -f "$environments"
     ln -sfn "$new" "$environments/.current"
     mv -T "$environments/.current" "$environments/current"

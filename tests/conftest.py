@@ -1,12 +1,14 @@
 """Fixtures that several test modules share: model bundles, ready or built once and kept under build/."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.checkout import built, run_python
+from tests.support.checkout import ROOT, built, run_python
 from tests.support.speech_package import models
 
 pytest_plugins = ["tests.support.browser", "tests.support.fixtures_aggregator", "tests.support.sound_server"]
@@ -23,6 +25,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the modules with slow tests first, so that no worker is left with one of them when the others are done."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is marked ``alone`` in a process of its own: beside TensorFlow, tflite-runtime crashes."""
+    if pyfuncitem.get_closest_marker("alone") is None or "tensorflow" not in sys.modules:
+        return None
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--strict-config", pyfuncitem.nodeid]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if "1 skipped" in found.stdout:
+        pytest.skip(found.stdout)
+    assert "1 passed" in found.stdout, found.stdout + found.stderr
+    return True
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,14 @@
 """What goes into an aggregation and what comes out of it: plain data, the same for server and simulator."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.limits import CLASSES
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -58,7 +58,6 @@ class SharedModel:
     """The shared model that a round trains.
 
     Attributes:
-        manifest: Manifest of its bundle.
         weights: Weights that the devices started from, by name.
         state: State that the aggregation kept from the round before, such as an optimiser's moments; empty at first.
     """
@@ -102,10 +101,8 @@ class RoundInputs:
         new_classes: Number of new classes, where whoever opened the round knows it.
         assigned: Class of each (device, slot) that earlier rounds recognised.
         model: Shared model; None in a round without one.
-        has_consensus: Whether the fleet has a consensus yet.
         state: State kept from the strategy's round before, in a round without a model; empty at first.
         revoked: Devices of whose earlier uploads nothing may count.
-        class_terms: What the round may do about classes.
     """
 
     round_id: int
@@ -137,7 +134,6 @@ class Proposal:
     """A new class that waits for an operator.
 
     Attributes:
-        class_id: Identifier.
         name: Name that most owners give it.
         rows: Rows of the public set that will stand for it, float32 [rows, frames, coefficients].
         columns: Columns of the shared model's head by name of the weights, float32 [...]; empty in a round without one.
@@ -172,3 +168,13 @@ class RoundResult:
     state: Arrays = field(default_factory=dict)
     prototypes: FleetPrototypes | None = None
     proposals: tuple[Proposal, ...] = ()
+
+
+def as_rows(names: Sequence[str], width: int) -> Array:
+    """Return names as uint8 [names, width]; ``width`` is the most bytes that one has in UTF-8."""
+    return np.frombuffer(b"".join(name.encode().ljust(width, b"\0") for name in names), np.uint8).reshape(-1, width)
+
+
+def from_rows(rows: Array) -> list[str]:
+    """Return the names that :func:`as_rows` wrote."""
+    return [row.tobytes().rstrip(b"\0").decode() for row in rows]

@@ -6,8 +6,6 @@
 n devices, of which up to f may send anything; n >= 2 f + 3. How many clips a device says it has does not count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +17,7 @@ from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.setting import Setting
 
 BYZANTINE = Setting(
-    0.2,
-    "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed",
-    0.0,
-    LESS_THAN_HALF,
+    0.2, "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF
 )
 _COLUMNS = 1_024
 
@@ -39,7 +34,6 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
     """Return the upload that is nearest to its neighbours; of equal scores the first device's by id.
 
     Args:
-        updates: the uploads.
         byzantine: share of Byzantine clients; f is that share of n, rounded down.
 
     Raises:
@@ -50,11 +44,7 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
 
 
 def krum_scores(updates: Updates, byzantine: float) -> Doubles:
-    """Return s(k) of every device, float64 [devices].
-
-    Raises:
-        AggregationError: n < 2 f + 3.
-    """
+    """Return s(k) of every device, float64 [devices]. Raises AggregationError: n < 2 f + 3."""
     count, f = len(updates), floor_of(byzantine, len(updates))
     if count < 2 * f + 3:
         raise AggregationError(

@@ -9,8 +9,6 @@ multiplies its history by sum(beta) in every round; the normalised form divides 
 less that of guessing: a device whose scores are wrong, however sure, then has no weight beside others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +26,6 @@ class DeviceScores:
     """One device's scores on the public set.
 
     Attributes:
-        device_id: Owner of the scores.
         columns: The fleet's class of every column of ``scores``, int64 [owned].
         scores: f_m, alpha-updated, float32 [samples, owned].
     """

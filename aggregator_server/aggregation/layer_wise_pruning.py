@@ -7,16 +7,13 @@ For every layer l over the devices S:
     theta_l = sum over k in T_l of (n_k / n_{T_l}) theta_{k,l}                               (13)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator_server.aggregation.layer_distances import layer_distances
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
-from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
+from aggregator_server.aggregation.updates import Updates, floor_of, layer_distances, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
@@ -42,7 +39,6 @@ def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float)
     """Average every layer over the devices whose deviation from the mean is neither small nor large.
 
     Args:
-        updates: the uploads.
         sizes: float64 [devices]: n_k.
         v_l: share dropped for the smallest deviations, from 0; of devices that deviate alike the first by id goes.
         v_h: share dropped for the largest deviations, from 0; of devices that deviate alike the last by id goes.

@@ -5,13 +5,11 @@
 How many clips a device says it has does not count: a device that lies would lie about that too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 
-from aggregator_server.aggregation.rule import Combined, Rule, Values
+from aggregator_server.aggregation.rule import Rule
 from aggregator_server.aggregation.updates import Updates, in_blocks
 from fleet_protocol.arrays import Doubles, Floats
 
@@ -37,8 +35,4 @@ def by_rank(updates: Updates, combine: Callable[[Floats], Doubles]) -> Floats:
     return result
 
 
-def _combine(updates: Updates, _: Doubles, __: Values) -> Combined:
-    return coordinate_median(updates), {}
-
-
-RULE = Rule("median", {}, _combine)
+RULE = Rule("median", {}, lambda updates, _sizes, _values: (coordinate_median(updates), {}))

@@ -3,8 +3,6 @@
 theta = the mean of the m devices with the smallest s(k), the scores of krum.py
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from aggregator_server.aggregation.krum import BYZANTINE, Chosen, krum_scores
@@ -20,7 +18,6 @@ def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
     """Return the plain mean of the uploads with the best scores.
 
     Args:
-        updates: the uploads.
         byzantine: share of Byzantine clients; f is that share of n, rounded down.
         keep: m as a share of n, rounded down, at least one.
 

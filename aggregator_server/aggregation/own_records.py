@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggregator_server.aggregation.name_rows import as_rows, from_rows
+from aggregator_server.aggregation.contract import as_rows, from_rows
 from aggregator_server.aggregation.updates import Updates, in_blocks
 from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SUSPICION
@@ -49,7 +49,6 @@ class Records:
     """The devices' records, in the order of their ids.
 
     Attributes:
-        device_ids: Owners of the records.
         sketches: Records r_k, float64 [devices, numbers].
         turns: Number of each one's last updates in a row that pointed against its record, int64 [devices].
         key: Seed of A, uint64 [2].
@@ -84,7 +83,6 @@ class Records:
         """Tell which updates point against their devices' records, bool [updates]; and count that.
 
         Args:
-            device_ids: whose updates.
             sketches: of these, float64 [updates, numbers].
         """
         rows = {device_id: row for row, device_id in enumerate(self.device_ids)}
@@ -104,7 +102,6 @@ class Records:
         """Return the records after a round.
 
         Args:
-            device_ids: whose updates.
             sketches: of these, float64 [updates, numbers].
             counted: which of them made the result, bool [updates].
         """

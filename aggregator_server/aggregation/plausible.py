@@ -1,7 +1,10 @@
-"""What an upload may hold, and how many clips count: the bounds that stand before every rule of aggregation.
+"""The bounds that stand before every rule of aggregation: on what an upload holds, on numbers of clips, and on norms.
 
 A rule weighs and averages numbers that strangers send. Each is therefore one that an honest device can come to, or the
 upload is refused. A number of clips cannot be checked, so it counts up to a multiple of what is usual in the fleet.
+
+Norm clipping lets no device move the fleet further than the others (Sun et al. 2019):
+    theta_k <- theta + (theta_k - theta) * min(1, c / || theta_k - theta ||_2),   theta what the devices started from
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.errors import MalformedUpdateError
+from aggregator_server.aggregation.updates import Updates, in_blocks
+from aggregator_server.errors import AggregationError, MalformedUpdateError
 from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
 from fleet_protocol.arrays import Array, Bools, Doubles, Floats
 from fleet_protocol.setting import Setting
@@ -21,7 +25,7 @@ _TOLERANCE = 1e-3
 CLIPPED_CLIPS: dict[str, Setting] = {
     "clips_cap": Setting(
         CLIPS_CAP, "medians of the round's numbers of clips above which more clips do not count; 0: no limit", 0.0, 1e9
-    ),
+    )
 }
 
 
@@ -46,7 +50,6 @@ class FeatureRange:
         """Check that descriptions of sounds can be features.
 
         Args:
-            name: of the array, for the message.
             values: float32 [..., numbers].
             ranges: how far beyond the range they may lie, in widths of it.
 
@@ -73,7 +76,6 @@ def check_probabilities(name: str, scores: Array) -> None:
     """Check that rows are probabilities of some of a network's classes, so that they sum to at most 1.
 
     Args:
-        name: of the array, for the message.
         scores: float32 [samples, classes], finite.
 
     Raises:
@@ -94,11 +96,7 @@ def check_probabilities(name: str, scores: Array) -> None:
 
 
 def check_cosines(name: str, values: Array) -> None:
-    """Check that values are cosines.
-
-    Raises:
-        MalformedUpdateError: one is not from -1 to 1.
-    """
+    """Check that values are cosines. Raises MalformedUpdateError: one is not from -1 to 1."""
     off = np.abs(values) > 1 + _TOLERANCE
     if off.any():
         where = _first(off)
@@ -106,11 +104,7 @@ def check_cosines(name: str, values: Array) -> None:
 
 
 def check_weights(name: str, weights: Array) -> None:
-    """Check that weights are no larger than training makes them.
-
-    Raises:
-        MalformedUpdateError: one is.
-    """
+    """Check that weights are no larger than training makes them. Raises MalformedUpdateError: one is."""
     largest = float(np.abs(weights).max(initial=0.0))
     if largest > LARGEST_WEIGHT:
         raise MalformedUpdateError(
@@ -137,3 +131,47 @@ def usual_size(sizes: Doubles) -> float:
     """
     known = np.sort(sizes[sizes > 0])
     return float(known[(len(known) - 1) // 2]) if len(known) else 1.0
+
+
+CLIPPING: dict[str, Setting] = {
+    "clip_norm": Setting(0.0, "largest L2 norm of a device's update, longer ones are shortened; 0: none is", 0.0, 1e9)
+}
+
+_ROWS_OF_A_TASK = 32
+
+
+def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, float]:
+    """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
+
+    Their rows of the matrix are overwritten: it is the only copy of the uploads, and may be most of the memory.
+
+    Args:
+        updates: the uploads; shortened in place.
+        previous: float32 [weights], what the devices started from.
+        limit: c, above 0.
+
+    Returns:
+        By device the norms of the updates that were shortened.
+
+    Raises:
+        AggregationError: the limit is not above 0.
+    """
+    if not limit > 0:
+        raise AggregationError(f"clip_norm must be above 0, not {limit!r}; leave it out to clip nothing")
+    norms = np.empty(len(updates))
+
+    def measure(rows: slice) -> None:
+        for row in range(rows.start, rows.stop):
+            difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
+            norms[row] = np.sqrt(np.einsum("i,i->", difference, difference))
+
+    in_blocks(measure, len(updates), _ROWS_OF_A_TASK)
+    longer = np.flatnonzero(norms > limit)
+
+    def shorten(rows: slice) -> None:
+        for row in longer[rows]:
+            difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
+            updates.matrix[row] = previous + difference * (limit / norms[row])
+
+    in_blocks(shorten, len(longer), _ROWS_OF_A_TASK)
+    return {updates.device_ids[row]: float(norms[row]) for row in longer}

@@ -1,21 +1,42 @@
-"""From the devices' prototypes of one class to the fleet's: over devices, not over clips.
+"""The geometric median: the point with the smallest sum of distances to given points (Weiszfeld 1937).
 
-    m = sum_k w_k p_k / sum_k w_k   or the geometric median,   w_k = min(n_k, vote_cap)
+    m = argmin_m sum_k w_k || x_k - m ||,   by m <- sum_k c_k x_k / sum_k c_k,   c_k = w_k / max(nu, || x_k - m ||)
 
-p_k is device k's mean embedding of its n_k clips. Ten speakers tell more of a class than ten takes of one: hence the
-cap. The geometric median is taken of whitened prototypes, in which clips of a class scatter alike in all directions.
+With less than half of the weight, liars move it only so far, wherever they say that they are (Pillutla et al. 2022,
+"Robust aggregation for federated learning", whose smoothing nu is used).
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from aggregator_server.aggregation.geometric_median import geometric_shares
 from aggregator_server.aggregation.rule import ScoreRule
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Setting, Value
+
+_STEPS = 500
+# Smoothing, and the movement from which the result stands, as shares of the points' median distance from their median.
+_SMOOTHING, _STANDS = 1e-6, 1e-9
+
+
+def geometric_shares(points: Doubles, weights: Doubles) -> Doubles:
+    """Return the share of every point in the weighted geometric median, float64 [n], with sum 1.
+
+    Args:
+        points: float64 [n, numbers], at least one.
+        weights: float64 [n], all above 0.
+    """
+    shares: Doubles = weights / weights.sum()
+    middle = np.median(points, axis=0)
+    scale = max(float(np.median(np.linalg.norm(points - middle, axis=1))), 1e-9)
+    for _ in range(_STEPS):
+        pulls = weights / np.maximum(np.linalg.norm(points - middle, axis=1), _SMOOTHING * scale)
+        shares = np.asarray(pulls / pulls.sum())
+        former, middle = middle, shares @ points
+        if np.linalg.norm(middle - former) <= _STANDS * scale:
+            break
+    return shares
+
 
 MEAN, GEOMETRIC_MEDIAN = "mean", "geometric_median"
 

@@ -1,18 +1,25 @@
-"""What a rule of aggregation is: how the weights that devices uploaded become the fleet's."""
+"""What a rule of aggregation is, and from a plan's aggregation part to the fleet's new weights.
 
-from __future__ import annotations
+Bounds come first, then the rule, then a server optimiser.
+"""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator_server.aggregation.norm_clipping import CLIPPING
-from aggregator_server.aggregation.plausible import CLIPPED_CLIPS
-from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER
+import numpy as np
+
+from aggregator_server.aggregation.own_records import TURNED, Records
+from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, CLIPPING, capped_sizes, clip_norms
+from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER, server_step
 from aggregator_server.aggregation.updates import Updates
+from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.messages import Choice
 from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Setting, Settings
+from fleet_protocol.setting import Setting, Settings, complete
+from fleet_protocol.tensors import Arrays
 
 # Largest share of the devices that a rule may drop at either end: twice that leaves somebody, however many there are.
 LESS_THAN_HALF = 0.49
@@ -27,7 +34,6 @@ class Rule:
     """A rule that combines weights.
 
     Attributes:
-        name: Name in plans.
         settings: Settings of its own. Every rule also has those of the bounds in front and of the server optimiser
             behind; one of its own by the same name replaces theirs.
         combine: (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32
@@ -48,13 +54,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class ScoreRule:
-    """A rule that combines what is no weights, which a strategy calls itself.
-
-    Attributes:
-        name: Name in plans.
-        settings: Settings that a plan can give it.
-        aliases: Former names, which are still accepted.
-    """
+    """A rule that combines what is no weights, which a strategy calls itself."""
 
     name: str
     settings: Settings
@@ -82,3 +82,71 @@ def weight_rules() -> tuple[str, ...]:
         PluginError: an installed package's rule cannot be used.
     """
     return tuple(name for name, rule in rules().items() if isinstance(rule, Rule))
+
+
+def aggregate_weights(
+    choice: Choice, uploads: Updates, sizes: Doubles, previous: Arrays, state: Arrays
+) -> tuple[Arrays, Arrays, dict[str, Any]]:
+    """Combine the devices' weights as a plan says; the same bit for bit for the same inputs.
+
+    Args:
+        choice: the plan's aggregation part; settings that it leaves out have their defaults.
+        uploads: one row of weights for each device, by device id; used up: ``clip_norm`` shortens rows in place.
+        sizes: float64 [devices]: the number of clips behind every row.
+        previous: the weights that the devices started from.
+        state: what this returned after the fleet's last round; empty at first.
+
+    Returns:
+        The new weights (float32, of the layout's shapes); the new state, that of the server optimiser and the devices'
+        records, empty without them; and JSON-ready details for people: ``clipped`` and what the rule reports, by
+        device.
+
+    Raises:
+        PlanError: a setting is wrong.
+        AggregationError: there is no such rule of weights, or it cannot combine these uploads.
+    """
+    rule = rules().get(choice.name)
+    if not isinstance(rule, Rule):
+        known = ", ".join(sorted(weight_rules()))
+        raise AggregationError(f"{choice.name!r} combines no weights; rules that do: {known}")
+    values: Values = complete(f"aggregation method {rule.name!r}", rule.all_settings, choice.settings)
+    start = uploads.layout.flatten(previous)
+    details: dict[str, Any] = {}
+    if values["clip_norm"]:
+        details["clipped"] = clip_norms(uploads, start, values["clip_norm"])
+    uploads = dataclasses.replace(uploads, start=start)
+    sizes, records = capped_sizes(sizes, values["clips_cap"]), dict[str, Any]()
+    if values.get("own_records"):
+        combined, more, records = _without_turned(rule, uploads, sizes, values, state)
+    else:
+        combined, more = rule.combine(uploads, sizes, values)
+    if values["server_optimiser"] == "none":
+        return uploads.layout.split(combined), records, details | more
+    moved, state = server_step(
+        values["server_optimiser"],
+        start,
+        combined,
+        state,
+        learning_rate=values["server_learning_rate"],
+        beta_1=values["server_beta_1"],
+        beta_2=values["server_beta_2"],
+        tau=values["server_tau"],
+    )
+    return uploads.layout.split(moved), state | records, details | more
+
+
+def _without_turned(
+    rule: Rule, uploads: Updates, sizes: Doubles, values: Values, state: Arrays
+) -> tuple[Floats, dict[str, Any], Arrays]:
+    """Combine the uploads of devices that have not changed sides; return the devices' records as well."""
+    assert uploads.start is not None
+    records = Records.of(state, uploads)
+    sketches = records.sketched(uploads)
+    turned, records = records.judged(uploads.device_ids, sketches)
+    combined, details = uploads.start, dict[str, Any]()
+    if not turned.all():
+        left = uploads if not turned.any() else uploads.taken(~turned)
+        combined, details = rule.combine(left, sizes[~turned], values)
+    screened = details.get("screened", {}) | {uploads.device_ids[row]: dict(TURNED) for row in np.flatnonzero(turned)}
+    counted = np.array([device_id not in screened for device_id in uploads.device_ids], np.bool_)
+    return combined, details | {"screened": screened}, records.after(uploads.device_ids, sketches, counted).arrays()

@@ -15,19 +15,16 @@ let a false number of clips count twice, so b is 1. Two devices cannot say which
 nobody is dropped. Uploads that point against their device's own earlier ones are set aside before (own_records).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.aggregation.layer_distances import layer_distances
 from aggregator_server.aggregation.median import coordinate_median
 from aggregator_server.aggregation.own_records import OWN_RECORDS
 from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, capped_sizes, usual_size
 from aggregator_server.aggregation.rule import Combined, Rule, Values
-from aggregator_server.aggregation.updates import Updates, in_blocks
+from aggregator_server.aggregation.updates import Updates, in_blocks, layer_distances
 from aggregator_server.aggregation.weighted_mean import BY_SIZE, weighted_mean
 from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SCREEN_CAP
@@ -66,7 +63,6 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
     """Find the uploads that stand out.
 
     Args:
-        updates: the uploads.
         sizes: float64 [devices]: n_k.
         start: float32 [weights], theta: what the devices started from.
         threshold: c, in medians of the devices' distances.
@@ -135,10 +131,7 @@ RULE = Rule(
     "screened_mean",
     {
         "threshold": Setting(
-            2.0,
-            "distance from the median, in medians of all distances, above which an upload is dropped",
-            1.0,
-            1e9,
+            2.0, "distance from the median, in medians of all distances, above which an upload is dropped", 1.0, 1e9
         ),
         "by_size": BY_SIZE,
         "own_records": OWN_RECORDS,

@@ -8,8 +8,6 @@ With d what the rule made of the round's updates (for the weighted mean, Delta_t
     theta <- theta + eta m / (sqrt(v) + tau),      m = 0 and v = tau^2 at first
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

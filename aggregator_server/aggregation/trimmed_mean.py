@@ -5,15 +5,13 @@
 How many clips a device says it has does not count: a device that lies would lie about that too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from aggregator_server.aggregation.median import by_rank
-from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
+from aggregator_server.aggregation.rule import LESS_THAN_HALF, Rule
 from aggregator_server.aggregation.updates import Updates, floor_of
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.arrays import Floats
 from fleet_protocol.setting import Setting
 
 
@@ -21,7 +19,6 @@ def trimmed_mean(updates: Updates, trim: float) -> Floats:
     """Return the trimmed mean of every weight, float32 [weights].
 
     Args:
-        updates: the uploads.
         trim: b, the share of the values cut off at either end, from 0 to below 0.5.
 
     Raises:
@@ -33,12 +30,8 @@ def trimmed_mean(updates: Updates, trim: float) -> Floats:
     return by_rank(updates, lambda ranked: ranked[:, cut : len(updates) - cut].mean(axis=1, dtype=np.float64))
 
 
-def _combine(updates: Updates, _: Doubles, values: Values) -> Combined:
-    return trimmed_mean(updates, values["trim"]), {}
-
-
 RULE = Rule(
     "trimmed_mean",
     {"trim": Setting(0.1, "share of the values cut off at either end, weight by weight", 0.0, LESS_THAN_HALF)},
-    _combine,
+    lambda updates, _sizes, values: (trimmed_mean(updates, values["trim"]), {}),
 )

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise
 from math import floor, prod
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Array, Bools, Doubles, Floats
@@ -32,7 +32,6 @@ class Layout:
 
     Attributes:
         layers: Arrays of each layer, as the bundle's manifest groups them.
-        shapes: Shape of every array by name.
     """
 
     layers: tuple[Layer, ...]
@@ -120,7 +119,6 @@ def stack_updates(layout: Layout, uploads: Mapping[str, Callable[[], Mapping[str
     """Read every device's upload once, straight into its row of the matrix; several are read at the same time.
 
     Args:
-        layout: of the rows.
         uploads: by device: what returns its arrays, for example out of a blob; called from other threads.
 
     Raises:
@@ -169,3 +167,38 @@ def stable_order(values: Sequence[float] | Doubles) -> NDArray[np.intp]:
 def floor_of(share: float, count: int) -> int:
     """Return floor(share * count) as people compute it: of 0.29 and 100 it is 29, though the product is below."""
     return floor(share * count + 1e-9)
+
+
+_AT_ONCE = 8  # looked at together: what a processor's cache holds
+_TASK = 4 * _AT_ONCE
+
+
+def layer_distances(updates: Updates, centre: Floats) -> dict[str, Doubles]:
+    """Return every device's squared distance from a point, by layer: float64 [devices].
+
+    Args:
+        centre: float32 [weights].
+    """
+    squares = _squares(updates, centre, np.float32)
+    if not np.isfinite(squares).all():  # an upload is so far off that float32 holds no square of it
+        squares = _squares(updates, centre, np.float64)
+    return dict(zip(updates.layout.layer_columns, squares, strict=True))
+
+
+def _squares(updates: Updates, centre: Floats, dtype: DTypeLike) -> Doubles:
+    """Squared distances, float64 [layers, devices]."""
+    layers = list(updates.layout.layer_columns.values())
+    squares = np.empty((len(layers), len(updates)))
+
+    def measure(task: slice) -> None:
+        differences = np.empty((_AT_ONCE, len(centre)), dtype)
+        with np.errstate(over="ignore"):
+            for start in range(task.start, task.stop, _AT_ONCE):
+                rows = updates.matrix[start : start + _AT_ONCE]
+                difference = np.subtract(rows, centre, out=differences[: len(rows)], dtype=dtype)
+                for layer, columns in enumerate(layers):
+                    part = difference[:, columns]
+                    squares[layer, start : start + _AT_ONCE] = np.einsum("ij,ij->i", part, part)
+
+    in_blocks(measure, len(updates), _TASK)
+    return squares

@@ -3,8 +3,6 @@
 theta = sum_k (n_k / sum_j n_j) theta_k
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from aggregator_server.aggregation.rule import Combined, Rule, Values
@@ -22,10 +20,8 @@ def weighted_mean(updates: Updates, sizes: Doubles, columns: slice | None = None
     """Return the weighted mean of rows, float32 [columns], right to about the last digit.
 
     Args:
-        updates: the uploads.
         sizes: float64 [devices]: n_k, not negative; a device of size 0 does not count, and where all are 0, all
             count alike.
-        columns: of the matrix; None: all.
 
     Raises:
         AggregationError: a size is negative or not finite.

@@ -33,7 +33,6 @@ def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
     """Give a command the option to print JSON.
 
     Args:
-        parser: The command's.
         below: Whether it is an action of a command that has the option too: then its absence behind the action must not
             undo what was given before it.
     """

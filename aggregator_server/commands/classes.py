@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator_server.client import Client, part
 from aggregator_server.commands import add_json, show
-from aggregator_server.commands.naming import Named, resolve
-from aggregator_server.commands.remote import add_server, connect
+from aggregator_server.commands.targets import Named, add_server, connect, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,11 +97,7 @@ def _remove(client: Client, options: argparse.Namespace) -> Any:  # noqa: ANN401
 
 
 def _identifier(client: Client, given: str) -> str:
-    """Return the identifier of a class that is named by it, by its beginning, or by its name.
-
-    Raises:
-        AggregatorError: there is none, or several.
-    """
+    """Return the identifier of a class that is named by it, by its beginning, or by its name."""
     found = client.get("/v1/class-history")
     known = (Named(str(item["class_id"]), item["name"], item["state"] in _PRESENT) for item in found)
     return resolve(given, known, "class", "auricle-aggregator classes --all")

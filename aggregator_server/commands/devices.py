@@ -1,21 +1,26 @@
-"""``devices``: list, admit and revoke devices, put them into quarantine, and ask one for a new secret."""
+"""``devices``, ``invite``, ``invitations``: let devices in, list, admit, revoke them, put them into quarantine."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, show
+from aggregator_server.commands import add_data, add_json, duration, show
+from aggregator_server.commands.targets import Named, resolve
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.schemas import DeviceInfo
+    from aggregator_server.store import Tables
 
 
 def add(commands: Commands) -> None:
-    """Add the command."""
+    """Add the commands."""
+    _add_invitations(commands)
     devices = commands.add_parser("devices", help="list, admit and revoke devices")
     actions = devices.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list every device, revoked ones too")
@@ -67,7 +72,6 @@ def _version(device: DeviceInfo) -> str:
 
 
 def _change(options: argparse.Namespace) -> int:
-    from aggregator_server.commands.naming import Named, resolve
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.device_changes import change_devices
     from aggregator_server.fleet.devices import list_devices
@@ -77,4 +81,80 @@ def _change(options: argparse.Namespace) -> int:
     known = (Named(info.device_id, info.name, info.revoked_at is None) for info in list_devices(tables))
     device_id = resolve(options.device, known, "device", "auricle-aggregator devices list")
     change_devices(tables, [device_id], options.action, time.time(), COMMAND_LINE, options.reason)
+    return 0
+
+
+def _add_invitations(commands: Commands) -> None:
+    invite = commands.add_parser("invite", help="invite a device: print a link, a command and a QR code, this once")
+    add_data(invite)
+    invite.add_argument("--again", metavar="NUMBER|GROUP", help="another link for this invitation, whose link is lost")
+    invite.add_argument("--devices", type=int, default=1, metavar="N", help="how many devices may come by it (1)")
+    invite.add_argument("--expires", type=duration, default="1d", metavar="TIME", help="like 12h, 30d, never (1d)")
+    invite.add_argument("--group", help="a word for people about these devices, like kitchen")
+    invite.add_argument("--url", help="the server as devices reach it (default: where it listened last)")
+    add_json(invite)
+    invite.set_defaults(run=_invite)
+    invitations = commands.add_parser("invitations", help="list the invitations, or revoke one")
+    add_data(invitations)
+    invitations.add_argument("--revoke", metavar="NUMBER|GROUP", help="let nobody in by this one from now on")
+    add_json(invitations)
+    invitations.set_defaults(run=_invitations)
+
+
+def _invite(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.invitations import invite, renew_invitation
+    from aggregator_server.schemas import InvitationRequest
+    from aggregator_server.server_address import make_link
+    from aggregator_server.store import open_tables
+
+    tables = open_tables(options.data)
+    link_of = make_link(options.data, options.url)
+    if options.again is not None:
+        made = renew_invitation(tables, _meant(tables, options.again), COMMAND_LINE, time.time())
+    else:
+        wanted = InvitationRequest(devices=options.devices, expires_s=options.expires, group=options.group)
+        made = invite(tables, wanted, COMMAND_LINE, time.time())
+    link = link_of(made.token)
+    command = f"auricle-edge join {link}"
+    if options.json:
+        print(json.dumps({"invitation_id": made.info.invitation_id, "link": link, "command": command}))
+        return 0
+    print(f"{link}\n\nOn the device:\n\n  {command}\n")
+    _print_code(link)
+    left = made.info.devices - made.info.used
+    count = "one device" if left == 1 else f"{left} devices"
+    until = "" if made.info.expires_at is None else f" until {made.info.expires_at:%Y-%m-%d %H:%M} UTC"
+    print(
+        f"(invitation {made.info.invitation_id}, for {count}{until}; `invite --again` makes another link)",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _meant(tables: Tables, given: str) -> int:
+    """Return the number of the invitation that is meant by its number or group."""
+    from aggregator_server.fleet.invitations import list_invitations
+
+    known = (Named(str(info.invitation_id), info.group, info.revoked_at is None) for info in list_invitations(tables))
+    return int(resolve(given, known, "invitation", "auricle-aggregator invitations", prefixes=False))
+
+
+def _print_code(link: str) -> None:
+    import segno
+
+    segno.make(link, error="l").terminal(sys.stdout, compact=True)
+
+
+def _invitations(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import COMMAND_LINE
+    from aggregator_server.fleet.invitations import list_invitations, revoke_invitation
+    from aggregator_server.store import open_tables
+
+    tables = open_tables(options.data)
+    if options.revoke is not None:
+        revoke_invitation(tables, _meant(tables, options.revoke), COMMAND_LINE, time.time())
+        return 0
+    columns = ("invitation_id", "devices", "used", "group", "made_at", "expires_at", "revoked_at")
+    show(list_invitations(tables), columns, as_json=options.json)
     return 0

@@ -1,4 +1,4 @@
-"""``new``: start a fleet from a folder of recordings: public set, model, invitation."""
+"""``new``, ``publish`` and ``publish-model``: start a fleet from recordings; send a running server its material."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_json, duration
 from aggregator_server.commands.run import add_endpoint, endpoint_of, options_of_run
-from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.commands.targets import add_server, connect
+from aggregator_server.errors import AggregatorError, ServerError, StartError
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.web.transport.endpoint import Endpoint
 
+
 # The device's program, which computes features; the server imports nothing of it.
 _EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")
 
 
 def add(commands: Commands) -> None:
-    """Add the command."""
+    """Add the commands."""
+    _add_publish(commands)
     new = commands.add_parser("new", help="start a fleet from recordings: public set, model and invitation")
     new.add_argument(
         "--from", dest="source", type=Path, required=True, metavar="FOLDER", help="recordings as LABEL/*.wav"
@@ -69,11 +72,7 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _check(data: Path, endpoint: Endpoint) -> None:
-    """Check what can be checked before the recordings are read.
-
-    Raises:
-        StartError: the data folder is not empty, or devices could not be told where to find the server.
-    """
+    """Check what can be checked before the recordings are read."""
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise StartError(f"--data {data} exists and is not empty; a new fleet needs a folder of its own")
     if endpoint.port == 0:
@@ -92,11 +91,7 @@ def _progress(what: str) -> AbstractContextManager[object]:
 
 
 def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) -> str:
-    """Have the device's program compute a public set; return its labels.
-
-    Raises:
-        AggregatorError: the program is not installed, or cannot use the recordings.
-    """
+    """Have the device's program compute a public set; return its labels."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise AggregatorError(f"{', '.join(missing)} is not installed; needs: pip install 'auricle[edge,server]'")
@@ -131,3 +126,34 @@ def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Pa
         raise
     finally:
         store.close()
+
+
+def _add_publish(commands: Commands) -> None:
+    publish = commands.add_parser("publish", help="send a public set to a running server")
+    publish.add_argument("file", type=Path, help="the public set")
+    publish.set_defaults(run=_publish)
+    model = commands.add_parser("publish-model", help="send the fleet's shared model to a running server")
+    model.add_argument("bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)")
+    model.set_defaults(run=_publish_model)
+    for command in (publish, model):
+        add_server(command)
+
+
+def _publish(options: argparse.Namespace) -> int:
+    return _send(options.file, "/v1/public-set", options)
+
+
+def _publish_model(options: argparse.Namespace) -> int:
+    return _send(find_bundle(options.bundle), "/v1/model", options)
+
+
+def _send(file: Path, address: str, options: argparse.Namespace) -> int:
+    client = connect(options)
+    try:
+        answer = client.put(address, file.read_bytes())
+    except OSError as error:
+        raise AggregatorError(f"{file} could not be read: {error}") from error
+    except ServerError as error:
+        raise AggregatorError(f"{file} could not be published: {error}") from error
+    print(json.dumps(answer))
+    return 0

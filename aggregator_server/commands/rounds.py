@@ -1,4 +1,4 @@
-"""``round`` and ``rounds``: open a round at a running server, watch it, cancel it, list what there was."""
+"""``round``, ``rounds`` and ``schedule``: open a round at a running server, now or by itself, watch it, list, end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator_server.client import Client
 from aggregator_server.commands import add_json, duration, show, text_of
-from aggregator_server.commands.presence import AWAY_S, print_left_out
-from aggregator_server.commands.remote import add_server, connect
-from aggregator_server.commands.watching import watch
+from aggregator_server.commands.targets import add_server, connect
+from aggregator_server.commands.watching import AWAY_S, print_left_out, watch
 from aggregator_server.errors import AggregatorError, ServerError
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+
 
 # What the server says where a round would replace the models of devices that have their own.
 _REPLACES = "model_replaced"
@@ -28,7 +28,7 @@ def add(commands: Commands) -> None:
     group = commands.add_parser("round", help="open a round, watch it, cancel it")
     actions = group.add_subparsers(required=True, metavar="ACTION")
     start = actions.add_parser("start", help="open a round for the devices that are enrolled now")
-    add_plan(start)
+    _add_plan(start)
     start.add_argument("--continuous", action="store_true", help="take every upload the moment it comes")
     start.add_argument(
         "--every", type=duration, metavar="TIME", help="of one device in continuous rounds, like 1d (1d)"
@@ -53,12 +53,12 @@ def add(commands: Commands) -> None:
     listing.add_argument("--limit", type=int, default=20, metavar="N", help="at most so many (20)")
     listing.add_argument("--before", type=int, metavar="NUMBER", help="only rounds with a smaller number")
     listing.set_defaults(run=_list)
-    for parser in (start, follow, cancel, listing):
+    for parser in (start, follow, cancel, listing, *_add_schedules(commands)):
         add_server(parser)
         add_json(parser)
 
 
-def add_plan(start: argparse.ArgumentParser) -> None:
+def _add_plan(start: argparse.ArgumentParser) -> None:
     """Add the options that say what the round shall do; docs/methods.md lists strategies, methods and settings."""
     start.add_argument("strategy", nargs="?", help="docs/methods.md lists them (what serves this fleet best)")
     start.add_argument(
@@ -107,7 +107,7 @@ def _choice(text: str) -> dict[str, Any]:
 
 def _start(options: argparse.Namespace) -> int:
     client = connect(options)
-    opened = send_agreed(client, options, "/v1/rounds", lambda plan: plan, _request(options))
+    opened = _send_agreed(client, options, "/v1/rounds", lambda plan: plan, _request(options))
     if options.learned and not options.continuous:
         print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
@@ -118,25 +118,14 @@ def _start(options: argparse.Namespace) -> int:
     return 0
 
 
-def send_agreed(
+def _send_agreed(
     client: Client,
     options: argparse.Namespace,
     path: str,
     document: Callable[[dict[str, Any]], dict[str, Any]],
     plan: dict[str, Any],
 ) -> dict[str, Any]:
-    """Send what a round shall do; ask, and send it again, where it would replace devices' own models.
-
-    Args:
-        client: of the server.
-        options: of the command.
-        path: where to.
-        document: makes the message of it.
-        plan: what the round shall do.
-
-    Raises:
-        ServerError: the server says no.
-    """
+    """Send what a round shall do; ask, and send it again, where it would replace devices' own models."""
     answer: dict[str, Any]
     try:
         answer = client.send("POST", path, document(plan))
@@ -149,7 +138,7 @@ def send_agreed(
 
 def _request(options: argparse.Namespace) -> dict[str, Any]:
     """Return the request of a round that is opened now."""
-    given = plan_of(options)
+    given = _plan_of(options)
     if options.continuous:
         given["rounds"] = "continuous"
     if options.every is not None:
@@ -159,7 +148,7 @@ def _request(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def plan_of(options: argparse.Namespace) -> dict[str, Any]:
+def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the round shall do; what was not given is left to the server."""
     given = {
         "strategy": options.strategy,
@@ -232,3 +221,75 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
         "kept own": item["kept_own"],
         "reason": item["reason"],
     }
+
+
+_SCHEDULE_COLUMNS = ("schedule", "strategy", "when", "next", "last round", "problem")
+
+
+def _add_schedules(commands: Commands) -> tuple[argparse.ArgumentParser, ...]:
+    group = commands.add_parser("schedule", help="let rounds open by themselves, list schedules, end one")
+    actions = group.add_subparsers(required=True, metavar="ACTION")
+    new = actions.add_parser("add", help="open rounds every day at a time, every so often, or one after the other")
+    _add_plan(new)
+    when = new.add_mutually_exclusive_group(required=True)
+    when.add_argument("--daily-at", metavar="HH:MM", help="every day at this time, like 03:00")
+    when.add_argument("--interval", type=duration, metavar="TIME", help="now, and then so often, like 6h")
+    when.add_argument("--continuous", action="store_true", help="each when the one before has closed")
+    new.add_argument("--zone", metavar="ZONE", help="time zone of --daily-at, like Europe/Berlin (the server's)")
+    new.set_defaults(run=_add)
+    listing = actions.add_parser("list", help="list the schedules that go on")
+    listing.set_defaults(run=_list_schedules)
+    end = actions.add_parser("end", help="open no more rounds by a schedule")
+    end.add_argument("schedule", type=int, metavar="NUMBER", help="as `schedule list` shows it")
+    end.set_defaults(run=_end)
+    return new, listing, end
+
+
+def _add(options: argparse.Namespace) -> int:
+    given = {
+        "daily_at": options.daily_at,
+        "zone": options.zone,
+        "interval_s": options.interval,
+        "continuous": options.continuous or None,
+    }
+    when = {name: value for name, value in given.items() if value is not None}
+    made = _send_agreed(
+        connect(options), options, "/v1/schedules", lambda plan: when | {"round": plan}, _plan_of(options)
+    )
+    if options.json:
+        print(json.dumps(made))
+    else:
+        show([_schedule_row(made)], _SCHEDULE_COLUMNS, as_json=False)
+    return 0
+
+
+def _list_schedules(options: argparse.Namespace) -> int:
+    found = connect(options).get("/v1/schedules")
+    if options.json:
+        print(json.dumps(found))
+    else:
+        show([_schedule_row(item) for item in found], _SCHEDULE_COLUMNS, as_json=False)
+    return 0
+
+
+def _end(options: argparse.Namespace) -> int:
+    connect(options).send("DELETE", f"/v1/schedules/{options.schedule}")
+    print(json.dumps({"schedule_id": options.schedule}) if options.json else f"schedule {options.schedule} has ended")
+    return 0
+
+
+def _schedule_row(item: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "schedule": item["schedule_id"],
+        "strategy": item["round"]["strategy"],
+        "when": _when(item),
+        "next": item["next_at"],
+        "last round": item["last_round"],
+        "problem": item["problem"],
+    }
+
+
+def _when(item: dict[str, Any]) -> str:
+    if item["daily_at"]:
+        return f"daily at {item['daily_at']}" + (f" {item['zone']}" if item["zone"] else "")
+    return "continuous" if item["continuous"] else f"every {item['interval_s'] / 3_600:g} h"

@@ -151,12 +151,7 @@ def options_of_run(options: argparse.Namespace) -> str:
 
 
 def _require_fleet(data: Path) -> None:
-    """Check that a data folder was meant; at a terminal, ask whether to begin a fleet there.
-
-    Raises:
-        StartError: there is no fleet in it, and nobody to ask.
-        KeyboardInterrupt: the answer is no.
-    """
+    """Check that a data folder was meant; at a terminal, ask whether to begin a fleet there."""
     from aggregator_server.store import why_not_meant
 
     found = why_not_meant(data)

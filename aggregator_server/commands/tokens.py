@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_data, add_json, duration, show
-from aggregator_server.commands.naming import Named, resolve
+from aggregator_server.commands.targets import Named, resolve
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
 

@@ -1,4 +1,4 @@
-"""``backup``, ``restore``, ``check`` and ``doctor``: look after a data folder."""
+"""``backup``, ``restore``, ``check``, ``doctor`` and ``audit``: look after a data folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Add the commands."""
+    _add_audit(commands)
     backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
     backup.add_argument(
@@ -98,3 +99,22 @@ def _doctor(options: argparse.Namespace) -> int:
     found = examine(options.data, time.time())
     show(found, ("subject", "state", "what", "way_out"), as_json=options.json)
     return 1 if any(observation.state == "problem" for observation in found) else 0
+
+
+def _add_audit(commands: Commands) -> None:
+    audit = commands.add_parser("audit", help="what happened to the fleet, newest first")
+    add_data(audit)
+    audit.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many entries (100)")
+    audit.add_argument("--before", type=int, metavar="NUMBER", help="only entries with a smaller number")
+    audit.add_argument("--what", metavar="KIND", help="only entries of this kind, like device_enrolled")
+    add_json(audit)
+    audit.set_defaults(run=_audit)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    from aggregator_server.fleet.audit import list_entries
+    from aggregator_server.store import open_tables
+
+    found = list_entries(open_tables(options.data), options.before, options.limit, options.what)
+    show(found, ("audit_id", "at", "who", "address", "what", "details"), as_json=options.json)
+    return 0

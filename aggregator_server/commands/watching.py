@@ -1,4 +1,4 @@
-"""Follows a round until it ends: who is in, who is late, who gave nothing and why, and what its result is."""
+"""Which devices are away, so that whoever follows a round does not wait for them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,72 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, get_args
 
 from aggregator_server.client import Client
 from aggregator_server.commands import print_table, rich_table, text_of
-from aggregator_server.commands.presence import awaited, print_not_awaited
 from aggregator_server.rounds.devices.lateness import late_after
 from fleet_protocol.messages import RoundState
+
+AWAY_S = 120.0
+"""Time after which a device that was not heard of is away, s. A device asks for work at least every minute, and the
+server writes down half a minute later when it was heard of."""
+# Of a device that uploaded: a small board may train on the result for long, and asks for nothing meanwhile.
+_LONGEST_SILENCE_S = 900.0
+
+
+def awaited(client: Client, detail: Mapping[str, Any], now: datetime) -> bool:
+    """Tell whether a device that is there has yet to apply the result of a round that is done.
+
+    Args:
+        now: a time with a zone.
+    """
+    missing = [item for item in detail["participants"] if not item["learned"]]
+    if not missing:
+        return False
+    silences = {info["device_id"]: _silence_s(info, now) for info in client.get("/v1/devices")}
+    return any(
+        silences.get(item["device_id"], inf) <= (AWAY_S if item["upload"] is None else _LONGEST_SILENCE_S)
+        for item in missing
+    )
+
+
+def print_left_out(client: Client, round_id: int) -> None:
+    """Say on standard error which devices a round that was just opened leaves out, because they are away."""
+    taken = {item["device_id"] for item in client.get(f"/v1/rounds/{round_id}")["participants"]}
+    _print([info for info in client.get("/v1/devices") if info["device_id"] not in taken], "is left out")
+
+
+def print_not_awaited(client: Client, detail: Mapping[str, Any]) -> None:
+    """Say on standard error which devices of a round have not applied its result, because they are away."""
+    from aggregator_server.store.tables import DONE
+
+    missing = {item["device_id"] for item in detail["participants"] if not item["learned"]}
+    if missing and detail["summary"]["state"] == DONE:
+        away = [info for info in client.get("/v1/devices") if info["device_id"] in missing]
+        _print(away, "has not applied the result")
+
+
+def _print(devices: Iterable[Mapping[str, Any]], what: str) -> None:
+    now = datetime.now(UTC)
+    for info in sorted(devices, key=lambda info: str(info["name"])):
+        silence = _silence_s(info, now)
+        if AWAY_S < silence < inf:
+            print(f"{info['name']} {what}: last heard of {_in_words(silence)} ago", file=sys.stderr, flush=True)
+
+
+def _silence_s(info: Mapping[str, Any], now: datetime) -> float:
+    """Return for how long a device was not heard of, s; infinite for one that was shut out."""
+    return inf if info["revoked_at"] else (now - datetime.fromisoformat(info["seen_at"])).total_seconds()
+
+
+def _in_words(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
 
 _PAUSE_S = 1.0
 # Metrics of devices that are shares in percent (docs/protocol.md), of an upload and of a report after the round, in
@@ -39,7 +98,6 @@ class Seat:
     """What a selected device has done in a round so far.
 
     Attributes:
-        name: Name of the device.
         state: One of waiting, late, uploaded, gave nothing, learned or kept its own.
         after_s: Time from the round's opening to its upload, s.
         details: Number of clips, or why it gave nothing.
@@ -60,8 +118,6 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
     """Follow a round until it ends; return the exit status.
 
     Args:
-        client: speaks to the server.
-        round_id: the round.
         learned: whether to go on until every selected device has applied the result, but those that are away.
         as_json: whether to print an object a line: what changed, and at the end the whole round.
 
@@ -93,7 +149,6 @@ def seats(detail: Mapping[str, Any], troubles: Mapping[str, str], now: datetime)
     """Return what each selected device has done so far, in the order of names.
 
     Args:
-        detail: the round, as the server describes it.
         troubles: why devices could not contribute, as they say.
         now: a time with a zone.
     """

@@ -12,8 +12,6 @@ chance: docs/class-discovery.md. They are used where a device sent no profile.)
 Where the features are embeddings of one network, reports are described by prototypes alone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,8 +38,6 @@ class ReportedClass:
     """A new sound that a device met.
 
     Attributes:
-        device_id: Device that reports it.
-        slot: Slot that the device gave it.
         name: Name that the owner gave it; None where it is not shared. It helps to count, never to match.
         impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
         profile: Scores of the public recordings for this sound, float32 [public samples]; None where the device sent
@@ -62,8 +58,6 @@ class KnownClass:
     """A device's description of a class that the fleet has.
 
     Attributes:
-        device_id: Device that describes it.
-        class_id: The class.
         impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
         profile: Scores of the public recordings for this class, float32 [public samples]; None where the device sent
             none.
@@ -82,7 +76,6 @@ class Group:
     """Reports that are the same class.
 
     Attributes:
-        members: Indices into the reports, ascending.
         class_id: The fleet's class that they are; None for a new class.
     """
 
@@ -121,7 +114,6 @@ def discover(
         public_set: the public set whose recordings the profiles score, or prototypes are compared by.
         count: number of new classes; None: the number of different names where every report has one, else the
             number between the most reports of one device and all reports that has the best silhouette.
-        seed: seed of the medoids' random start.
     """
     items: list[ReportedClass | KnownClass] = [*reports, *known]
     points = _descriptors(items, known, public_set)
@@ -207,8 +199,6 @@ def _reach(distances: Doubles, references: Ints, alone: float) -> float:
 
     Args:
         distances: of the reports and then the descriptions of known classes, float64 [n, n].
-        references: classes of the latter.
-        alone: see :func:`silhouette`.
     """
     first = len(distances) - len(references)
     rows = distances[:first, first:]

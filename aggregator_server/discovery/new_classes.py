@@ -4,8 +4,6 @@ A group that is no class yet becomes one. Its rows in the public set are the ave
 or, where the features are embeddings, draws around the mean of their prototypes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -52,14 +50,6 @@ def settle(
 
     Two sounds of one device are never the same class, because their owner gave them different names. The second in a
     group is left open, and the device reports it again. So are groups for which the fleet has no room.
-
-    Args:
-        public_set: the round's public set.
-        round_id: number of the round, which new classes name as ``discovered_in``.
-        reports: the reports that were grouped.
-        discovery: groups of indices into ``reports``.
-        seed: seed of the rows that are drawn.
-        terms: what the round may do about classes.
     """
     terms = terms or ClassTerms()
     room = terms.max_classes - len(public_set.classes) - len(terms.proposed)
@@ -152,9 +142,6 @@ def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: 
     """Return a public set with another class as its last one.
 
     Args:
-        public_set: to be grown.
-        class_id: of the class.
-        round_id: of the round that discovered it.
         name: wanted for it; a number is added where that is taken.
         rows: that stand for it, float32 [rows, frames, coefficients].
     """

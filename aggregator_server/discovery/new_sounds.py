@@ -1,7 +1,5 @@
 """New sounds in uploads of any strategy: the checks of their description, and the classes that they turn out to be."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 
@@ -77,9 +75,6 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
     """Check an upload's arrays: the strategy's own, and those that describe new sounds; no other may be there.
 
     Args:
-        terms: the round's terms.
-        update: the upload's document, checked.
-        arrays: the upload's arrays.
         wanted: shapes of the strategy's own arrays by name; None is any size.
 
     Raises:
@@ -110,11 +105,7 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
 
 
 def _check_descriptions(terms: UploadTerms, arrays: Arrays) -> None:
-    """Check that descriptions of sounds are such as sounds have.
-
-    Raises:
-        MalformedUpdateError: naming the array and the value.
-    """
+    """Check that descriptions of sounds are such as sounds have."""
     if "profiles" in arrays:
         check_cosines("profiles", arrays["profiles"])
     for name, ranges in (("impressions", IMPRESSION_RANGES), ("prototypes", PROTOTYPE_RANGES)):
@@ -131,7 +122,6 @@ def recognise(
 
     Args:
         inputs: of the round; what its ``others`` report is recognised along with the contributions.
-        contributions: of the round's strategy.
     """
     reassigned: list[Assigned] = []
     reports: list[ReportedClass] = []

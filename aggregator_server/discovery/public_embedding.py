@@ -4,8 +4,6 @@ The front end's network is the same on every device, so that mean embeddings of 
 Distances are whitened by the covariance within the classes of the public recordings.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from fleet_protocol.arrays import Doubles, Floats
@@ -74,7 +72,6 @@ class PublicEmbedding:
 
         Args:
             prototypes: of the devices that have clips of it, float32 [n, 1, numbers]; each counts the same.
-            rng: draws them.
 
         Returns:
             float32 [rows, 1, numbers].

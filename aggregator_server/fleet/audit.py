@@ -3,15 +3,13 @@
 A row never holds a secret: a token is named by its number, a device by its identifier.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.schemas import AuditEntry, moment
+from aggregator_server.schemas import AuditEntry, reply
 from aggregator_server.store import Tables
 from aggregator_server.store.tables import AuditRow
 
@@ -75,10 +73,6 @@ def audit(session: Session, what: What, by: Actor, now: float, **details: str | 
     """Note what happened; the row is kept if the session's transaction is.
 
     Args:
-        session: a writing one, that of the change itself.
-        what: the kind of change.
-        by: who did it.
-        now: seconds since 1970.
         details: what it was done to; never a secret.
     """
     session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
@@ -88,9 +82,7 @@ def list_entries(tables: Tables, before: int | None, limit: int, what: str | Non
     """Return at most so many entries, newest first.
 
     Args:
-        tables: the fleet's.
         before: only entries with a smaller number; None for the newest.
-        limit: largest number of entries.
         what: only entries of this kind; None for all.
     """
     rows = select(AuditRow).order_by(AuditRow.audit_id.desc()).limit(limit)
@@ -99,14 +91,4 @@ def list_entries(tables: Tables, before: int | None, limit: int, what: str | Non
     if what is not None:
         rows = rows.where(AuditRow.what == what)
     with tables.reading() as session:
-        return tuple(
-            AuditEntry(
-                audit_id=row.audit_id,
-                at=moment(row.at),
-                who=row.who,
-                address=row.address,
-                what=row.what,
-                details=row.details,
-            )
-            for row in session.scalars(rows)
-        )
+        return tuple(reply(AuditEntry, row) for row in session.scalars(rows))

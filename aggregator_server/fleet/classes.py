@@ -1,7 +1,5 @@
 """The fleet's classes, in column order, what people call them, and what became of former ones."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -49,8 +47,6 @@ def require_class(session: Session, class_id: str, *states: str) -> ClassRow:
     """Return a class.
 
     Args:
-        session: any.
-        class_id: of the class.
         states: that it may have; all, where none is given.
 
     Raises:
@@ -121,7 +117,7 @@ def as_merged(merged: Mapping[str, str]) -> tuple[MergedClass, ...]:
     return tuple(MergedClass(class_id, into) for class_id, into in merged.items())
 
 
-def given_up(session: Session) -> tuple[str, ...]:
+def retired_classes(session: Session) -> tuple[str, ...]:
     """Return the classes that an operator retired or rejected: their sounds are not to be reported again."""
     return classes_in_state(session, RETIRED, REJECTED)
 
@@ -140,7 +136,6 @@ def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> No
     """Make classes the fleet's, in this order; a class that has been one and is not among them gets another state.
 
     Args:
-        session: a writing one.
         classes: all classes of a public set. One that no row names is inserted.
         left: state of the others.
     """

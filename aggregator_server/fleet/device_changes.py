@@ -1,7 +1,5 @@
 """Changes of devices by people: of all that are named or, where one is refused, of none. The audit names each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from aggregator_server.errors import InvalidRequestError
@@ -19,12 +17,7 @@ def change_devices(
     """Admit, quarantine, release or revoke devices, or ask them for new secrets, in one transaction.
 
     Args:
-        tables: the fleet's.
-        device_ids: the devices.
         action: ``admit``, ``new-secret``, ``quarantine``, ``release`` or ``revoke``.
-        now: seconds since 1970.
-        by: who does it.
-        reason: of a quarantine.
 
     Raises:
         DeviceNotFoundError: there is no such device.

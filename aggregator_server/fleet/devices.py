@@ -1,24 +1,12 @@
 """The devices of the fleet: enrolment, authentication by secret, and revocation."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, fields
 
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import (
-    DeviceNotFoundError,
-    DeviceRevokedError,
-    DeviceTakenError,
-    DeviceWaitingError,
-    ForeignFeaturesError,
-    InvalidRequestError,
-    NotAuthenticatedError,
-    SecretTakenError,
-    TooManyError,
-)
+from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.invitations import spend
@@ -27,7 +15,7 @@ from aggregator_server.fleet.reputation import with_reputation
 from aggregator_server.fleet.versions import check_versions, is_outdated
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name
-from aggregator_server.schemas import DeviceInfo, moment
+from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret, same
 from aggregator_server.store import Store, Tables
 from aggregator_server.store.tables import DeviceRow, table_of
@@ -47,12 +35,9 @@ class Standing:
     """The columns of a device's row that every request of it needs.
 
     Attributes:
-        device_id: The device.
         revoked_at: Time at which it was shut out, in seconds since 1970; None where it was not.
-        waiting: Whether an operator has yet to admit it.
         rotate: Whether somebody asked it for a new secret.
         secret_since: Time at which it drew its secret; None: when it enrolled.
-        enrolled_at: Time at which it enrolled.
     """
 
     device_id: str
@@ -113,7 +98,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
-            raise DeviceTakenError(
+            raise errors.DeviceTakenError(
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier"
             )
         _require_not_revoked(row)
@@ -129,9 +114,11 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
 def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float, entry: Entry) -> DeviceRow:
     """Make a new device's row, once its token allows one more."""
     if entry.device_id is not None:
-        raise NotAuthenticatedError("a new device needs an invitation or the enrolment token, not a device's secret")
+        raise errors.NotAuthenticatedError(
+            "a new device needs an invitation or the enrolment token, not a device's secret"
+        )
     if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
-        raise SecretTakenError("another device enrolled with this secret; draw a new random one")
+        raise errors.SecretTakenError("another device enrolled with this secret; draw a new random one")
     if entry.per_minute is not None:
         _require_quota(session, entry.per_minute, entry.invitation_id, now)
     invitation = None if entry.invitation_id is None else spend(session, entry.invitation_id, now)
@@ -159,18 +146,16 @@ def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float
 
 
 def _require_quota(session: Session, per_minute: int, invitation_id: int | None, now: float) -> None:
-    """Check that a token may bring one more device.
-
-    Raises:
-        TooManyError: it brought too many.
-    """
+    """Check that a token may bring one more device."""
     whose = DeviceRow.invitation_id == invitation_id  # IS NULL for the enrolment token's
     brought = select(func.count()).select_from(DeviceRow).where(whose)
     lately = session.scalar(brought.where(DeviceRow.enrolled_at > now - _MINUTE_S)) or 0
     if lately >= per_minute:
-        raise TooManyError(f"{lately} devices enrolled with this token within a minute; try again later", _MINUTE_S)
+        raise errors.TooManyError(
+            f"{lately} devices enrolled with this token within a minute; try again later", _MINUTE_S
+        )
     if invitation_id is None and (session.scalar(brought) or 0) >= DEVICES_PER_ENROLMENT_TOKEN:
-        raise TooManyError(
+        raise errors.TooManyError(
             f"{DEVICES_PER_ENROLMENT_TOKEN} devices enrolled with the enrolment token, and no more may; invite others "
             "(`auricle-aggregator invite`)",
             _HOUR_S,
@@ -181,7 +166,6 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     """Return the device that a secret belongs to. Only the thread of the event loop may call this.
 
     Args:
-        tables: the fleet's.
         secret: the bearer token of the request.
         waiting: whether a device may ask that an operator has yet to admit.
 
@@ -192,7 +176,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     """
     found = tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)})
     if found is None:
-        raise NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
+        raise errors.NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
     known = Standing(*found)
     _require_not_revoked(known)
     if not waiting:
@@ -256,7 +240,7 @@ def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: A
         row = _require(session, device_id)
         other = session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash))
         if other is not None and other != device_id:
-            raise SecretTakenError("another device has this secret; draw a new random one")
+            raise errors.SecretTakenError("another device has this secret; draw a new random one")
         row.secret_hash, row.secret_since, row.rotate = secret_hash, now, False
         audit(session, "secret_changed", by, now, device_id=device_id, name=row.name)
 
@@ -269,11 +253,7 @@ def list_devices(tables: Tables) -> tuple[DeviceInfo, ...]:
 
 
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
-    """Return one device.
-
-    Raises:
-        DeviceNotFoundError: there is no such device.
-    """
+    """Return one device. Raises DeviceNotFoundError: there is no such device."""
     with tables.reading() as session:
         return with_reputation(session, [_info(_require(session, device_id))])[0]
 
@@ -281,7 +261,7 @@ def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
 def _require(session: Session, device_id: str) -> DeviceRow:
     row = session.get(DeviceRow, device_id)
     if row is None:
-        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+        raise errors.DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
     return row
 
 
@@ -294,32 +274,34 @@ def _end(session: Session, device_id: str, now: float, by: Actor, what: What) ->
 
 def _check(enrolment: Enrolment) -> FeatureSettings:
     if not _DEVICE_ID.fullmatch(enrolment.device_id):
-        raise InvalidRequestError(f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}")
+        raise errors.InvalidRequestError(
+            f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}"
+        )
     _check_secret(enrolment.secret)
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
     if not 0 <= enrolment.clips < CLIPS:
-        raise InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
+        raise errors.InvalidRequestError(f"clips must be from 0 to {CLIPS - 1}, not {enrolment.clips}")
     if enrolment.network and not _NETWORK.fullmatch(enrolment.network):
-        raise InvalidRequestError(
+        raise errors.InvalidRequestError(
             f"network must be 64 lower-case hex digits or left out, not {enrolment.network[:80]!r}"
         )
     if enrolment.trouble:
         check_name(enrolment.trouble, "a device's trouble")
     if len(enrolment.labels) > LABELS:
-        raise InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
+        raise errors.InvalidRequestError(f"{len(enrolment.labels)} labels are more than the {LABELS} that are allowed")
     for label in enrolment.labels:
         check_name(label, "a label")
     try:
         check_name(str(enrolment.features.get("preset")), "the features' preset")
         return FeatureSettings.from_json(enrolment.features)
     except ProtocolError as error:
-        raise InvalidRequestError(f"features: {error}") from error
+        raise errors.InvalidRequestError(f"features: {error}") from error
 
 
 def _check_secret(secret: str) -> None:
     if not _SECRET.fullmatch(secret):
-        raise InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
+        raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
 
 
 def _require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
@@ -332,7 +314,7 @@ def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -
     try:
         ours.require_same(theirs, "the public set", f"device {name!r}")
     except FeatureMismatchError as error:
-        raise ForeignFeaturesError(str(error)) from error
+        raise errors.ForeignFeaturesError(str(error)) from error
 
 
 def require_active(row: DeviceRow | Standing) -> None:
@@ -344,14 +326,14 @@ def require_active(row: DeviceRow | Standing) -> None:
     """
     _require_not_revoked(row)
     if row.waiting:
-        raise DeviceWaitingError(
+        raise errors.DeviceWaitingError(
             f"device {row.device_id} waits to be admitted by an operator (`auricle-aggregator devices admit`)"
         )
 
 
 def _require_not_revoked(row: DeviceRow | Standing) -> None:
     if row.revoked_at is not None:
-        raise DeviceRevokedError(
+        raise errors.DeviceRevokedError(
             f"device {row.device_id} was revoked, or left; to take part again it needs a new invitation, a new "
             "identifier and a new secret",
             row.device_id,
@@ -359,22 +341,14 @@ def _require_not_revoked(row: DeviceRow | Standing) -> None:
 
 
 def _info(row: DeviceRow) -> DeviceInfo:
-    revoked_at = None if row.revoked_at is None else moment(row.revoked_at)
     versions = Versions(**(row.versions or {}))
-    return DeviceInfo(
-        device_id=row.device_id,
-        name=row.name,
-        architecture=row.architecture,
-        features=row.features,
+    return reply(
+        DeviceInfo,
+        row,
         labels=tuple(row.labels),
-        clips=row.clips,
-        enrolled_at=moment(row.enrolled_at),
-        seen_at=moment(row.seen_at),
-        revoked_at=revoked_at,
         group=row.group_name,
         invitation=row.invitation_id,
-        waiting=row.waiting,
         trouble=row.trouble or "",
         versions=versions,
-        outdated=revoked_at is None and is_outdated(versions.program),
+        outdated=row.revoked_at is None and is_outdated(versions.program),
     )

@@ -1,7 +1,5 @@
 """Invitations: each lets a number of devices in, one unless it says more. Only their hashes are kept."""
 
-from __future__ import annotations
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -10,18 +8,14 @@ from aggregator_server.fleet.audit import Actor, audit
 from aggregator_server.fleet.tokens import expiry
 from aggregator_server.limits import DEVICES_PER_INVITATION
 from aggregator_server.names import check_name
-from aggregator_server.schemas import InvitationInfo, InvitationRequest, NewInvitation, moment
+from aggregator_server.schemas import InvitationInfo, InvitationRequest, NewInvitation, reply
 from aggregator_server.security import draw, hash_secret
 from aggregator_server.store import Tables
 from aggregator_server.store.tables import InvitationRow
 
 
 def invite(tables: Tables, wanted: InvitationRequest, by: Actor, now: float) -> NewInvitation:
-    """Make an invitation.
-
-    Raises:
-        InvalidRequestError: its number, its time or its group cannot be used.
-    """
+    """Make an invitation. Raises InvalidRequestError: its number, its time or its group cannot be used."""
     if not 1 <= wanted.devices <= DEVICES_PER_INVITATION:
         raise InvalidRequestError(f"devices must be from 1 to {DEVICES_PER_INVITATION}, not {wanted.devices}")
     if wanted.group is not None:
@@ -90,22 +84,14 @@ def find_invitation(tables: Tables, token: str) -> int | None:
 
 
 def spend(session: Session, invitation_id: int, now: float) -> InvitationRow:
-    """Use an invitation for one more device.
-
-    Raises:
-        InvitationSpentError: it lets nobody in any more.
-    """
+    """Use an invitation for one more device. Raises InvitationSpentError: it lets nobody in any more."""
     row = require_open(session, invitation_id, now)
     row.used += 1
     return row
 
 
 def require_open(session: Session, invitation_id: int, now: float) -> InvitationRow:
-    """Return an invitation that lets one more device in.
-
-    Raises:
-        InvitationSpentError: it lets nobody in any more.
-    """
+    """Return an invitation that lets one more device in. Raises InvitationSpentError: it lets nobody in any more."""
     row = session.get_one(InvitationRow, invitation_id)
     reason = None
     if row.revoked_at is not None:
@@ -128,12 +114,4 @@ def _no_invitation(invitation_id: int) -> InvitationNotFoundError:
 
 
 def _info(row: InvitationRow) -> InvitationInfo:
-    return InvitationInfo(
-        invitation_id=row.invitation_id,
-        devices=row.devices,
-        used=row.used,
-        group=row.group_name,
-        made_at=moment(row.made_at),
-        expires_at=None if row.expires_at is None else moment(row.expires_at),
-        revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
-    )
+    return reply(InvitationInfo, row, group=row.group_name)

@@ -3,8 +3,6 @@
 rounds/publishing.py holds the whole of a publication.
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from typing import Any
@@ -12,18 +10,12 @@ from typing import Any
 from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
+from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.aggregation.plausible import FeatureRange
-from aggregator_server.errors import (
-    BlobNotFoundError,
-    FleetFeaturesError,
-    InvalidRequestError,
-    MalformedPublicSetError,
-    PublicSetNotFoundError,
-)
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.names import check_name
-from aggregator_server.schemas import PublicSetInfo
+from aggregator_server.schemas import PublicSetInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, PublicSetRow, table_of
 from fleet_protocol.errors import ProtocolError
@@ -78,16 +70,7 @@ def describe(session: Session, consensus: str | None) -> PublicSetInfo:
     Raises:
         PublicSetNotFoundError: none has been published.
     """
-    row = _required(session)
-    return PublicSetInfo(
-        version=row.version,
-        sha256=row.sha256,
-        samples=row.samples,
-        synthetic=row.synthetic,
-        features=row.features,
-        classes=all_classes(session),
-        consensus=consensus,
-    )
+    return reply(PublicSetInfo, _required(session), classes=all_classes(session), consensus=consensus)
 
 
 def require_served(store: Store, sha256: str) -> None:
@@ -99,7 +82,7 @@ def require_served(store: Store, sha256: str) -> None:
     with store.reading() as session:
         kind = session.execute(_KIND, {"of_blob": sha256}).scalar()
     if kind not in _SERVED:
-        raise BlobNotFoundError(
+        raise errors.BlobNotFoundError(
             f"no public set, consensus, model, weights or prototypes have the digest {sha256!r}; ask /v1/work for the "
             "current ones"
         )
@@ -108,7 +91,7 @@ def require_served(store: Store, sha256: str) -> None:
 def _required(session: Session) -> PublicSetRow:
     row = current_version(session)
     if row is None:
-        raise PublicSetNotFoundError(
+        raise errors.PublicSetNotFoundError(
             "no public set yet; an administrator publishes one with `auricle-aggregator publish`"
         )
     return row
@@ -126,12 +109,14 @@ def read(data: Buffer) -> PublicSet:
         for info in public_set.classes:
             check_name(info.class_id, "a class's identifier", length=64)
             check_name(info.name, "a class's name")
-    except (ProtocolError, InvalidRequestError) as error:
-        raise MalformedPublicSetError(f"the body cannot be used as a public set: {error}") from error
+    except (ProtocolError, errors.InvalidRequestError) as error:
+        raise errors.MalformedPublicSetError(f"the body cannot be used as a public set: {error}") from error
     names = [info.name.casefold() for info in public_set.classes]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise MalformedPublicSetError(f"two classes of the public set are called {twice[0]!r}; names must differ")
+        raise errors.MalformedPublicSetError(
+            f"two classes of the public set are called {twice[0]!r}; names must differ"
+        )
     return public_set
 
 
@@ -162,7 +147,7 @@ def _check_features(session: Session, public_set: PublicSet) -> None:
         .limit(5)
     ).all()
     if foreign:
-        raise FleetFeaturesError(
+        raise errors.FleetFeaturesError(
             f"the public set's features are {settings.describe()}; enrolled devices use others: {', '.join(foreign)}. "
             "Publish a set with their features, or revoke those devices."
         )

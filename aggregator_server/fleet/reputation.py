@@ -6,8 +6,6 @@ longer count and no round waits for it, but it still learns. An operator can put
 is there, and releases it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -19,7 +17,7 @@ from aggregator_server.errors import DeviceNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.names import check_name
-from aggregator_server.schemas import DeviceInfo, ReputationInfo, moment
+from aggregator_server.schemas import DeviceInfo, ReputationInfo, reply
 from aggregator_server.store.tables import DeviceRow, ReputationRow, table_of
 
 _REPUTATIONS = table_of(ReputationRow)
@@ -27,17 +25,13 @@ QUARANTINED = select(_REPUTATIONS.c.device_id).where(_REPUTATIONS.c.quarantined_
 """The devices in quarantine, for conditions of queries."""
 
 _REASON_LENGTH = 1_000
-_SIDES = {
-    "against": "it points away from the others",
-    "turned": "it points against the device's own earlier uploads",
-}
+_SIDES = {"against": "it points away from the others", "turned": "it points against the device's own earlier uploads"}
 
 
 def suspicion_after(suspicion: int, why: Mapping[str, Any] | None) -> int:
     """Return the suspicion against a device after another upload; at ``SUSPICION`` it is put in quarantine.
 
     Args:
-        suspicion: before it.
         why: why the screen dropped the upload, as the round's details have it; empty: it was refused; None: it counted.
     """
     if why is None:
@@ -60,11 +54,7 @@ def note_round(
     """Note whose uploads counted in a round and whose stood out.
 
     Args:
-        session: the transaction that ends the round.
-        round_id: the round.
-        uploaded: devices whose uploads were combined.
         screened: by device why the screen dropped its upload, as the round's details have it.
-        now: seconds since 1970.
 
     Returns:
         The devices that this put in quarantine.
@@ -106,7 +96,9 @@ def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[
     condition = ReputationRow.device_id == wanted[0] if len(wanted) == 1 else ReputationRow.device_id.is_not(None)
     rows = {row.device_id: row for row in session.scalars(select(ReputationRow).where(condition))}
     return tuple(
-        dataclasses.replace(device, conduct=_info(rows[device.device_id])) if device.device_id in rows else device
+        dataclasses.replace(device, conduct=reply(ReputationInfo, rows[device.device_id]))
+        if device.device_id in rows
+        else device
         for device in devices
     )
 
@@ -127,15 +119,7 @@ def _new_row(session: Session, device_id: str) -> ReputationRow:
 
 
 def _suspect(session: Session, row: ReputationRow, why: Mapping[str, Any], said: str, now: float) -> bool:
-    """Note an upload that did not count; return whether that put the device in quarantine.
-
-    Args:
-        session: the transaction.
-        row: of the device.
-        why: as :func:`suspicion_after` takes it.
-        said: the same, in words.
-        now: seconds since 1970.
-    """
+    """Note an upload that did not count; return whether that put the device in quarantine."""
     row.suspicion = suspicion_after(row.suspicion, why)
     if row.suspicion < SUSPICION or row.quarantined_at is not None:
         return False
@@ -155,15 +139,3 @@ def _says(why: Mapping[str, Any]) -> str:
     parts = [f"distance from the fleet's median, in medians: {', '.join(far)}"] if far else []
     parts += [said for name, said in _SIDES.items() if why.get(name)]
     return "; ".join(parts)
-
-
-def _info(row: ReputationRow) -> ReputationInfo:
-    return ReputationInfo(
-        counted=row.counted,
-        screened=row.screened,
-        refused=row.refused,
-        refusal=row.refusal,
-        suspicion=row.suspicion,
-        quarantined_at=None if row.quarantined_at is None else moment(row.quarantined_at),
-        reason=row.reason,
-    )

@@ -3,25 +3,16 @@
 rounds/publishing.py holds the whole of a publication, rounds/history.py the weights that rounds gave the model.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import (
-    ForeignFeaturesError,
-    InvalidRequestError,
-    MalformedModelError,
-    ModelNotFoundError,
-    ModelTooSmallError,
-    NoModelError,
-)
+from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version as current_public_set
 from aggregator_server.names import check_name
-from aggregator_server.schemas import ModelInfo
+from aggregator_server.schemas import ModelInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow, table_of
 from fleet_protocol.bundle import Manifest, unpack_bundle
@@ -39,14 +30,12 @@ def current_model(session: Session) -> ModelRow | None:
 
 
 def published_model(session: Session) -> ModelRow:
-    """Return the model that was published last.
-
-    Raises:
-        ModelNotFoundError: none has been published.
-    """
+    """Return the model that was published last. Raises ModelNotFoundError: none has been published."""
     row = current_model(session)
     if row is None:
-        raise ModelNotFoundError("no model yet; an administrator publishes one with `auricle-aggregator publish-model`")
+        raise errors.ModelNotFoundError(
+            "no model yet; an administrator publishes one with `auricle-aggregator publish-model`"
+        )
     return row
 
 
@@ -59,7 +48,7 @@ def required_model(session: Session) -> ModelRow:
     """
     model = current_model(session)
     if model is None:
-        raise NoModelError(
+        raise errors.NoModelError(
             "this strategy shares a model, and none has been published; "
             "publish one with `auricle-aggregator publish-model`"
         )
@@ -69,14 +58,7 @@ def required_model(session: Session) -> ModelRow:
 
 def describe(row: ModelRow, weights: str | None) -> ModelInfo:
     """Return a model without its arrays, with the blob of the fleet's weights for it."""
-    return ModelInfo(
-        version=row.version,
-        sha256=row.sha256,
-        architecture=row.architecture,
-        capacity=row.capacity,
-        parameters=row.parameters,
-        weights=weights,
-    )
+    return reply(ModelInfo, row, weights=weights)
 
 
 def has_network(device: DeviceRow, model: ModelRow) -> bool:
@@ -105,16 +87,12 @@ def read_manifest(store: Store, sha256: str) -> Manifest:
 
 
 def read(data: Buffer) -> Manifest:
-    """Return the manifest of a bundle that is to be published.
-
-    Raises:
-        MalformedModelError: the bytes are no bundle.
-    """
+    """Return the manifest of a bundle that is to be published. Raises MalformedModelError: the bytes are no bundle."""
     try:
         manifest = unpack_bundle(data, "the body").manifest
         check_name(manifest.architecture, "the architecture's name")
-    except (ProtocolError, InvalidRequestError) as error:
-        raise MalformedModelError(f"the body cannot be used as a model: {error}") from error
+    except (ProtocolError, errors.InvalidRequestError) as error:
+        raise errors.MalformedModelError(f"the body cannot be used as a model: {error}") from error
     return manifest
 
 
@@ -148,14 +126,14 @@ def _check_usable(session: Session, manifest: Manifest) -> None:
                 manifest.feature_settings, "the public set", "the model"
             )
         except FeatureMismatchError as error:
-            raise ForeignFeaturesError(str(error)) from error
+            raise errors.ForeignFeaturesError(str(error)) from error
     _check_capacity(session, manifest.slots)
 
 
 def _check_capacity(session: Session, capacity: int) -> None:
     classes = len(all_classes(session))
     if classes > capacity:
-        raise ModelTooSmallError(
+        raise errors.ModelTooSmallError(
             f"the fleet has {classes} classes and the model's head {capacity} slots; "
             "publish a model that was built with a larger --capacity"
         )

@@ -1,21 +1,28 @@
-"""The tokens of people: each has a name, a role, an expiry, and can be revoked. Only their hashes are kept."""
+"""The tokens of people, and who is signed in to the dashboard by one. Only hashes are kept.
 
-from __future__ import annotations
+A token has a name, a role, an expiry, and can be revoked. A session ends by itself, by signing out, and with the token
+that it began with. The browser keeps a random secret, the server its hash: neither the database nor a copy of it opens
+a session.
+"""
 
+import hashlib
+import hmac
 import math
+import secrets
 from dataclasses import dataclass
 from typing import get_args
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, TokenNotFoundError
 from aggregator_server.fleet.audit import Actor, audit
+from aggregator_server.limits import SESSION_S, SESSIONS_PER_TOKEN
 from aggregator_server.names import check_name
-from aggregator_server.schemas import NewToken, Role, TokenInfo, TokenRequest, moment
-from aggregator_server.security import draw, hash_secret
+from aggregator_server.schemas import NewToken, Role, TokenInfo, TokenRequest, reply
+from aggregator_server.security import draw, hash_secret, same
 from aggregator_server.store import Tables
-from aggregator_server.store.tables import TokenRow
+from aggregator_server.store.tables import SessionRow, TokenRow
 
 ROLES: tuple[Role, ...] = get_args(Role)
 _LONGEST_S = 100 * 365 * 86_400.0
@@ -38,11 +45,7 @@ FIRST = Person("administrator's token", "admin")
 
 
 def add_token(tables: Tables, wanted: TokenRequest, by: Actor, now: float) -> NewToken:
-    """Make a token.
-
-    Raises:
-        InvalidRequestError: its name or its time cannot be used.
-    """
+    """Make a token. Raises InvalidRequestError: its name or its time cannot be used."""
     check_name(wanted.name, "a token's name")
     expires_at = expiry(wanted.expires_s, now)
     token = draw("user")
@@ -95,11 +98,7 @@ def find_person(tables: Tables, token: str, now: float) -> Person | None:
 
 
 def person_of(session: Session, token_id: int, now: float) -> Person:
-    """Return who the token of a number belongs to.
-
-    Raises:
-        NotAuthenticatedError: it has expired or was revoked.
-    """
+    """Return who the token of a number belongs to. Raises NotAuthenticatedError: it has expired or was revoked."""
     return _owner(session.get_one(TokenRow, token_id), now)
 
 
@@ -128,11 +127,82 @@ def _role(name: str) -> Role:
 
 
 def _info(row: TokenRow) -> TokenInfo:
-    return TokenInfo(
-        token_id=row.token_id,
-        name=row.name,
-        role=_role(row.role),
-        made_at=moment(row.made_at),
-        expires_at=None if row.expires_at is None else moment(row.expires_at),
-        revoked_at=None if row.revoked_at is None else moment(row.revoked_at),
-    )
+    return reply(TokenInfo, row, role=_role(row.role))
+
+
+def draw_session() -> str:
+    """Draw a session's secret; it opens nothing until somebody signs in with it."""
+    return secrets.token_urlsafe(32)
+
+
+def form_token(secret: str) -> str:
+    """Return what the forms of a session's pages carry: nobody can make it who does not know the secret."""
+    return _mark(secret, "form")
+
+
+def sign_in(tables: Tables, token: str, first: str, address: str | None, now: float) -> str:
+    """Begin a session and return its secret.
+
+    Args:
+        token: what the person shows.
+        first: the administrator's token, of ``tokens.json`` or the environment.
+
+    Raises:
+        NotAuthenticatedError: nobody has the token, or it has expired or was revoked.
+    """
+    secret, token_id, proof = draw_session(), None, None
+    person: Person | None = FIRST
+    if same(token, first):
+        proof = _mark(secret, first)
+    else:
+        person, token_id = find_person(tables, token, now), find_token(tables, token)
+    if person is None:
+        raise NotAuthenticatedError("nobody has this token; `auricle-aggregator tokens add` makes one")
+    with tables.writing() as session:
+        session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
+        own = select(SessionRow.session_hash).where(SessionRow.token_id.is_not_distinct_from(token_id))
+        newest = own.order_by(SessionRow.made_at.desc()).limit(SESSIONS_PER_TOKEN - 1)
+        kept = session.scalars(newest).all()
+        session.execute(
+            delete(SessionRow)
+            .where(SessionRow.token_id.is_not_distinct_from(token_id))
+            .where(SessionRow.session_hash.not_in(kept))
+        )
+        session.add(
+            SessionRow(
+                session_hash=hash_secret(secret),
+                token_id=token_id,
+                proof=proof,
+                made_at=now,
+                expires_at=now + SESSION_S,
+            )
+        )
+        audit(session, "signed_in", Actor(person.name, address), now, role=person.role)
+    return secret
+
+
+def find_session(tables: Tables, secret: str, first: str, now: float) -> Person | None:
+    """Return who is signed in; None where the session is none, has ended, or its token is no longer good."""
+    with tables.reading() as session:
+        row = session.get(SessionRow, hash_secret(secret))
+        if row is None or row.expires_at <= now:
+            return None
+        if row.token_id is None:
+            return FIRST if same(str(row.proof), _mark(secret, first)) else None
+        try:
+            return person_of(session, row.token_id, now)
+        except NotAuthenticatedError:
+            return None
+
+
+def sign_out(tables: Tables, secret: str, by: Actor, now: float) -> None:
+    """End a session; one that is none changes nothing."""
+    with tables.writing() as session:
+        row = session.get(SessionRow, hash_secret(secret))
+        if row is not None:
+            session.delete(row)
+            audit(session, "signed_out", by, now)
+
+
+def _mark(secret: str, what: str) -> str:
+    return hmac.new(secret.encode(), what.encode(), hashlib.sha256).hexdigest()

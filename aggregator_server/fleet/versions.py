@@ -1,7 +1,5 @@
 """What devices run: which texts are taken, and which devices run an older program than this server."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 from functools import cache

@@ -5,8 +5,6 @@ A process that was killed or takes too long is replaced, and the step is tried a
 bytes. An input that kills it every time ends the round, not the server.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import multiprocessing
@@ -47,7 +45,6 @@ def compute_here(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | s
 
     Args:
         blobs: that the round's inputs are in, and its result's arrays are put into.
-        snapshot: of the round.
 
     Raises:
         OSError, MemoryError: a full disk or memory says nothing about the round.
@@ -71,7 +68,6 @@ class Computation:
         """Make one whose process does not run yet.
 
         Args:
-            blobs: of the fleet.
             limit_s: a computation that takes longer is ended.
         """
         self._folder = blobs.folder
@@ -137,11 +133,7 @@ class Computation:
         return answer
 
     def _lost(self, round_id: int, why: str) -> str:
-        """Start another process; return why the round ends, if too many died of it.
-
-        Raises:
-            ComputationLostError: the step can be tried again.
-        """
+        """Start another process; return why the round ends, if too many died of it."""
         process, connection = self._present()
         _end(process)
         connection.close()

@@ -4,25 +4,21 @@ A group's rounds form a branch of their own: the first goes on from the fleet's 
 last. The next round opens in the transaction that closes the one before, so the phase survives any crash.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from sqlalchemy.orm import Session
 
-from aggregator_server.rounds.candidates import read_candidates
 from aggregator_server.rounds.history import Group, schedule_of
 from aggregator_server.rounds.opening import insert_round
-from aggregator_server.rounds.others import is_other, with_another_network
-from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import count_group_rounds, open_group_index
+from aggregator_server.rounds.plan import is_other, parsed_plan, with_another_network
+from aggregator_server.rounds.queries import count_group_rounds, open_group_index, read_candidates
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.plan_methods import personalisations
+from aggregator_server.strategies.registry import personalisations
 
 
-def go_on(session: Session, round_id: int, now: float) -> None:
+def open_next_group_round(session: Session, round_id: int, now: float) -> None:
     """Open the next round of a group after a round that was just closed, where there is one."""
     row = session.get_one(RoundRow, round_id)
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)

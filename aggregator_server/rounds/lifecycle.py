@@ -6,19 +6,16 @@ docs/architecture.md, "A round is rows in a database", says why.
 Killed anywhere, it can start again and comes to the same bytes. The states stand in rounds/states.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundClosedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
-from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Compute, compute_here
-from aggregator_server.rounds.groups import go_on
+from aggregator_server.rounds.groups import open_next_group_round
 from aggregator_server.rounds.opening import open_requested
-from aggregator_server.rounds.queries import read_waiting, require_round
+from aggregator_server.rounds.queries import read_waiting, require_round, write_seen
 from aggregator_server.rounds.quorum import is_complete, shortfall
 from aggregator_server.rounds.result import apply_result
 from aggregator_server.rounds.retention import remove_uploads
@@ -75,8 +72,6 @@ def advance(
     Any process may call it at any time and any number of times.
 
     Args:
-        store: the fleet's tables and blobs.
-        now: seconds since 1970.
         compute: makes the result of a round, or says why there is none (rounds/computation.py).
         closed: called as soon as the round's end is durable; files that are needed no more are removed afterwards.
 
@@ -100,7 +95,7 @@ def advance(
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
             _note_end(session, snapshot.round_id, now)
-            go_on(session, snapshot.round_id, now)
+            open_next_group_round(session, snapshot.round_id, now)
             open_due(session, now)
         closed()
         remove_uploads(store, snapshot.round_id)

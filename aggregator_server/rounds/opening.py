@@ -1,7 +1,5 @@
 """Opening a round: its row, and the devices that are selected for it."""
 
-from __future__ import annotations
-
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
@@ -9,23 +7,28 @@ from sqlalchemy import insert
 from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidPlanError, NoDevicesError, NoPublicSetError, RoundOpenError
+from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model, has_network
-from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.history import Group, kept_state, starting_point
-from aggregator_server.rounds.others import with_another_network
-from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.queries import current_consensus, current_prototypes, open_round_id
-from aggregator_server.rounds.replacing import require_agreement
+from aggregator_server.rounds.plan import make_plan, with_another_network
+from aggregator_server.rounds.queries import (
+    OF_FLEET,
+    WITH_DEVICES,
+    current_consensus,
+    current_prototypes,
+    newest_done,
+    open_round_id,
+    read_candidates,
+    read_history,
+)
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import select
 from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
-from aggregator_server.strategies.recommended import FleetKind, recommended
+from aggregator_server.strategies.registry import FleetKind, local_methods, recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
-from aggregator_server.strategies.statistics import read_statistics
-from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.strategies.strategy import Strategy, read_statistics
 from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
 from fleet_protocol.messages import CONTINUOUS, RoundPlan
 
@@ -40,7 +43,9 @@ def open_requested(session: Session, request: RoundRequest, now: float, schedule
     strategy, plan = requested_plan(session, request)
     open_id = open_round_id(session)
     if open_id is not None:
-        raise RoundOpenError(f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}")
+        raise errors.RoundOpenError(
+            f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
+        )
     return insert_round(session, strategy, plan, request.new_classes, now, schedule_id=schedule_id)
 
 
@@ -69,13 +74,7 @@ def insert_round(
     """Open a round; no other may be open. A continuous one takes the uploads of all devices, and selects none.
 
     Args:
-        session: a writing one.
-        strategy: its name.
-        plan: with every setting filled in.
         new_classes: how many there are among the reports, where it is known.
-        now: seconds since 1970.
-        group: whose round it is; None for the whole fleet's.
-        schedule_id: the schedule that opens it; None for none.
 
     Raises:
         NoPublicSetError: there is nothing to score.
@@ -85,7 +84,7 @@ def insert_round(
     """
     public_set = current_version(session)
     if public_set is None:
-        raise NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
+        raise errors.NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
     how = lookup(strategy)
     _require_embeddings(how, public_set)
     follows, index = (None, None) if group is None else (group.follows, group.index)
@@ -134,14 +133,7 @@ def fleet_kind(session: Session) -> FleetKind:
 
 
 def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: AbstractSet[str]) -> RoundPlan:
-    """Return a plan whose local parts' settings are those for this fleet.
-
-    Args:
-        session: of the opening.
-        how: the round's strategy.
-        plan: as it was requested.
-        others: devices that do the plan's part for others.
-    """
+    """Return a plan whose local parts' settings are those for this fleet."""
     reported, classes = read_statistics(session), len(all_classes(session))
     of_plan = tuple(device for device in reported if device.device_id not in others)
     plan = replace(plan, local=how.prepare(plan.local, of_plan, classes))
@@ -160,7 +152,7 @@ def are_embeddings(public_set: PublicSetRow) -> bool:
 def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
     if how.needs_embeddings and not are_embeddings(public_set):
         settings = FeatureSettings.from_json(public_set.features)
-        raise InvalidPlanError(
+        raise errors.InvalidPlanError(
             f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
             f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
         )
@@ -170,13 +162,41 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
     candidates, history = read_candidates(session, now), read_history(session, row.strategy)
     selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
     if not candidates:
-        raise NoDevicesError(
+        raise errors.NoDevicesError(
             "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first"
         )
     if not selected:
         limit = plan.selection.settings["seen_within_s"]
-        raise NoDevicesError(
+        raise errors.NoDevicesError(
             f"no device was heard of in the last {limit:g} s; start `auricle-edge run` on one first, or raise the "
             "selection's seen_within_s"
         )
     return selected
+
+
+def require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
+    """Check that a round replaces no models unasked.
+
+    Where the fleet's last round left every device with a model of its own, the result of a round that shares weights
+    takes its place: the device then listens for all classes of the fleet, and accuracies are among all of them.
+
+    Raises:
+        ModelReplacedError: it replaces models, and the request does not say so.
+    """
+    if agreed or not _replaces_models(how):
+        return
+    last = newest_done(session, OF_FLEET, WITH_DEVICES)
+    before = None if last is None else strategies().get(last.strategy)
+    if last is None or before is None or _replaces_models(before):
+        return
+    raise errors.ModelReplacedError(
+        f"since round {last.round_id} ({last.strategy}) every device has a model of its own. A round of {how.name!r} "
+        "replaces the models of all devices that have the shared model's network: they then listen for all "
+        f"{len(all_classes(session))} classes of the fleet, and accuracies are among all of these. If that is meant, "
+        'send "replace_model": true (`auricle-aggregator round start --replace-model`)'
+    )
+
+
+def _replaces_models(how: Strategy) -> bool:
+    """Tell whether devices that have the shared model's network take over its weights after a round."""
+    return how.shares_model and not getattr(local_methods().get(how.local), "any_architecture", False)

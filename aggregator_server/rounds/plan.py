@@ -1,15 +1,17 @@
 """From a request to a round's plan, with every setting filled in."""
 
-from __future__ import annotations
-
 import json
+from dataclasses import replace
 from functools import lru_cache
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from aggregator_server.errors import InvalidPlanError
+from aggregator_server.fleet.shared_models import has_network
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.store.tables import Json
-from aggregator_server.strategies.plan_methods import complete, known_settings, personalisations
-from aggregator_server.strategies.registry import strategies, strategy
+from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
+from aggregator_server.strategies.registry import complete, known_settings, personalisations, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import CONTINUOUS, Choice, OthersPart, RoundPlan, parse
@@ -55,18 +57,14 @@ def make_plan(request: RoundRequest) -> RoundPlan:
             personalisation=personalisation,
             rounds=request.rounds,
             every_s=float(request.every_s),
-            others=None if request.others is None else _others(request.others, chosen),
+            others=None if request.others is None else _part_for_others(request.others, chosen),
         )
     except PlanError as error:
         raise InvalidPlanError(str(error)) from error
 
 
 def _check(request: RoundRequest) -> None:
-    """Check the numbers that are no method's settings.
-
-    Raises:
-        InvalidPlanError: one is out of range.
-    """
+    """Check the numbers that are no method's settings."""
     if not 0 < request.deadline_s <= _MAX_DEADLINE_S:
         raise InvalidPlanError(
             f"deadline_s must be above 0 and at most {_MAX_DEADLINE_S:g} s, not {request.deadline_s!r}"
@@ -80,11 +78,7 @@ def _check(request: RoundRequest) -> None:
 
 
 def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
-    """Check that there is a model which groups can train among themselves, where the personalisation has groups.
-
-    Raises:
-        InvalidPlanError: there is none.
-    """
+    """Check that there is a model which groups can train among themselves, where the personalisation has groups."""
     known = personalisations()
     if known[personalisation.name].groups and not chosen.shares_model:
         able = ", ".join(sorted(name for name, other in known.items() if not other.groups))
@@ -95,11 +89,7 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
 
 
 def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:
-    """Check what continuous rounds allow.
-
-    Raises:
-        InvalidPlanError: the strategy needs several uploads at a time, or the request selects devices.
-    """
+    """Check what continuous rounds allow."""
     if not chosen.continuous:
         able = ", ".join(sorted(name for name, other in strategies().items() if other.continuous))
         raise InvalidPlanError(
@@ -113,14 +103,8 @@ def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:
         raise InvalidPlanError(f"every_s must be from 1 to {_MAX_DEADLINE_S:g} s, not {request.every_s!r}")
 
 
-def _others(wanted: Choice, chosen: Strategy) -> OthersPart:
-    """Return what devices of other networks do in a round.
-
-    Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidPlanError: the round's strategy shares no model, or the one for others makes no scores.
-        PlanError: a setting is wrong.
-    """
+def _part_for_others(wanted: Choice, chosen: Strategy) -> OthersPart:
+    """Return what devices of other networks do in a round."""
     if not chosen.shares_model:
         raise InvalidPlanError(
             f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out others"
@@ -142,12 +126,7 @@ def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
 
 
 def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
-    """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings.
-
-    Raises:
-        InvalidPlanError: the strategy cannot use that rule.
-        PlanError: a setting is wrong.
-    """
+    """Return the plan's aggregation part: the rule that was named, else the strategy's own with these settings."""
     wanted = _choice(wanted, chosen.aggregation)
     if wanted.name not in chosen.aggregations:
         allowed = ", ".join(sorted(chosen.aggregations))
@@ -155,3 +134,30 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
     known = known_settings("aggregation")[wanted.name]
     own = {name: value for name, value in chosen.defaults.items() if name in known}
     return complete("aggregation", Choice(wanted.name, own | wanted.settings))
+
+
+def with_another_network(session: Session, version: int | None) -> frozenset[str]:
+    """Return the devices without the network of a version of the shared model; none where there is no such version."""
+    if version is None:
+        return frozenset()
+    model = session.get_one(ModelRow, version)
+    return frozenset(row.device_id for row in session.scalars(select(DeviceRow)) if not has_network(row, model))
+
+
+def is_other(session: Session, row: RoundRow, device_id: str) -> bool:
+    """Tell whether a device, as it is now, does a round's part for others."""
+    if row.model_version is None or parsed_plan(row.plan).others is None:
+        return False
+    return not has_network(session.get_one(DeviceRow, device_id), session.get_one(ModelRow, row.model_version))
+
+
+def followed_strategy(plan: RoundPlan, own: str, *, other: bool) -> str:
+    """Return the name of the strategy that a device follows in a round."""
+    return plan.others.strategy if other and plan.others is not None else own
+
+
+def plan_for_others(plan: RoundPlan, others: OthersPart) -> RoundPlan:
+    """Return a plan as the devices get it that do its part for others: they share no model, so none is fine-tuned."""
+    return replace(
+        plan, local=others.local, aggregation=others.aggregation, personalisation=Choice("none"), others=None
+    )

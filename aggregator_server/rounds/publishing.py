@@ -1,7 +1,5 @@
 """Publishing what all rounds work on, a public set and a shared model: allowed only while no round is open."""
 
-from __future__ import annotations
-
 import time
 
 from sqlalchemy.orm import Session
@@ -44,11 +42,7 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
 
 
 def describe_public_set(store: Store) -> PublicSetInfo:
-    """Return the current public set without its arrays.
-
-    Raises:
-        PublicSetNotFoundError: none has been published.
-    """
+    """Return the current public set without its arrays. Raises PublicSetNotFoundError: none has been published."""
     with store.reading() as session:
         return _describe_public_set(session)
 
@@ -74,11 +68,7 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
 
 
 def describe_model(store: Store) -> ModelInfo:
-    """Return the shared model without its arrays.
-
-    Raises:
-        ModelNotFoundError: none has been published.
-    """
+    """Return the shared model without its arrays. Raises ModelNotFoundError: none has been published."""
     with store.reading() as session:
         return _describe_model(session)
 

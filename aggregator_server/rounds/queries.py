@@ -1,16 +1,17 @@
-"""Selects on rounds."""
+"""Selects on rounds, and the inputs of a selection: the devices of the fleet, and how the rounds before went."""
 
-from __future__ import annotations
-
+from statistics import median
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, exists, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
-from aggregator_server.store.tables import DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.selection.draw import Candidate, History
+from aggregator_server.store import Store
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
 
 # Rounds with the whole fleet; the others are those of a group.
 OF_FLEET = RoundRow.follows.is_(None)
@@ -39,11 +40,7 @@ def of_group(follows: int, index: int) -> ColumnElement[bool]:
 
 
 def require_round(session: Session, round_id: int) -> RoundRow:
-    """Return a round's row.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-    """
+    """Return a round's row. Raises RoundNotFoundError: there is no such round."""
     row = session.get(RoundRow, round_id, with_for_update=True)
     if row is None:
         raise no_such_round(round_id)
@@ -126,12 +123,7 @@ def count_group_rounds(session: Session, follows: int) -> int:
 
 
 def newest_with_uploads(session: Session, before: int | None = None) -> int | None:
-    """Return the number of the newest round that is done, and has uploads.
-
-    Args:
-        session: any.
-        before: only rounds with a smaller number.
-    """
+    """Return the number of the newest round that is done, and has uploads."""
     uploaded = exists().where(ParticipantRow.round_id == RoundRow.round_id, ParticipantRow.upload.is_not(None))
     found = select(RoundRow.round_id).where(IS_DONE, uploaded).order_by(RoundRow.round_id.desc()).limit(1)
     return session.scalar(found if before is None else found.where(RoundRow.round_id < before))
@@ -149,3 +141,46 @@ def uploads_of_closed_rounds() -> Select[str | None]:
     """Return a select of the digests of what was uploaded for rounds that are over."""
     over = (ParticipantRow.round_id == RoundRow.round_id) & IS_OVER
     return select(ParticipantRow.upload).join(RoundRow, over).where(ParticipantRow.upload.is_not(None))
+
+
+_NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
+
+
+def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
+    """Return the devices that may take part; those in quarantine may not."""
+    trusted = select(DeviceRow).where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
+    rows = session.scalars(trusted.order_by(DeviceRow.device_id))
+    return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
+
+
+def read_history(session: Session, strategy: str) -> History:
+    """Return how the strategy's rounds with the whole fleet went; failed rounds, and those of groups, do not count."""
+    losses = training_losses(session, strategy)
+    return History(len(losses), tuple(loss for loss in losses if loss is not None))
+
+
+def training_loss(session: Session, round_id: int) -> float | None:
+    """Return the median of the training losses that a round's devices uploaded: no single device can move it far.
+
+    Devices with another network than the shared model's do not count: their losses cannot be compared.
+    """
+    reported = session.scalars(
+        select(ParticipantRow.metrics)
+        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
+        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
+        .where(ParticipantRow.other.is_(False), DeviceRow.device_id.not_in(QUARANTINED))
+    )
+    losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
+    return median(losses) if losses else None
+
+
+def write_seen(store: Store) -> None:
+    """Write when devices were last heard of, all in one transaction.
+
+    Not every request for work is worth a write to the disk: a fleet that wakes would wait for one after the other.
+    """
+    seen = store.take_seen()
+    if seen:
+        with store.writing(durable=False) as session:
+            values = [{"of_device": device_id, "now": now} for device_id, now in sorted(seen.items())]
+            session.connection().execute(_NOTE_SEEN, values)

@@ -1,7 +1,5 @@
 """When a round stops waiting, and whether the uploads that it has by then suffice."""
 
-from __future__ import annotations
-
 import math
 
 from aggregator_server.rounds.snapshot import RoundSnapshot

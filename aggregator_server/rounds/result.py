@@ -1,7 +1,5 @@
 """The result of a round: computed from the uploads, put on disk as blobs, then written as rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Mapping
@@ -18,8 +16,7 @@ from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.classes import free_position, no_name
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import QUARANTINED, note_round
-from aggregator_server.rounds.candidates import training_loss
-from aggregator_server.rounds.queries import WITH_DEVICES
+from aggregator_server.rounds.queries import WITH_DEVICES, training_loss
 from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
@@ -56,10 +53,8 @@ class StoredResult:
     """A round's result whose blobs are on disk.
 
     Attributes:
-        result: The result.
         public_set: Blob of the public set after the round.
         consensus: Blob of the consensus; None while the fleet has none.
-        grown: Whether the public set got new classes.
         weights: Blob of the shared model's weights; None in a round without one.
         server_state: Blob of what the next round's aggregation gets to see.
         prototypes: Blob of the fleet's prototypes; None while it has none.
@@ -117,11 +112,7 @@ def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
 
 
 def _whole_uploads(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundSnapshot:
-    """Return the round without uploads that are missing or damaged.
-
-    Raises:
-        AggregationError: those that are whole do not suffice.
-    """
+    """Return the round without uploads that are missing or damaged."""
     whole, damaged = [], []
     for device_id, upload, other in snapshot.uploads:
         try:

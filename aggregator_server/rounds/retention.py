@@ -5,8 +5,6 @@ A file is removed only after the round's end is durable. A server that is killed
 it starts.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from itertools import islice

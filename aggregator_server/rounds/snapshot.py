@@ -1,7 +1,5 @@
 """The state of the open round at one instant: the input of the step that moves it forward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,8 +45,6 @@ class RoundSnapshot:
     """The open round. A step compares it before its effects are written: when it changed, the step starts afresh.
 
     Attributes:
-        round_id: The round.
-        strategy: Name of the round's strategy.
         plan: The round's plan as JSON.
         new_classes: Number of new classes among the reports; None where nobody knows it.
         deadline_at: Time at which the round closes at the latest, in seconds since 1970; None for a continuous round.
@@ -56,7 +52,6 @@ class RoundSnapshot:
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were neither revoked nor put in quarantine since.
         uploads: (device, blob, whether by the plan's part for others) of those that uploaded, by device.
-        classes: The fleet's classes in column order.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
         model: Blob of the shared model's bundle; None in a round without one.
         weights: Blob of the weights that the devices started from; None for the bundle's own.
@@ -64,7 +59,6 @@ class RoundSnapshot:
         prototypes: Blob of the fleet's prototypes before the round; None where it has none.
         revoked: Devices, revoked or in quarantine, whose earlier uploads no longer count; only where the aggregation
             kept something.
-        class_terms: What the round may do about classes.
     """
 
     round_id: int
@@ -87,12 +81,7 @@ class RoundSnapshot:
 
 
 def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot | None:
-    """Return the open round, or None; in a writing session the round's row is locked.
-
-    Args:
-        session: any.
-        review: whether new classes wait for an operator.
-    """
+    """Return the open round, or None; in a writing session the round's row is locked."""
     row = lock_open_round(session)
     if row is None:
         return None

@@ -6,8 +6,6 @@ A round is inserted open (rounds/opening.py), or done where an operator made its
 for rounds by state stand in rounds/queries.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, update
@@ -34,7 +32,7 @@ def is_open(row: RoundRow) -> bool:
 
 
 def is_merging(row: RoundRow) -> bool:
-    """Tell whether a round closes with any upload, and is one of a series of such (rounds/continuous.py)."""
+    """Tell whether a round closes with any upload, and is one of a series of such (rounds/history.py)."""
     return row.schedule_id is not None and row.deadline_at is None
 
 
@@ -49,14 +47,7 @@ def is_done(row: RoundRow) -> bool:
 
 
 def mark_done(session: Session, round_id: int, now: float, result: dict[str, Any]) -> None:
-    """End a round with a result.
-
-    Args:
-        session: a writing one.
-        round_id: the open round.
-        now: seconds since 1970.
-        result: the values of the round's columns that hold the result.
-    """
+    """End a round with a result."""
     _end(session, round_id, result | {"state": DONE, "closed_at": now})
 
 

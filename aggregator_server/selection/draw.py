@@ -1,21 +1,73 @@
-"""Draws a round's devices by the probabilities of the plan's selection.
+"""What a selection is, and the draw of a round's devices by the probabilities P_k of the plan's selection.
 
 Probabilities are computed afresh for every round from the devices that are there when it opens.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from aggregator_server.aggregation.plausible import capped_sizes
 from aggregator_server.limits import SELECTION_CAP
-from aggregator_server.selection.contract import Candidate, History, Selection
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
 from fleet_protocol.registry import Registry, discover
+from fleet_protocol.setting import Setting, Settings, Value
+
+SEEN_WITHIN = Setting(
+    0.0, "seconds since a device was last heard of after which it is not selected; 0: no limit", 0.0, 3.2e7
+)
+FRACTION = Setting(0.2, "share of the devices that take part, at least one", 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A device that could take part.
+
+    Attributes:
+        device_id: Identifier; the order in which devices are given never matters.
+        clips: D_k, data size as last reported; 0: not reported.
+        unseen_s: Seconds since the device was last heard of.
+    """
+
+    device_id: str
+    clips: int = 0
+    unseen_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class History:
+    """The finished rounds before this one.
+
+    Attributes:
+        rounds: Number r of these rounds.
+        losses: Training losses, oldest first; rounds whose devices reported none are left out.
+    """
+
+    rounds: int = 0
+    losses: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A way to select a round's devices.
+
+    Attributes:
+        settings: Settings that a plan can give it. ``seen_within_s`` and ``fraction`` (the share of the devices that
+            take part; 1 without it) are handled for every selection that has them.
+        probabilities: (float64 [devices] data sizes D_k, all above 0; the rounds so far; values of the settings) ->
+            P_k, float64 [devices], above 0, of any sum. Pure: the same inputs give the same devices.
+        aliases: Former names, which are still accepted.
+        about: Who takes part, in plain words, for people who choose.
+    """
+
+    name: str
+    settings: Settings
+    probabilities: Callable[[Doubles, History, Mapping[str, Value]], Doubles]
+    aliases: tuple[str, ...] = ()
+    about: str = ""
 
 
 def selections() -> Registry[Selection]:
@@ -31,9 +83,7 @@ def select(candidates: Sequence[Candidate], choice: Choice, history: History, se
     """Draw a round's devices without replacement, each next one by the probabilities of those that are left.
 
     Args:
-        candidates: in any order.
         choice: the plan's selection, with every setting.
-        history: the rounds so far.
         seed: the plan's and the round's number: the same ones draw the same devices.
 
     Returns:

@@ -4,12 +4,10 @@ P_k = (1/D_k) / sum 1/D while r < R: devices with few clips first; D_k / sum D a
 loss has settled.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
-from aggregator_server.selection.contract import SEEN_WITHIN, History, Selection
+from aggregator_server.selection.draw import SEEN_WITHIN, History, Selection
 from aggregator_server.selection.size_proportional import size_proportional
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Setting, Value

@@ -1,12 +1,10 @@
 """Devices with more clips are drawn more often: P_k = D_k / sum D (FedProx, Li et al. 2020)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
-from aggregator_server.selection.contract import FRACTION, SEEN_WITHIN, History, Selection
+from aggregator_server.selection.draw import FRACTION, SEEN_WITHIN, History, Selection
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Value
 

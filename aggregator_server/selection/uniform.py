@@ -1,12 +1,10 @@
 """Every device has the same chance: P_k = 1 / N (FedAvg, McMahan et al. 2017)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
 
-from aggregator_server.selection.contract import FRACTION, SEEN_WITHIN, History, Selection
+from aggregator_server.selection.draw import FRACTION, SEEN_WITHIN, History, Selection
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Value
 

@@ -3,8 +3,6 @@
 docs/architecture.md, "A round is rows in a database", says why.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading
@@ -19,20 +17,10 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
 from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.store.database import create_database
+from aggregator_server.store.database import FolderIdentity, create_database
 from aggregator_server.store.free_space import full, is_full
-from aggregator_server.store.identity import FolderIdentity
 
-__all__ = [
-    "DATABASE",
-    "LOCK",
-    "KeptUploads",
-    "Store",
-    "Tables",
-    "is_data_folder",
-    "open_tables",
-    "why_not_meant",
-]
+__all__ = ["DATABASE", "LOCK", "KeptUploads", "Store", "Tables", "is_data_folder", "open_tables", "why_not_meant"]
 
 # Files of a data folder.
 DATABASE, LOCK = "auricle.db", "lock"
@@ -75,11 +63,7 @@ class Tables:
         self.state = object()
 
     def flush(self) -> None:
-        """Make durable whatever was committed before.
-
-        Raises:
-            OSError: the disk refuses.
-        """
+        """Make durable whatever was committed before. Raises OSError: the disk refuses."""
         try:
             log = os.open(f"{self._engine.url.database}-wal", os.O_RDONLY)
         except FileNotFoundError:  # all of it is in the database itself
@@ -118,7 +102,6 @@ class Store(Tables):
     """A data folder: the tables and ``blobs/``. One process may have it open.
 
     Attributes:
-        folder: The data folder.
         blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
         keep_uploads: Rounds whose uploads stay on disk.
         review_classes: Whether new classes wait for an operator.
@@ -126,11 +109,6 @@ class Store(Tables):
 
     def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
         """Open a data folder, creating what it lacks.
-
-        Args:
-            folder: of the data.
-            keep_uploads: of which rounds uploads stay on disk.
-            review_classes: whether new classes wait for an operator.
 
         Raises:
             StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
@@ -162,7 +140,7 @@ class Store(Tables):
             raise
 
     def note_seen(self, device_id: str, now: float) -> None:
-        """Keep in memory when a device was last heard of; rounds/candidates.py writes it. Any thread may call this."""
+        """Keep in memory when a device was last heard of; rounds/queries.py writes it. Any thread may call this."""
         self._seen[device_id] = now
 
     def take_seen(self) -> dict[str, float]:

@@ -4,8 +4,6 @@ A file gets its name only when it is whole and on the disk (fleet_protocol/atomi
 leaves at most a temporary file, which the next start removes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os
@@ -24,15 +22,10 @@ class Room:
     """The room that uploads have together while they come in."""
 
     def __init__(self) -> None:
-        """Make one that nothing has come into."""
         self._taken = 0
 
     def take(self, count: int) -> None:
-        """Take room for bytes that have arrived.
-
-        Raises:
-            BusyError: there is none.
-        """
+        """Take room for bytes that have arrived. Raises BusyError: there is none."""
         if self._taken + count > limits.INCOMING_BYTES:
             raise BusyError(
                 f"the uploads that are coming in have {self._taken} bytes; all together may have "
@@ -40,7 +33,7 @@ class Room:
             )
         self._taken += count
 
-    def give_back(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Give back the room of bytes that are gone, or have their place."""
         self._taken -= count
 
@@ -83,18 +76,18 @@ class Incoming:
         """Note that all bytes were written: from now on the file stays as it is."""
         self._whole = True
 
-    def give_way(self) -> None:
+    def abandon(self) -> None:
         """Free the disk for an upload that the same owner began anew, unless this one is whole."""
         if not self._whole:
             self._replaced = True
             self._file.seek(0)
             self._file.truncate()
-            self.leave_room()
+            self.release_room()
 
-    def leave_room(self) -> None:
+    def release_room(self) -> None:
         """Give back the room that the bytes took."""
         if self._room is not None:
-            self._room.give_back(self._taken)
+            self._room.release(self._taken)
             self._taken = 0
 
     def content(self) -> memoryview:
@@ -116,7 +109,6 @@ class BlobFolder:
     """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder, which may be new."""
         self.folder = folder
         self._incoming = folder / "incoming"
         if not self._incoming.exists():
@@ -162,12 +154,12 @@ class BlobFolder:
             return
         former = self._receiving.get(owner)
         if former is not None:
-            former.give_way()
+            former.abandon()
         self._receiving[owner] = incoming
         try:
             yield incoming
         finally:
-            incoming.leave_room()
+            incoming.release_room()
             if self._receiving[owner] is incoming:
                 del self._receiving[owner]
 
@@ -187,22 +179,14 @@ class BlobFolder:
         return path.stat().st_size if path.exists() else 0
 
     def open(self, sha256: str) -> BinaryIO:
-        """Open a blob to read a part of it, unchecked.
-
-        Raises:
-            BlobError: it is missing.
-        """
+        """Open a blob to read a part of it, unchecked. Raises BlobError: it is missing."""
         try:
             return self.path(sha256).open("rb")
         except FileNotFoundError as error:
             raise BlobError(f"blob {sha256} is missing from {self.folder}; restore it from a backup") from error
 
     def read(self, sha256: str) -> bytes:
-        """Return a blob's bytes.
-
-        Raises:
-            BlobError: it is missing, or its content is not what its name says.
-        """
+        """Return a blob's bytes. Raises BlobError: it is missing, or its content is not what its name says."""
         with self.open(sha256) as file:
             data = file.read()
         if hashlib.sha256(data).hexdigest() != sha256:

@@ -1,11 +1,10 @@
-"""The connection to the database: SQLite with a write-ahead log, foreign keys and durable commits.
+"""Whether a data folder's database is its own: a number in the database's header and in a file beside it agree.
 
-The tables and queries are plain SQL that PostgreSQL takes as well; what only SQLite needs stands in this file.
+A database that was emptied, lost or replaced would otherwise start a new fleet in silence, beside the blobs of the old.
 """
 
-from __future__ import annotations
-
 import logging
+import secrets
 import sqlite3
 from pathlib import Path
 
@@ -15,8 +14,66 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
-from aggregator_server.store.identity import FolderIdentity
 from aggregator_server.store.tables import Base
+from fleet_protocol.atomic_files import write_durably
+
+_LARGEST = 2**31  # SQLite keeps the number as a signed 32-bit integer; 0 stands for none
+
+
+class FolderIdentity:
+    """The number of a data folder, in its file ``fleet.id``."""
+
+    def __init__(self, folder: Path, *, has_blobs: bool) -> None:
+        """Read the number.
+
+        Args:
+            has_blobs: whether it holds blobs.
+
+        Raises:
+            StartError: the file is no number.
+        """
+        self._path = folder / "fleet.id"
+        self._has_blobs = has_blobs
+        try:
+            self._noted = int(self._path.read_text()) if self._path.exists() else None
+        except ValueError as error:
+            raise StartError(
+                f"{self._path} is damaged ({error}); remove it if the database is this folder's"
+            ) from error
+
+    def require(self, connection: Connection, path: Path, *, empty: bool) -> None:
+        """Check that a database is the folder's, and give it a number where it has none.
+
+        Args:
+            connection: to the database, in the transaction that prepares it.
+            empty: whether it was without tables.
+
+        Raises:
+            StartError: it is not; names the way out.
+        """
+        found = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
+        folder = path.parent
+        if empty and (self._noted is not None or self._has_blobs):
+            raise StartError(
+                f"data folder {folder} belongs to a fleet, but its database {path.name} is missing or empty; restore "
+                f"it from a backup. To start a new fleet, choose another folder, or move {folder / 'blobs'} and "
+                f"{self._path} away"
+            )
+        if self._noted is not None and found != self._noted:
+            raise StartError(
+                f"{path} is the database of another fleet (number {found}, the folder's is {self._noted}); put this "
+                f"folder's own back from a backup. If it is meant to be this one, remove {self._path}"
+            )
+        if not found:
+            found = 1 + secrets.randbelow(_LARGEST - 1)
+            connection.exec_driver_sql(f"PRAGMA application_id = {found}")
+        self._found = found
+
+    def note(self) -> None:
+        """Write the number beside the database, once that is on the disk."""
+        if self._noted is None:
+            write_durably(self._path, f"{self._found}\n".encode())
+
 
 # `PRAGMA user_version` of a database whose revision Alembic notes. Releases before it refuse this number.
 MANAGED = 4
@@ -32,10 +89,6 @@ _PRAGMAS = (
 
 def create_database(path: Path, identity: FolderIdentity) -> Engine:
     """Open the database at ``path``, with all tables where it is new, and with changed ones where it is older.
-
-    Args:
-        path: of the file.
-        identity: of its folder.
 
     Raises:
         StartError: the file cannot be opened, is no database, has tables that this release cannot change, or is not
@@ -68,11 +121,7 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
 
 
 def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:
-    """Make the tables, or change those of an older release.
-
-    Raises:
-        StartError: a newer release made the tables, or one that is too old.
-    """
+    """Make the tables, or change those of an older release."""
     if empty:
         Base.metadata.create_all(connection)
         migrations.stamp(connection, migrations.newest())
@@ -90,11 +139,7 @@ def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> Non
 
 
 def _revision(connection: Connection, path: Path) -> str:
-    """Return the revision of the tables; version 3 is the baseline, from which Alembic goes on.
-
-    Raises:
-        StartError: naming the folder, its version and the way out.
-    """
+    """Return the revision of the tables; version 3 is the baseline, from which Alembic goes on."""
     version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
     noted = migrations.revision(connection)
     if version == MANAGED and noted is not None and migrations.is_known(noted):

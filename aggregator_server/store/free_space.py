@@ -1,7 +1,5 @@
 """How much room the disk of a data folder has, and the refusal of more before there is none."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +25,7 @@ class FreeSpace:
 
 
 def free_space(folder: Path) -> FreeSpace:
-    """Return the room on the disk of a folder.
-
-    Raises:
-        OSError: the disk does not tell.
-    """
+    """Return the room on the disk of a folder. Raises OSError: the disk does not tell."""
     usage = shutil.disk_usage(folder)
     return FreeSpace(usage.free, usage.free + usage.used)
 

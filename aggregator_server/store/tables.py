@@ -1,7 +1,5 @@
 """The tables: everything about the fleet that changes, and its blobs."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, Table, false, text
@@ -13,14 +11,7 @@ Json = dict[str, Any]
 
 # The values of ClassRow.state. An active class is one of the fleet's, a proposed one waits for an operator, who can
 # reject it. An operator merges and retires active ones; the round that discovered an undone one was undone.
-ACTIVE, PROPOSED, REJECTED, RETIRED, MERGED, UNDONE = (
-    "active",
-    "proposed",
-    "rejected",
-    "retired",
-    "merged",
-    "undone",
-)
+ACTIVE, PROPOSED, REJECTED, RETIRED, MERGED, UNDONE = ("active", "proposed", "rejected", "retired", "merged", "undone")
 
 # The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
 OPEN: RoundState = "open"
@@ -135,7 +126,7 @@ class RoundRow(Base):
 
     ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
     fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``schedule_id``
-    is the schedule that opened it. One without ``deadline_at`` takes every upload at once (rounds/continuous.py).
+    is the schedule that opened it. One without ``deadline_at`` takes every upload at once (rounds/history.py).
 
     The result of an operator's operation (:class:`OperationRow`) is a round without devices. No later round starts from
     one that is ``undone_by`` such a round.

@@ -4,13 +4,10 @@ Adaptive local training: devices with more clips, more evenly spread over the cl
 together take as many as before.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 from aggregator_server.limits import STEP_FACTOR
-from aggregator_server.strategies.statistics import DeviceStatistics
-from aggregator_server.strategies.strategy import sharing
+from aggregator_server.strategies.strategy import DeviceStatistics, sharing
 from fleet_protocol.adaptive_training import utility
 from fleet_protocol.messages import Choice
 

@@ -3,8 +3,6 @@
 LPA always drops a share of the devices, which costs accuracy where nobody attacks (docs/results.md).
 """
 
-from __future__ import annotations
-
 from aggregator_server.strategies.strategy import sharing
 
 STRATEGY = sharing(

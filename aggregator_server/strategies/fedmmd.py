@@ -1,7 +1,5 @@
 """FedMMD (Yao et al. 2018): FedAvg with a discrepancy between the local model and the fleet's on the device."""
 
-from __future__ import annotations
-
 from aggregator_server.strategies.strategy import SHARING_COST, sharing
 
 STRATEGY = sharing(

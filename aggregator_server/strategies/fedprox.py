@@ -1,7 +1,5 @@
 """FedProx (Li et al. 2020): FedAvg with a proximal term on the device."""
 
-from __future__ import annotations
-
 from aggregator_server.strategies.strategy import sharing
 
 STRATEGY = sharing(

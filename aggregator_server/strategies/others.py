@@ -4,8 +4,6 @@ The two kinds share what is independent of the network: the public set, its clas
 reports, which are recognised together. Weights are combined by the round's strategy, scores by that of the others.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult
@@ -17,10 +15,6 @@ from fleet_protocol.messages import OthersPart
 
 def aggregate(chosen: Strategy, inputs: RoundInputs) -> RoundResult:
     """Combine a round's uploads, those of other networks too (pure: the same inputs give the same result, bit for bit).
-
-    Args:
-        chosen: the round's strategy.
-        inputs: of the round.
 
     Raises:
         AggregationError: the uploads cannot be combined.

@@ -5,8 +5,6 @@ A device uploads the mean embedding of each of its classes, and of the new sound
 The fleet's prototypes travel down, and each device fits its head to draws around them, as it does when it is taught.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,15 +17,15 @@ from aggregator_server.aggregation.contract import (
     RoundInputs,
     RoundResult,
     UploadTerms,
+    as_rows,
+    from_rows,
 )
-from aggregator_server.aggregation.name_rows import as_rows, from_rows
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
-from aggregator_server.strategies.statistics import DeviceStatistics
-from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.arrays import Floats
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, Update
@@ -180,11 +178,7 @@ def _kept(state: Arrays, class_ids: Sequence[str], terms: ClassTerms) -> Votes:
 
 
 def prepare(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:
-    """Check that noise has a bound to be measured by.
-
-    Raises:
-        InvalidPlanError: it has none.
-    """
+    """Check that noise has a bound to be measured by. Raises InvalidPlanError: it has none."""
     if local.settings["noise"] and not local.settings["clip_norm"]:
         raise InvalidPlanError(
             f"noise {local.settings['noise']} hides nothing without a clip_norm: give the setting clip_norm as well"

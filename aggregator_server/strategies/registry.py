@@ -1,14 +1,95 @@
-"""The strategies that a round can follow: those of this folder, and those of installed packages."""
+"""The strategies that a round can follow, the methods that the parts of a plan can name, and the recommended strategy.
 
-from __future__ import annotations
+The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method can be set
+to stands in the local method's own file, among the device's code (edge_client/learning/methods). So does a
+personalisation, with what the aggregator does for it (edge_client/learning/personalisations). These two folders are the
+only part of edge_client that the aggregator reads: names, settings, descriptions, and how groups are made.
+"""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Literal, Protocol, runtime_checkable
 
+from aggregator_server.aggregation.rule import rules
 from aggregator_server.errors import UnknownStrategyError
-from aggregator_server.strategies.plan_methods import Part, known_settings
+from aggregator_server.schemas import RECOMMENDED, RoundRequest
+from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.strategy import Strategy
-from fleet_protocol.errors import PluginError
-from fleet_protocol.registry import Registry, discover
+from fleet_protocol import setting
+from fleet_protocol.errors import PlanError, PluginError
+from fleet_protocol.messages import Choice
+from fleet_protocol.personalisation import Schedule
+from fleet_protocol.registry import Named, Registry, discover
+from fleet_protocol.setting import Settings, Value
+
+Part = Literal["local", "aggregation", "selection", "personalisation"]
+
+
+@runtime_checkable
+class LocalMethod(Named, Protocol):
+    """What the aggregator sees of a local method."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings that a plan can give it."""
+
+
+@runtime_checkable
+class Personalisation(LocalMethod, Protocol):
+    """What the aggregator sees of a personalisation."""
+
+    @property
+    def about(self) -> str:
+        """What it does and costs, in plain words."""
+
+    @property
+    def groups(self) -> Callable[[Mapping[str, float], Mapping[str, Value]], Schedule] | None:
+        """(numbers of clips by device, values of the settings) -> the groups that train on among themselves."""
+
+
+def local_methods() -> Registry[LocalMethod]:
+    """Return the local methods by name. Raises PluginError: an installed package's method cannot be used."""
+    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod)
+
+
+def personalisations() -> Registry[Personalisation]:
+    """Return the personalisations by name.
+
+    Raises:
+        PluginError: an installed package's personalisation cannot be used.
+    """
+    package = "edge_client.learning.personalisations"
+    return discover(package, "PERSONALISATION", "auricle.personalisations", Personalisation)
+
+
+def known_settings(part: Part) -> Mapping[str, Settings]:
+    """Return the settings of every method that a part of a plan can name.
+
+    Raises:
+        PluginError: an installed package's method cannot be used.
+    """
+    if part == "local":
+        return {name: method.settings for name, method in local_methods().items()}
+    if part == "aggregation":
+        return {name: rule.all_settings for name, rule in rules().items()}
+    if part == "selection":
+        return {name: selection.settings for name, selection in selections().items()}
+    return {name: personalisation.settings for name, personalisation in personalisations().items()}
+
+
+def complete(part: Part, choice: Choice) -> Choice:
+    """Check a part of a plan and add the defaults of the settings that it leaves out.
+
+    Raises:
+        PlanError: unknown method, unknown setting, a value of a wrong type or out of range; says what is allowed.
+        PluginError: an installed package's method cannot be used.
+    """
+    methods = known_settings(part)
+    if choice.name not in methods:
+        raise PlanError(f"unknown {part} method {choice.name!r}; known: {', '.join(sorted(methods))}")
+    called = f"{part} method {choice.name!r}"
+    return Choice(choice.name, setting.complete(called, methods[choice.name], choice.settings))
 
 
 @cache
@@ -44,3 +125,30 @@ def strategy(name: str) -> Strategy:
     if found is None:
         raise UnknownStrategyError(f"unknown strategy {name!r}; known: {', '.join(sorted(strategies()))}")
     return found
+
+
+@dataclass(frozen=True)
+class FleetKind:
+    """What the recommendation depends on.
+
+    Attributes:
+        embeddings: Whether the public set's features are those of a pretrained network.
+        shares_network: Whether a shared model was published, and a device has its network.
+    """
+
+    embeddings: bool
+    shares_network: bool
+
+
+def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
+    """Return a request with a strategy: the one that it names, or else the fleet's best."""
+    if request.strategy != RECOMMENDED:
+        return request
+    if fleet.embeddings:
+        return replace(request, strategy="prototypes")
+    if not fleet.shares_network:
+        return replace(request, strategy="zero_shot")
+    aggregation = request.aggregation or Choice("screened_mean")
+    # Also where all devices have the network: one that enrols later can then learn from the result.
+    others = request.others or Choice("zero_shot")
+    return replace(request, strategy="fedavg", aggregation=aggregation, others=others)

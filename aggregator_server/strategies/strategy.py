@@ -1,17 +1,54 @@
-"""What a strategy is: the methods of a round's plan where a request names none, and two pure functions."""
-
-from __future__ import annotations
+"""What devices reported of their clips: what a strategy is given when a round opens."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.plausible import capped_sizes
 from aggregator_server.aggregation.rule import weight_rules
+from aggregator_server.fleet.reputation import QUARANTINED
+from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 from aggregator_server.strategies import weight_sharing
-from aggregator_server.strategies.statistics import DeviceStatistics
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
+
+
+@dataclass(frozen=True)
+class DeviceStatistics:
+    """What a device reported of its clips with its last upload.
+
+    Attributes:
+        clips: Number of clips n_k, at most ten times the median.
+        label_entropy: Entropy of q_k, the clips' distribution over the labels, in nats.
+    """
+
+    device_id: str
+    clips: int
+    label_entropy: float
+
+
+def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
+    """Return what the devices reported that are not revoked; devices without a report that can be true are left out."""
+    rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
+        IS_ACTIVE,
+        DeviceRow.clips > 0,
+        DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY),
+        DeviceRow.device_id.not_in(QUARANTINED),
+    )
+    found = session.execute(rows.order_by(DeviceRow.device_id))
+    reported = found.all()
+    clips = capped_sizes(np.array([row.clips for row in reported], np.float64), SELECTION_CAP)
+    return tuple(
+        DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
+        for row, count in zip(reported, clips, strict=True)
+    )
+
 
 Prepare = Callable[[Choice, tuple[DeviceStatistics, ...], int], Choice]
 
@@ -32,7 +69,6 @@ class Strategy:
     """A way to run a round.
 
     Attributes:
-        name: Name in requests and experiments.
         local: Method of the plan's local part.
         aggregation: Method of the plan's aggregation part, where a request names none.
         selection: Method of the plan's selection part, where a request names none.
@@ -89,20 +125,9 @@ def sharing(
     about: str = "",
     cost: str = SHARING_COST,
 ) -> Strategy:
-    """Return a strategy that shares a model.
+    """Return a strategy that shares a model; the arguments are those of :class:`Strategy`, with its usual defaults.
 
-    Args:
-        name: of the strategy.
-        local: the local method; None: the one of the same name.
-        aggregation: the rule that combines the weights, where a request names none.
-        selection: the selection, where a request names none.
-        personalisation: what devices make of the result, where a request names nothing.
-        defaults: settings of the rule whose defaults differ here.
-        prepare: see :class:`Strategy`.
-        aggregate: combines the uploads.
-        aliases: former names.
-        about: what a round does, in plain words.
-        cost: what it costs a device, in plain words.
+    Without ``local`` it trains by the local method of its own name.
     """
     return Strategy(
         name=name,

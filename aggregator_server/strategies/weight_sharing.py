@@ -5,8 +5,6 @@ these, in the order of its reports, and mean something else on every device: the
 they hold becomes the start of the class that the sound turns out to be.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,8 +21,8 @@ from aggregator_server.aggregation.contract import (
     UploadTerms,
 )
 from aggregator_server.aggregation.plausible import check_weights
+from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
-from aggregator_server.aggregation.weights import aggregate_weights
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
 from aggregator_server.errors import AggregationError, MalformedUpdateError
@@ -57,7 +55,6 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     Where nobody uploaded weights, because devices of other networks alone took part, they stay as they are.
 
     Args:
-        inputs: of the round.
         combine: the rule: (the plan's aggregation, uploads, sizes, previous weights, state) -> (new weights, new
             state, JSON-ready details).
 
@@ -122,13 +119,6 @@ def _new_columns(
 
     Each is the mean of its reporters' columns. A class that only screened devices or those of other networks reported,
     or for whose sound no head had a column left, has none: its slot keeps the column that nobody has trained.
-
-    Args:
-        model: the shared one.
-        former: how many classes the fleet had: a device's reports have the columns after these, in their order.
-        new: the classes; those for which the head has a slot have columns.
-        contributions: of the round.
-        assigned: the round's assignments.
     """
     reports = {
         (c.update.device_id, report.slot): (c, former + place)

@@ -4,8 +4,6 @@ Devices upload scores on the public set, and data impressions of the new sounds 
 label by label; the impressions tell which sounds are the same class, and that class joins the public set.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms

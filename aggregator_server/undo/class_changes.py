@@ -1,7 +1,5 @@
 """Merging, splitting, approving, retiring and rejecting classes of the fleet."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import math
@@ -28,12 +26,7 @@ from aggregator_server.undo.columns import (
     changed_prototypes,
     changed_public_set,
 )
-from aggregator_server.undo.operations import (
-    insert_operation,
-    lines,
-    make_way,
-    note_public_set,
-)
+from aggregator_server.undo.operations import ensure_no_open_round, insert_operation, lines, note_public_set
 from aggregator_server.undo.reports import move_reports, rows_by_reports
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -161,9 +154,7 @@ def split_class(
 
 
 def _of(
-    classes: Sequence[ClassInfo],
-    sources: dict[str, tuple[str, ...]] | None = None,
-    rows: dict[str, Any] | None = None,
+    classes: Sequence[ClassInfo], sources: dict[str, tuple[str, ...]] | None = None, rows: dict[str, Any] | None = None
 ) -> ClassChange:
     """Return a change after which these are the classes, each made of itself where ``sources`` says nothing else."""
     made_of = {info.class_id: (info.class_id,) for info in classes} | (sources or {})
@@ -173,14 +164,7 @@ def _of(
 def _change(
     store: Store, now: float, by: Actor, operation: str, plan: Plan, effects: Effects, details: dict[str, Any]
 ) -> None:
-    """Change the fleet's classes; another change that comes between is taken into account.
-
-    Raises:
-        RoundOpenError: devices work for a round.
-        RoundNotDoneError: no round is done yet.
-        LastClassError, TooManyClassesError: too few or too many classes would be left.
-        BlobError: a blob is missing or damaged.
-    """
+    """Change the fleet's classes; another change that comes between is taken into account."""
     while True:
         with store.reading() as session:
             based_on, classes = lines(session), all_classes(session)
@@ -194,7 +178,7 @@ def _change(
                 continue
             if all_classes(session) != classes:
                 continue
-            make_way(session, now, operation)
+            ensure_no_open_round(session, now, operation)
             for row, results in zip(present, stored, strict=True):
                 inserted = insert_operation(session, row, now, operation, results, details)
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)
@@ -212,12 +196,7 @@ def _flat(details: dict[str, Any]) -> dict[str, str]:
 
 
 def _require_room(session: Session, before: Sequence[ClassInfo], change: ClassChange) -> None:
-    """Check that the fleet may have so many classes.
-
-    Raises:
-        LastClassError: none would be left.
-        TooManyClassesError: it may not.
-    """
+    """Check that the fleet may have so many classes."""
     most = read_class_terms(session).max_classes
     if not change.classes:
         raise LastClassError(f"{before[0].class_id!r} is the fleet's only class; a fleet needs one")

@@ -3,8 +3,6 @@
 All functions are pure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,11 +20,11 @@ class ClassChange:
     """The fleet's classes after a change, and what each of them is made of.
 
     Attributes:
-        classes: the classes afterwards, in column order.
-        sources: for each of them, the classes before whose columns it is made of; none for a class that is new.
-        rows: by class: the synthetic rows of the public set that stand for it now, float32 [rows, frames,
+        classes: Classes afterwards, in column order.
+        sources: Classes before that each of them is made of; none for a class that is new.
+        rows: Synthetic rows of the public set that stand for a class now, float32 [rows, frames,
             coefficients], in place of those that did.
-        columns: by class: its columns of the shared model's head, by the name of the weights.
+        columns: Columns of the shared model's head, by class and name of the weights.
     """
 
     classes: tuple[ClassInfo, ...]
@@ -67,7 +65,6 @@ def changed_consensus(scores: Floats, before: Sequence[str], change: ClassChange
     Args:
         scores: the consensus before, float32 [rows, classes].
         before: the classes of its columns.
-        change: of the classes.
         kept: the rows before that the first rows are now, int64 [rows kept].
         samples: rows of the public set afterwards.
     """
@@ -84,9 +81,7 @@ def changed_head(
     """Return the shared model's weights after a change; the head's last axis counts the classes' slots.
 
     Args:
-        weights: before.
         initial: the bundle's own, for slots that are free afterwards, and classes that nobody trained.
-        head: names of the head's weights.
         before: the classes of its first slots.
         change: of the classes; the head has a slot for each.
     """

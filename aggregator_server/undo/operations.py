@@ -4,8 +4,6 @@ The strategy and plan are those of the round before, so devices apply the result
 are on disk before one transaction writes all rows: a server that is killed has done all of it, or nothing.
 """
 
-from __future__ import annotations
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -26,11 +24,7 @@ RESULTS = tuple(_RESULT_OF.values())
 
 
 def require_newest(session: Session) -> RoundRow:
-    """Return the round from whose result the fleet goes on.
-
-    Raises:
-        RoundNotDoneError: there is none.
-    """
+    """Return the round from whose result the fleet goes on. Raises RoundNotDoneError: there is none."""
     newest = newest_done(session)
     if newest is None:
         raise RoundNotDoneError(
@@ -46,7 +40,7 @@ def lines(session: Session) -> tuple[RoundRow, ...]:
     return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
 
 
-def make_way(session: Session, now: float, operation: str) -> None:
+def ensure_no_open_round(session: Session, now: float, operation: str) -> None:
     """Make sure that no round is open; the open one of a continuous series ends.
 
     Raises:
@@ -80,11 +74,7 @@ def insert_operation(
     Args:
         session: a writing one; no round is open.
         base: the round whose strategy, plan and model it has.
-        now: seconds since 1970.
-        operation: what the operator did.
         results: the result's blobs, by column; those of ``base`` where one is left out.
-        details: for people.
-        restores: the round whose state it brings back.
     """
     newest = require_newest(session)
     after = {name: getattr(base, name) for name in RESULTS} | results

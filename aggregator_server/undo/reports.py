@@ -1,6 +1,4 @@
-"""What devices reported as a class: the rows that it makes, and moving it to another class."""
-
-from __future__ import annotations
+"""Classes as operators see them, with who reported them; and moving reports of a class to another class."""
 
 from collections.abc import Sequence
 
@@ -12,11 +10,12 @@ from aggregator_server.discovery.clustering import ReportedClass
 from aggregator_server.discovery.new_classes import rows_of
 from aggregator_server.discovery.new_sounds import descriptions
 from aggregator_server.errors import BlobError, InvalidRequestError
-from aggregator_server.fleet.classes import merged_classes
+from aggregator_server.fleet.classes import merged_classes, require_class
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.rounds.result import read_contribution
+from aggregator_server.schemas import ClassDetail, ClassReportInfo, reply
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, ParticipantRow
+from aggregator_server.store.tables import AssignmentRow, ClassRow, ParticipantRow
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
@@ -44,13 +43,6 @@ def rows_by_reports(
     store: Store, session: Session, origin: ClassInfo, device_ids: Sequence[str], new: str
 ) -> tuple[int, dict[str, Floats]]:
     """Return the round of the newest report that moves, and the rows of both classes, as far as uploads are kept.
-
-    Args:
-        store: with the uploads.
-        session: any.
-        origin: the class that is split.
-        device_ids: the devices whose reports move.
-        new: identifier of the class that they move to.
 
     Raises:
         InvalidRequestError: a device reported nothing that became the class, or no device is named.
@@ -89,3 +81,23 @@ def _described(store: Store, session: Session, row: AssignmentRow) -> ReportedCl
     except BlobError:
         return None
     return next((report for report in reports if report.slot == row.slot), None)
+
+
+def list_class_history(store: Store) -> tuple[ClassDetail, ...]:
+    """Return every class that the fleet has, had or may get: its own first, in column order."""
+    with store.reading() as session:
+        rows = session.scalars(select(ClassRow)).all()
+        ordered = sorted(rows, key=lambda row: (row.position < 0, max(row.position, 0), row.class_id))
+        return tuple(_detail(session, row) for row in ordered)
+
+
+def describe_class(store: Store, class_id: str) -> ClassDetail:
+    """Return one class. Raises ClassNotFoundError: there is no such class."""
+    with store.reading() as session:
+        return _detail(session, require_class(session, class_id))
+
+
+def _detail(session: Session, row: ClassRow) -> ClassDetail:
+    found = select(AssignmentRow).where(AssignmentRow.class_id == row.class_id)
+    reports = session.scalars(found.order_by(AssignmentRow.device_id, AssignmentRow.slot))
+    return reply(ClassDetail, row, reports=tuple(reply(ClassReportInfo, item) for item in reports))

@@ -3,8 +3,6 @@
 Rounds after it stay in the list as undone: nothing goes on from them, and an undone round can be restored in turn.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Collection, Sequence
@@ -37,7 +35,7 @@ from aggregator_server.store.tables import (
     ParticipantRow,
     RoundRow,
 )
-from aggregator_server.undo.operations import RESULTS, STARTS, insert_operation, make_way, note_public_set
+from aggregator_server.undo.operations import RESULTS, STARTS, ensure_no_open_round, insert_operation, note_public_set
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -46,12 +44,7 @@ _RESTORE = "restore"
 
 
 def restore_round(
-    store: Store,
-    round_id: int,
-    without: Sequence[str],
-    now: float,
-    by: Actor = SERVER,
-    compute: Compute = compute_here,
+    store: Store, round_id: int, without: Sequence[str], now: float, by: Actor = SERVER, compute: Compute = compute_here
 ) -> int:
     """Bring back the fleet's state after a round; return the number of the round that does so.
 
@@ -59,12 +52,8 @@ def restore_round(
     devices report their sounds again. A name that a person gave since stays.
 
     Args:
-        store: the fleet's.
         round_id: of a round that is done, with the whole fleet.
         without: devices without whose uploads the round's result is computed again.
-        now: seconds since 1970.
-        by: who asks for it.
-        compute: makes the result of a round, or says why there is none.
 
     Raises:
         RoundNotFoundError: there is no such round.
@@ -88,7 +77,7 @@ def restore_round(
             if _last_round(session) != last:
                 continue
             based_on = _require_restorable(session, round_id)
-            make_way(session, now, _RESTORE)
+            ensure_no_open_round(session, now, _RESTORE)
             if snapshot is None or result is None:
                 new = _as_it_was(session, based_on, public_set, now)
             else:
@@ -149,12 +138,7 @@ def _again(
 
 
 def _require_restorable(session: Session, round_id: int) -> RoundRow:
-    """Return a round that has a result of the whole fleet.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-        RoundNotDoneError: it has none.
-    """
+    """Return a round that has a result of the whole fleet."""
     row = require_round(session, round_id)
     if not is_done(row):
         raise RoundNotDoneError(f"round {round_id} is {row.state}, so there is no state after it; restore another")
@@ -174,12 +158,7 @@ def _public_set(row: RoundRow, *, again: bool) -> str:
 
 
 def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection[str], round_id: int) -> RoundSnapshot:
-    """Return what the result of a round depended on, without some uploads, under another number.
-
-    Raises:
-        InvalidRequestError: one of the devices did not upload, or no other did.
-        UploadsGoneError: another device's upload is no longer kept.
-    """
+    """Return what the result of a round depended on, without some uploads, under another number."""
     uploads, revoked = _uploads(session, row.round_id), revoked_devices(session)
     strangers = sorted(set(without) - uploads.keys())
     if strangers:
@@ -218,9 +197,7 @@ def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection
         prototypes=row.prototypes,
         revoked=tuple(sorted({*revoked, *without})) if row.server_state is not None else (),
         class_terms=dataclasses.replace(
-            terms,
-            proposed=earlier,
-            merged={name: into for name, into in terms.merged.items() if name not in before},
+            terms, proposed=earlier, merged={name: into for name, into in terms.merged.items() if name not in before}
         ),
     )
 
@@ -243,7 +220,7 @@ def _assigned_before(
     session: Session, round_id: int, device_ids: Collection[str], class_ids: Collection[str]
 ) -> tuple[tuple[str, int, str], ...]:
     """Return (device, slot, class) of reports that were recognised before a round, or given up by an operator."""
-    given_up = {*classes_in_state(session, REJECTED)}
+    rejected = {*classes_in_state(session, REJECTED)}
     rows = (
         select(AssignmentRow.device_id, AssignmentRow.slot, AssignmentRow.class_id, AssignmentRow.round_id)
         .where(AssignmentRow.device_id.in_(device_ids))
@@ -252,7 +229,7 @@ def _assigned_before(
     return tuple(
         (device_id, slot, class_id)
         for device_id, slot, class_id, assigned_in in session.execute(rows)
-        if (class_id in class_ids and assigned_in < round_id) or class_id in given_up
+        if (class_id in class_ids and assigned_in < round_id) or class_id in rejected
     )
 
 
@@ -271,8 +248,8 @@ def _restore_classes(session: Session, classes: Sequence[ClassInfo], since: int)
     present = {info.class_id for info in all_classes(session)}
     set_columns(session, classes, UNDONE)
     names = {info.class_id for info in classes}
-    came_later = (ClassRow.state == PROPOSED) & (ClassRow.discovered_in > since)
-    session.execute(update(ClassRow).where(came_later).values(state=UNDONE))
+    later_proposals = (ClassRow.state == PROPOSED) & (ClassRow.discovered_in > since)
+    session.execute(update(ClassRow).where(later_proposals).values(state=UNDONE))
     for row in session.scalars(select(ClassRow).where(ClassRow.state == UNDONE, ClassRow.split_from.in_(names))).all():
         row.state, row.merged_into = MERGED, row.split_from
     session.flush()

@@ -1,11 +1,4 @@
-"""Copies of a data folder, of a running server too, and their return.
-
-A backup is a tar file: ``auricle.db``, the blobs that its rows need, and whatever else stands beside the database
-(tokens, keys), with ``digests.json`` at its end. SQLite copies a database that somebody writes as of one instant. Blobs
-never change, so those that this copy names are the right ones.
-"""
-
-from __future__ import annotations
+"""Which blobs the rows of a data folder need."""
 
 import contextlib
 import hashlib
@@ -18,18 +11,65 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Column, Engine, create_engine, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError
+from aggregator_server.rounds.states import IS_OPEN
 from aggregator_server.store import DATABASE, LOCK, is_data_folder, migrations
 from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.upkeep.references import lasting, open_uploads, other_uploads
+from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 from fleet_protocol.backup_archive import open_backup
 from fleet_protocol.errors import BackupFormatError
+
+_DIGEST = cast("Column[str]", BlobRow.__table__.c.sha256)
+
+
+@dataclass(frozen=True)
+class OpenUpload:
+    """A device's upload in the open round; the device could send it again."""
+
+    sha256: str
+    device_id: str
+    round_id: int
+
+
+def open_uploads(session: Session) -> list[OpenUpload]:
+    """Return the uploads of the open round, by device."""
+    found = (
+        select(ParticipantRow.upload, ParticipantRow.device_id, ParticipantRow.round_id)
+        .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
+        .where(IS_OPEN, ParticipantRow.upload.is_not(None))
+        .order_by(ParticipantRow.device_id)
+    )
+    return [OpenUpload(str(sha256), device_id, number) for sha256, device_id, number in session.execute(found)]
+
+
+def other_uploads(session: Session) -> set[str]:
+    """Return the digests of the uploads of rounds that are over, which need not be on disk."""
+    everything = session.scalars(select(ParticipantRow.upload).where(ParticipantRow.upload.is_not(None)))
+    return {str(sha256) for sha256 in everything} - {upload.sha256 for upload in open_uploads(session)}
+
+
+def lasting(session: Session) -> dict[str, str]:
+    """Return every blob but the uploads that has to be there, with the row that names it, for people."""
+    found: dict[str, str] = {}
+    for column, key in _columns():
+        for sha256, row in session.execute(select(column, key).where(column.is_not(None)).order_by(key.desc())):
+            found.setdefault(sha256, f"{column.name} of {key.name} {row} in {column.table.name}")
+    return found
+
+
+def _columns() -> Iterator[tuple[Column[str], Column[object]]]:
+    """Yield every column that names a blob but the uploads', and the key of its table."""
+    for table in Base.metadata.sorted_tables:
+        for column in table.columns:
+            if column.references(_DIGEST) and column.table is not ParticipantRow.__table__:
+                yield column, next(iter(table.primary_key.columns))
+
 
 _DIGESTS = "digests.json"
 # Of a running server alone.
@@ -43,7 +83,6 @@ def back_up(folder: Path, file: Path) -> int:
     """Copy a data folder into a file; a server may run on it. Return the file's size in bytes.
 
     Args:
-        folder: data folder.
         file: to be made; it must not exist.
 
     Raises:
@@ -78,7 +117,6 @@ def restore(file: Path, folder: Path) -> None:
     """Make a data folder of a backup. A kill leaves the folder as it was.
 
     Args:
-        file: what :func:`back_up` made.
         folder: that must be empty or not exist.
 
     Raises:
@@ -100,11 +138,7 @@ def restore(file: Path, folder: Path) -> None:
 
 
 def require_folder(folder: Path) -> None:
-    """Refuse a folder that is no data folder.
-
-    Raises:
-        BackupError: there is none.
-    """
+    """Refuse a folder that is no data folder. Raises BackupError: there is none."""
     if not is_data_folder(folder):
         raise BackupError(f"{folder} is no data folder of an aggregator: it has no {DATABASE}; check --data")
 

@@ -1,7 +1,5 @@
 """What is damaged in a data folder, and the repair of what can be repaired without a backup."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import sqlite3
@@ -17,8 +15,15 @@ from aggregator_server.store import DATABASE, LOCK
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.tables import ParticipantRow
-from aggregator_server.upkeep.backup import digest_of, reading, require_folder
-from aggregator_server.upkeep.references import OpenUpload, lasting, open_uploads, other_uploads
+from aggregator_server.upkeep.backup import (
+    OpenUpload,
+    digest_of,
+    lasting,
+    open_uploads,
+    other_uploads,
+    reading,
+    require_folder,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,6 @@ class Finding:
     """Something that is not as it should be.
 
     Attributes:
-        what: The damage, for people.
         way_out: Advice on it.
         repaired: Whether this check has mended it.
     """
@@ -44,7 +48,6 @@ def check(folder: Path, *, repair: bool = False) -> list[Finding]:
     """Look at everything in a data folder. Without ``repair`` nothing is changed, and a server may run on it.
 
     Args:
-        folder: data folder.
         repair: forget damaged uploads of the open round, whose devices then send them again, and remove files that
             nothing needs.
 

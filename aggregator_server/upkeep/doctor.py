@@ -1,7 +1,5 @@
 """Looks at a server and its fleet as an operator would, and says of each thing how it is and what to do about it."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -44,9 +42,6 @@ class Observation:
     """One thing that was looked at.
 
     Attributes:
-        subject: Thing that was examined.
-        state: Its state.
-        what: Its state, for people.
         way_out: Advice on it; "" where nothing needs to be done.
     """
 
@@ -58,10 +53,6 @@ class Observation:
 
 def examine(data: Path, now: float) -> list[Observation]:
     """Look at everything; nothing is changed, and the server may run.
-
-    Args:
-        data: data folder.
-        now: seconds since 1970.
 
     Raises:
         StartError: it is no data folder, or another release wrote it.

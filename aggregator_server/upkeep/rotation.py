@@ -1,7 +1,5 @@
 """The newest copies of a data folder in a folder of their own, within a bound on their number and on the disk."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re
@@ -29,7 +27,6 @@ def back_up_into(folder: Path, copies: Path, keep: int, now: float) -> Path:
         folder: data folder; a server may run on it.
         copies: folder of the copies, made where it does not exist.
         keep: how many copies stay, at least 1.
-        now: seconds since 1970.
 
     Raises:
         BackupError: there is no data folder, the disk has too little room, or another backup into the folder runs.

@@ -1,7 +1,5 @@
 """The FastAPI application: routes over a store, a scheduler that moves rounds, and one shape for every error."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -13,75 +11,38 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from aggregator_server import limits
-from aggregator_server.rounds.candidates import write_seen
 from aggregator_server.rounds.computation import Computation
-from aggregator_server.rounds.notifier import Notifier
+from aggregator_server.rounds.queries import write_seen
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.scheduler import RoundScheduler
+from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.web import http_errors
-from aggregator_server.web.dashboard.live import Streams
+from aggregator_server.web.dashboard import classes as class_pages
+from aggregator_server.web.dashboard import fleet, invitations, live, open_pages, overview
+from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.page_route import HEADERS, page_of
-from aggregator_server.web.dashboard.pages import PAGES
 from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.guard import Guard
-from aggregator_server.web.routes import (
-    audit,
-    blobs,
-    classes,
-    devices,
-    health,
-    invitations,
-    metrics,
-    model,
-    public_set,
-    rounds,
-    schedules,
-    tokens,
-    uploads,
-    work,
-)
+from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
-from aggregator_server.web.service import Service, Terms
-from aggregator_server.web.transport.flusher import Flusher
+from aggregator_server.web.service import Flusher, Service, Terms
 from aggregator_server.web.transport.intake import Intake
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
-_ROUTES = (
-    work,
-    uploads,
-    blobs,
-    health,
-    devices,
-    invitations,
-    tokens,
-    public_set,
-    model,
-    rounds,
-    schedules,
-    classes,
-    audit,
-    metrics,
-)
+_ROUTES = (work, uploads, blobs, health, devices, tokens, publications, rounds, classes)
+PAGES = (live, open_pages, overview, fleet, round_pages, class_pages, invitations)
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
     'or method (405) included, is an ErrorReply: {"error": {"code", "message"}} with a stable code.'
 )
 
 
-def create_app(
-    store: Store,
-    first_tokens: Tokens,
-    terms: Terms | None = None,
-    docs_url: str | None = None,
-) -> FastAPI:
+def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, docs_url: str | None = None) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
 
     Args:
-        store: the fleet's tables and blobs.
         first_tokens: of ``tokens.json`` or the environment.
-        terms: what whoever runs the server asks of devices.
         docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
     """
 
@@ -104,7 +65,7 @@ def create_app(
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
             flusher=Flusher(store.flush),
         )
-        app.state.streams = Streams()
+        app.state.streams = live.Streams()
         await asyncio.to_thread(remove_left_uploads, store)
         tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(guard.run())]
         try:
@@ -128,10 +89,8 @@ def create_app(
     app.state.docs_url = docs_url
     http_errors.install(app, page_of)
     app.add_middleware(Intake, require_known=require_known, page_of=page_of)
-    for module in _ROUTES:
+    for module in (*_ROUTES, *PAGES):
         app.include_router(module.router)
-    for router in PAGES:
-        app.include_router(router)
 
     @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
     def docs() -> HTMLResponse:

@@ -1,7 +1,5 @@
 """The page at /docs: the OpenAPI schema as one HTML document that loads nothing from anywhere."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

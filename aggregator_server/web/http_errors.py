@@ -1,7 +1,5 @@
 """Every HTTP error in the one shape ``{"error": {"code", "message"}}``, also in the OpenAPI schema."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Awaitable, Callable
@@ -14,35 +12,22 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from aggregator_server.errors import (
-    AggregatorError,
-    BusyError,
-    ConflictError,
-    ForbiddenError,
-    InvalidError,
-    InvalidRequestError,
-    NotAuthenticatedError,
-    NotFoundError,
-    StorageFullError,
-    TooLargeError,
-    TooManyError,
-    TooSlowError,
-)
+from aggregator_server import errors
 from aggregator_server.limits import RETRY_AFTER_S
 from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
 
-_STATUS: dict[type[AggregatorError], int] = {
-    NotAuthenticatedError: 401,
-    ForbiddenError: 403,
-    NotFoundError: 404,
-    ConflictError: 409,
-    TooSlowError: 408,
-    TooLargeError: 413,
-    InvalidError: 422,
-    BusyError: 503,
-    StorageFullError: 507,
-    TooManyError: 429,
+_STATUS: dict[type[errors.AggregatorError], int] = {
+    errors.NotAuthenticatedError: 401,
+    errors.ForbiddenError: 403,
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.TooSlowError: 408,
+    errors.TooLargeError: 413,
+    errors.InvalidError: 422,
+    errors.BusyError: 503,
+    errors.StorageFullError: 507,
+    errors.TooManyError: 429,
 }
 METHOD_NOT_ALLOWED = "method_not_allowed"
 PageOf = Callable[[Request, Response], Response]
@@ -50,19 +35,19 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 Responses = dict[int | str, dict[str, Any]]
 
 
-def status_of(kind: type[AggregatorError]) -> int:
+def status_of(kind: type[errors.AggregatorError]) -> int:
     """Return the HTTP status of an exception class."""
     return next((status for base, status in _STATUS.items() if issubclass(kind, base)), 500)
 
 
-def documented(*kinds: type[AggregatorError]) -> Responses:
+def documented(*kinds: type[errors.AggregatorError]) -> Responses:
     """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507.
 
     A body that may be too large may also be too slow.
     """
-    by_status: dict[int, list[type[AggregatorError]]] = {}
-    slow = (TooSlowError,) if TooLargeError in kinds else ()
-    for kind in (*kinds, *slow, StorageFullError, AggregatorError):
+    by_status: dict[int, list[type[errors.AggregatorError]]] = {}
+    slow = (errors.TooSlowError,) if errors.TooLargeError in kinds else ()
+    for kind in (*kinds, *slow, errors.StorageFullError, errors.AggregatorError):
         by_status.setdefault(status_of(kind), []).append(kind)
     return {
         status: {
@@ -73,7 +58,7 @@ def documented(*kinds: type[AggregatorError]) -> Responses:
     }
 
 
-def _first_paragraph(kind: type[AggregatorError]) -> str:
+def _first_paragraph(kind: type[errors.AggregatorError]) -> str:
     return (inspect.getdoc(kind) or "").split("\n\n")[0]
 
 
@@ -84,27 +69,22 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
     return JSONResponse({"error": {"code": code, "message": text}}, status, headers)
 
 
-def refusal(error: AggregatorError) -> JSONResponse:
+def refusal(error: errors.AggregatorError) -> JSONResponse:
     """Return what a client sees of an exception."""
     response = error_response(status_of(type(error)), error.code, str(error))
     response.headers.update(retry_headers(error))
     return response
 
 
-def retry_headers(error: AggregatorError) -> dict[str, str]:
+def retry_headers(error: errors.AggregatorError) -> dict[str, str]:
     """Return the header that says when to try again; none where that is of no use."""
-    if isinstance(error, TooManyError):
+    if isinstance(error, errors.TooManyError):
         return {"Retry-After": str(math.ceil(error.retry_after_s))}
-    return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, BusyError) else {}
+    return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, errors.BusyError) else {}
 
 
 def install(app: FastAPI, page_of: PageOf) -> None:
-    """Make an application answer every error in the one shape, and browsers with a page.
-
-    Args:
-        app: the application.
-        page_of: makes a page of an answer in the one shape.
-    """
+    """Make an application answer every error in the one shape, and browsers with a page."""
 
     def handled(handler: Handler) -> Callable[[Request, Exception], Awaitable[Response]]:
         async def answer(request: Request, error: Exception) -> Response:
@@ -112,7 +92,7 @@ def install(app: FastAPI, page_of: PageOf) -> None:
 
         return answer
 
-    app.add_exception_handler(AggregatorError, handled(_refused))
+    app.add_exception_handler(errors.AggregatorError, handled(_refused))
     app.add_exception_handler(RequestValidationError, handled(_invalid))
     app.add_exception_handler(HTTPException, handled(_http))
     app.add_exception_handler(ClientDisconnect, handled(_gone))
@@ -128,16 +108,16 @@ def for_caller(request: Request, answer: Response, page_of: PageOf) -> Response:
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    return refusal(error if isinstance(error, AggregatorError) else AggregatorError(str(error)))
+    return refusal(error if isinstance(error, errors.AggregatorError) else errors.AggregatorError(str(error)))
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
     foreign = _foreign_content(request) if any(item["loc"] == ("body",) for item in problems) else None
     if foreign is not None:
-        return error_response(422, InvalidRequestError.code, foreign)
+        return error_response(422, errors.InvalidRequestError.code, foreign)
     text = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in problems[:5])
-    return error_response(422, InvalidRequestError.code, f"the request is not what /docs describes: {text}")
+    return error_response(422, errors.InvalidRequestError.code, f"the request is not what /docs describes: {text}")
 
 
 def _foreign_content(request: Request) -> str | None:
@@ -158,17 +138,17 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     where = f"{request.method} {request.url.path}"
     if status == 404:
-        return error_response(404, NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
+        return error_response(404, errors.NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
     if status == 405:
         return error_response(405, METHOD_NOT_ALLOWED, f"{where}: this address does not take that method; see /docs")
     if status == 400:
-        return error_response(422, InvalidRequestError.code, f"{where}: the body is not readable JSON")
-    return error_response(status, AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")
+        return error_response(422, errors.InvalidRequestError.code, f"{where}: the body is not readable JSON")
+    return error_response(status, errors.AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")
 
 
 async def _gone(_request: Request, _error: Exception) -> JSONResponse:
     # Nobody reads this: the client hung up while it was sending.
-    return error_response(422, InvalidRequestError.code, "the body ended early")
+    return error_response(422, errors.InvalidRequestError.code, "the body ended early")
 
 
 async def _disk(request: Request, error: Exception) -> JSONResponse:
@@ -176,12 +156,12 @@ async def _disk(request: Request, error: Exception) -> JSONResponse:
         raise error
     where = f"{request.method} {request.url.path}"
     message = f"{where}: the server's disk is full; its operator must make room. Nothing of the request was kept."
-    return error_response(status_of(StorageFullError), StorageFullError.code, message)
+    return error_response(status_of(errors.StorageFullError), errors.StorageFullError.code, message)
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     where = f"{request.method} {request.url.path}"
     message = f"{where} failed with {type(error).__name__}; the server's log says more. Try again later."
-    response = error_response(500, AggregatorError.code, message)
+    response = error_response(500, errors.AggregatorError.code, message)
     response.headers["Connection"] = "close"  # the server closes it after an exception: say so to clients
     return response

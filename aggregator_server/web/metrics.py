@@ -3,8 +3,6 @@
 Nothing is counted in memory: the figures are the same in every process that serves the fleet, and survive a restart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
@@ -38,7 +36,6 @@ def write_metrics(store: Store, now: float) -> bytes:
     """Return the metrics in Prometheus' text format.
 
     Args:
-        store: of the fleet.
         now: present time, s since 1970.
     """
     registry = CollectorRegistry()

@@ -1,6 +1,4 @@
-"""The server process: a socket, uvicorn, and a clean end on SIGTERM."""
-
-from __future__ import annotations
+"""TLS handshakes that have begun: they cost memory and a file before the table of connections knows of them."""
 
 import asyncio
 import ipaddress
@@ -11,6 +9,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +27,47 @@ from aggregator_server.web.app import create_app
 from aggregator_server.web.service import Terms
 from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol
 from aggregator_server.web.transport.endpoint import Endpoint, url_of
-from aggregator_server.web.transport.handshakes import Handshakes
 from fleet_protocol.addresses import network_of
+
+
+class Handshakes:
+    """Every unfinished handshake. The oldest makes room for a new one: an honest one ends within two round trips.
+
+    Attributes:
+        per_address: Largest number from one address, as the table of connections counts it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.per_address = max(1, int(size * limits.ADDRESS_SHARE))
+        self._open: OrderedDict[asyncio.Transport, str] = OrderedDict()
+        self._of_address: dict[str, OrderedDict[asyncio.Transport, None]] = {}
+
+    def begin(self, transport: asyncio.Transport, address: str) -> None:
+        """Take in a handshake that has just begun."""
+        neighbours = self._of_address.setdefault(address, OrderedDict())
+        if len(neighbours) >= self.per_address:
+            self._drop(next(iter(neighbours)))
+        elif len(self._open) >= self.size:
+            self._drop(next(iter(self._open)))
+        self._open[transport] = address
+        self._of_address.setdefault(address, OrderedDict())[transport] = None
+
+    def end(self, transport: asyncio.Transport) -> None:
+        """Forget a handshake that has ended, however it did."""
+        address = self._open.pop(transport, None)
+        if address is None:
+            return
+        neighbours = self._of_address[address]
+        del neighbours[transport]
+        if not neighbours:
+            del self._of_address[address]
+
+    def _drop(self, transport: asyncio.Transport) -> None:
+        self.end(transport)
+        # Not at once: of a connection that was accepted in this very turn, the transport has no socket yet.
+        asyncio.get_running_loop().call_soon(transport.abort)
+
 
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -140,12 +178,6 @@ def serve(
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
     Args:
-        data: data folder.
-        environment: may give tokens.
-        endpoint: where to listen.
-        terms: for devices.
-        keep_uploads: of which rounds uploads stay on disk.
-        review_classes: whether new classes wait for an operator.
         proxies: whose word on where a request comes from is believed; of nobody else's.
         docs_url: where the documentation's site is; None: the server shows the documents itself.
 

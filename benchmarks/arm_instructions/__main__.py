@@ -7,14 +7,72 @@ bare call of the graph's signature, with its input at hand, stands beside them: 
 from __future__ import annotations
 
 import argparse
-import json
+import os
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from benchmarks.arm_instructions.emulator import ARMV7_ROOT, count, require
+from benchmarks.arm_instructions.counted import MEASUREMENTS, REPETITIONS
 from benchmarks.bundles import READY, given_bundles
+from benchmarks.command import ROOT, BenchmarkError, Command
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.errors import AuricleError
+
+ARMV7_ROOT = ROOT / "build" / "armv7-root"
+_PYTHON = "usr/bin/python3.11"
+# Where Debian's NumPy finds a BLAS: its alternatives are absolute links, which lead out of the root.
+_BLAS = ("openblas-pthread", "blas", "lapack")
+
+
+def compile_plugin(folder: Path) -> Path:
+    """Compile the counting plug-in into a folder; return its path.
+
+    Raises BenchmarkError: there is no compiler, or it fails.
+    """
+    if shutil.which("gcc") is None:
+        raise BenchmarkError("gcc is not installed; on Debian: apt-get install gcc libc6-dev")
+    source, plugin = Path(__file__).with_name("count.c"), folder / "count.so"
+    command = ["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(plugin), str(source)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise BenchmarkError(f"{' '.join(command)} failed (on Debian: apt-get install libc6-dev):\n{result.stderr}")
+    return plugin
+
+
+def require(root: Path) -> None:
+    """Check that there is an emulator, and a root for it.
+
+    Raises BenchmarkError: what is missing, and where to get it.
+    """
+    if shutil.which("qemu-arm") is None:
+        raise BenchmarkError("qemu-arm is not installed; on Debian: apt-get install qemu-user")
+    if not (root / _PYTHON).exists():
+        raise BenchmarkError(f"{root} is no ARMv7 root: it has no {_PYTHON}; build one with `make armv7-root`")
+
+
+def count(bundle: Path, root: Path = ARMV7_ROOT) -> dict[str, float]:
+    """Return instructions per call of each of MEASUREMENTS, on a Cortex-A7 with one thread."""
+    require(root)
+    root = root.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        plugin = compile_plugin(Path(folder))
+        packages = [str(root / "opt/auricle/lib/python3.11/site-packages"), str(ROOT)]
+        libraries = ":".join(str(root / "usr/lib/arm-linux-gnueabihf" / name) for name in _BLAS)
+        guest = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": ":".join(packages), "PYTHONHASHSEED": "0"}
+        command = ["qemu-arm", "-L", str(root), "-plugin", str(plugin)]
+        command += [part for name, value in guest.items() for part in ("-E", f"{name}={value}")]
+        command += [str(root / _PYTHON), "-m", "benchmarks.arm_instructions.counted", str(bundle.resolve())]
+        # One thread: the plug-in's additions are not atomic.
+        environment = {**os.environ, "QEMU_CPU": "cortex-a7", "OPENBLAS_NUM_THREADS": "1"}
+        result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    found = re.findall(r"^MARK (\d+) (\d+)$", result.stderr, re.MULTILINE)
+    marks = {int(number): int(total) for number, total in found}
+    if result.returncode or len(marks) != 2 * len(MEASUREMENTS):
+        raise BenchmarkError(f"{' '.join(command)} failed with status {result.returncode}:\n{result.stderr[-4000:]}")
+    return {name: (marks[2 * number + 1] - marks[2 * number]) / REPETITIONS for number, name in enumerate(MEASUREMENTS)}
+
 
 # Million instructions of cnn2 per training sample and per inference.
 TARGETS = {"target for cnn2": (0.9, 0.5), "first trial of cnn2": (1.16, 0.58)}
@@ -25,16 +83,6 @@ _FIGURES = {
     "hop": "front_end_minstructions_per_hop",
     "network": "network_minstructions",
 }
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the command line's parser."""
-    command = argparse.ArgumentParser(prog="benchmarks.arm_instructions", description=__doc__)
-    command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
-    command.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
-    command.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
-    command.add_argument("--json", action="store_true", help="end with a JSON list")
-    return command
 
 
 def measure(bundle: Path, root: Path) -> dict[str, float]:
@@ -63,17 +111,17 @@ def table(bundles: dict[str, Path], root: Path) -> list[dict[str, str | float]]:
 
 
 def main() -> int:
-    """Run the command line; return the exit status: 0, or 1 after an error message."""
-    chosen = parser().parse_args()
-    try:
+    """Run the command line; return the exit status."""
+    parser = Command("benchmarks.arm_instructions", __doc__)
+    parser.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
+    parser.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
+    parser.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
+
+    def work(chosen: argparse.Namespace) -> object:
         require(chosen.root)
-        figures = table(given_bundles(chosen.bundles or [READY], chosen.architectures), chosen.root)
-    except (AuricleError, OSError) as error:
-        print(f"benchmarks.arm_instructions: {error}", file=sys.stderr)
-        return 1
-    if chosen.json:
-        print(json.dumps(figures))
-    return 0
+        return table(given_bundles(chosen.bundles or [READY], chosen.architectures), chosen.root)
+
+    return parser.run(work)
 
 
 if __name__ == "__main__":

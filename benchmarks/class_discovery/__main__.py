@@ -8,27 +8,27 @@ A figure for words never heard needs a network that `stop` and `go` were left ou
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import ROOT, data_folder
 from benchmarks.class_discovery import worker
-from benchmarks.class_discovery.corpus import CEPSTRA, build, front_end
+from benchmarks.class_discovery.trials import CEPSTRA, build, front_end
+from benchmarks.command import ROOT, Command, recordings
 
 # Returns the rows of a seed.
 Run = Callable[[int], list[dict[str, Any]]]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(prog="benchmarks.class_discovery", description=__doc__)
+    parser = Command("benchmarks.class_discovery", __doc__)
     parser.add_argument("--trials", type=int, default=30, help="of each case (30)")
     parser.add_argument("--seed", type=int, default=0, help="of the first trial (0); 100 to 299 were used to choose")
     parser.add_argument(
@@ -36,18 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--unheard", type=int, default=10, help="trials of a word that a device never heard (10)")
     parser.add_argument("--strategy", type=int, default=10, help="the same by the strategy prototypes (10)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args(arguments)
-    data = data_folder() / "gsc_v2_logmel_jpg.zip"
-    if not data.is_file():
-        raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this archive")
-    seeds = range(options.seed, options.seed + options.trials)
-    unheard: dict[Run, int] = {worker.unheard: options.unheard, worker.strategy: options.strategy}
-    others = {run: range(options.seed, options.seed + count) for run, count in unheard.items()}
-    found = [_measure(name, data, seeds, others) for name in options.features]
-    report = {key: [row for part in found for row in part[key]] for key in ("cases", "unheard")}
-    if options.json:
-        print(json.dumps(report))
+
+    def work(options: argparse.Namespace) -> object:
+        data = recordings("gsc_v2_logmel_jpg.zip")
+        seeds = range(options.seed, options.seed + options.trials)
+        unheard: dict[Run, int] = {worker.unheard: options.unheard, worker.strategy: options.strategy}
+        others = {run: range(options.seed, options.seed + count) for run, count in unheard.items()}
+        found = [_measure(name, data, seeds, others) for name in options.features]
+        return {key: [row for part in found for row in part[key]] for key in ("cases", "unheard")}
+
+    return parser.run(work, arguments)
 
 
 def _measure(name: str, data: Path, seeds: range, others: dict[Run, range]) -> dict[str, list[dict[str, Any]]]:
@@ -109,4 +107,4 @@ def _means(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,10 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from benchmarks.class_discovery.corpus import Corpus, FrontEnd, read
-from benchmarks.class_discovery.strategy import run_strategy
-from benchmarks.class_discovery.trials import NEW, cases, run_trial
-from benchmarks.class_discovery.unheard import run_unheard
+from benchmarks.class_discovery.trials import NEW, Corpus, FrontEnd, cases, read, run_trial
+from benchmarks.class_discovery.unheard import run_strategy, run_unheard
 
 _loaded: dict[str, Corpus] = {}
 

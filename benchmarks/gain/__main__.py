@@ -18,8 +18,8 @@ measured.
 from __future__ import annotations
 
 import argparse
-import json
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks import zero_shot
-from benchmarks.bundles import ROOT, build_bundles, data_folder
+from benchmarks.bundles import build_bundles
+from benchmarks.command import ROOT, Command, recordings
 from benchmarks.gain import shared_weights
-from benchmarks.gain.deal import Fleet, deal
-from benchmarks.gain.embeddings import read_words
+from benchmarks.gain.deal import Fleet, deal, read_words
 from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
-from benchmarks.gain.kept_runs import figures_of
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
-from fleet_simulator.runs.cores import available_cores
+from fleet_simulator.runs.about import available_cores
+from studies.fleets import Scale
+from studies.processes import figures_of
 from studies.run import Call, Run
-from studies.scale import Scale
 
 EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))
@@ -45,28 +45,25 @@ FOLDER = ROOT / "build" / "gain"
 _BEYOND_CHANCE = 0.05
 
 
-def main() -> None:
+def main() -> int:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gain", description=__doc__)
+    parser = Command("benchmarks.gain", __doc__)
     parser.add_argument("--fleets", nargs="+", default=list(FLEETS), choices=list(FLEETS), help="some of them")
     parser.add_argument(
         "--front-end", default="base", metavar="NAME|FILE", help="of embeddings: base, or a file NAME.frontend (base)"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="fleets (1 2 3); choose with 100 up")
     parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
-    parser.add_argument("--json", action="store_true", help="print one JSON list as the last line")
-    chosen = parser.parse_args()
-    data = data_folder() / "gsc_v2_test"
-    if not data.is_dir():
-        raise SystemExit(f"there is no {data}; set AURICLE_DATA to the folder that holds this one")
-    found = {
-        EMBEDDINGS: lambda: on_embeddings(chosen.front_end, data, chosen.seeds),
-        WEIGHTS: lambda: sharing_weights(chosen.seeds, chosen.processes),
-        SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds], chosen.processes),
-    }
-    rows = [row for name in chosen.fleets for row in found[name]()]
-    if chosen.json:
-        print(json.dumps(rows))
+
+    def work(chosen: argparse.Namespace) -> object:
+        found = {
+            EMBEDDINGS: lambda: on_embeddings(chosen.front_end, recordings("gsc_v2_test"), chosen.seeds),
+            WEIGHTS: lambda: sharing_weights(chosen.seeds, chosen.processes),
+            SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds], chosen.processes),
+        }
+        return [row for name in chosen.fleets for row in found[name]()]
+
+    return parser.run(work)
 
 
 def on_embeddings(front_end: str, data: Path, seeds: list[int]) -> Iterator[dict[str, Any]]:
@@ -130,12 +127,7 @@ def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alon
 
 
 def chance_of_loss(before: Bools, after: Bools) -> float:
-    """Return how likely so many clips, or more, are lost of those on which two equally good models differ.
-
-    Args:
-        before: clips that the one recognises, bool [clips].
-        after: the same of the other.
-    """
+    """Return how likely so many clips, or more, are lost of those on which two equally good models differ."""
     lost, differ = int((before & ~after).sum()), int((before != after).sum())
     return float(sum(math.comb(differ, count) for count in range(lost, differ + 1)) / 2**differ)
 
@@ -164,4 +156,4 @@ def _mean(values: list[float]) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

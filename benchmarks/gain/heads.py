@@ -7,16 +7,16 @@ its own clips and the public set (docs/teaching.md): the plan "fedavg and others
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from benchmarks.gain.deal import Dealt
-from benchmarks.gain.embeddings import Words
+from benchmarks.gain.deal import Dealt, Words
 from edge_client.learning.rounds.guard import Listener
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
@@ -26,7 +26,6 @@ from fleet_protocol.bundle import Bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from fleet_simulator.simulation.heads import Heads
 
@@ -43,19 +42,12 @@ _ROUNDS = (OTHERS, PROTOTYPES)
 
 @dataclass(frozen=True)
 class Judged:
-    """How a device's listening model does, by clip: whether it is recognised as its word.
+    """How a device's listening model does, by clip: whether it is recognised as its word."""
 
-    Attributes:
-        own: its own people's clips that it did not learn from, bool [clips].
-        strangers: clips by people whom nobody knows, all words, bool [clips].
-        never_heard: those of them whose word the device has no clip of, bool [clips].
-        kept_own: whether the device refused the plan's model.
-    """
-
-    own: Bools
-    strangers: Bools
-    never_heard: Bools
-    kept_own: bool = False
+    own: Bools  # its own people's clips that it did not learn from, bool [clips]
+    strangers: Bools  # clips by people whom nobody knows, all words, bool [clips]
+    never_heard: Bools  # those of them whose word the device has no clip of, bool [clips]
+    kept_own: bool = False  # whether the device refused the plan's model
 
 
 @dataclass(frozen=True)
@@ -71,14 +63,7 @@ class EmbeddingFleet:
     """A fleet whose devices have the same embedding front end."""
 
     def __init__(self, bundle: Bundle, words: Words, dealt: Dealt, seed: int) -> None:
-        """Make the public set.
-
-        Args:
-            bundle: of every device.
-            words: all clips.
-            dealt: who has which.
-            seed: of the devices' training.
-        """
+        """Make the public set."""
         self._words = words
         self._dealt = dealt
         self._seed = seed
@@ -136,7 +121,7 @@ class EmbeddingFleet:
             exchange = PrototypeExchange(manifest, label_map, work, context)
             takes, device_id = self._takes(number), _device_id(number)
             update, arrays = exchange.contribute(takes, device_id, bytes(16), share_names=False)
-            sent.append(Contribution(update, _reads(arrays)))
+            sent.append(Contribution(update, partial(dict, arrays)))
         result, _ = aggregator.close(work, Uploads(sent))
         self._meant = _meant(result.assignments, maps)
         work, after = aggregator.work("learn", 1, plan), []
@@ -172,10 +157,6 @@ class EmbeddingFleet:
         said = [self._meant.get(str(slot.class_id), slot.name) for slot in label_map.slots]
         heard = np.array([*said, *[""] * (label_map.capacity - len(said))])[best]
         return np.asarray(heard == self._words.words[rows])
-
-
-def _reads(arrays: Arrays) -> Callable[[], Arrays]:
-    return lambda: arrays
 
 
 def _meant(assignments: Sequence[Assigned], maps: Sequence[LabelMap]) -> dict[str, str]:

@@ -16,20 +16,13 @@ from pathlib import Path
 from statistics import fmean
 
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.recommended import FleetKind, recommended
+from aggregator_server.strategies.registry import FleetKind, recommended
 from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Value
-from fleet_simulator.experiment.sections import (
-    BaselinesSection,
-    Experiment,
-    FleetSection,
-    ModelSection,
-    RoundsSection,
-)
-from studies.gained import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
-from studies.keywords import keyword_clips
+from fleet_simulator.experiment.sections import BaselinesSection, Experiment, FleetSection, ModelSection, RoundsSection
+from studies.fleets import Scale, keyword_clips
 from studies.run import Figures, Run
-from studies.scale import Scale
+from studies.study import WITHOUT, own_accuracies, own_and_strangers, worse_than_alone
 
 # The rate: at most three points behind the best of each strategy that studies/ablation/table.py tunes.
 ROUNDS, EPOCHS, RATE = 60, 2, 0.2
@@ -39,36 +32,25 @@ LOCAL: dict[str, Value] = {"name": "local"}
 
 @dataclass(frozen=True)
 class Method:
-    """How a fleet runs its rounds.
+    """How a fleet runs its rounds."""
 
-    Attributes:
-        strategy: Name of the strategy.
-        local: Settings of its local method; passes and rate are those of all methods, unless they are here.
-        aggregation: The rule and its settings; empty: the strategy's own.
-        baselines: Whether what the devices would have without a fleet is computed, and what their guard chooses.
-    """
-
-    strategy: str
+    strategy: str  # Name of the strategy
+    # Settings of its local method; passes and rate are those of all methods, unless they are here
     local: Mapping[str, Value] = field(default_factory=dict)
+    # The rule and its settings; empty: the strategy's own
     aggregation: Mapping[str, Value] = field(default_factory=dict)
+    # Whether what the devices would have without a fleet is computed, and what their guard chooses
     baselines: bool = False
 
 
 @dataclass(frozen=True)
 class SharingFleet:
-    """Devices that share a network's weights.
+    """Devices that share a network's weights."""
 
-    Attributes:
-        name: In the results.
-        own: Architecture of the devices' own bundles.
-        methods: By the names of their rows; one of them has the baselines.
-        guarded: Name of the row of what the guard makes of that one's result.
-    """
-
-    name: str
-    own: str
-    methods: Mapping[str, Method]
-    guarded: str
+    name: str  # In the results
+    own: str  # Architecture of the devices' own bundles
+    methods: Mapping[str, Method]  # By the names of their rows; one of them has the baselines
+    guarded: str  # Name of the row of what the guard makes of that one's result
 
     @property
     def judge(self) -> str:
@@ -149,12 +131,7 @@ def runs(scale: Scale, seeds: Sequence[int]) -> list[Run]:
 
 
 def rows(fleet: SharingFleet, found: Mapping[str, Sequence[Figures]]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield a fleet's rows: the plan's name, and means over seeds of ``own``, ``strangers``, ``worse_than_alone``.
-
-    Args:
-        fleet: whose.
-        found: figures of each method's runs, one for each seed in the same order.
-    """
+    """Yield a fleet's rows: the plan's name, and means over seeds of ``own``, ``strangers``, ``worse_than_alone``."""
     judge = found[fleet.judge]
     alone = [own_accuracies(figures, "alone") for figures in judge]
     for name, kind in WITHOUT.items():

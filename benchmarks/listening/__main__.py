@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,15 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import data_folder
+from benchmarks.command import Command, data_folder
 from benchmarks.listening.dialogue import dialogue
-from benchmarks.listening.front_ends import FrontEnd, front_ends
+from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
 from benchmarks.listening.idle import idle_mb, import_s
-from benchmarks.listening.listening import in_parts, listen
-from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, load_material
-from benchmarks.listening.measurement import KINDS, RATES, figures, quiet_figures
-from benchmarks.listening.streams import Stream, make_stream
-from benchmarks.listening.training import taught_device
+from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, Stream, load_material, make_stream
+from benchmarks.listening.measurement import KINDS, RATES, figures, in_parts, listen, quiet_figures
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 
@@ -51,7 +48,8 @@ def measure(
 ) -> dict[str, Any]:
     """Teach a device on this front end, let it listen, print its lines, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
-        config = taught_device(Path(folder), front_end.bundle, material)
+        takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
+        config = taught_device(Path(folder), front_end.bundle, takes, material.noise)
         memory = idle_mb(Path(folder) / "edge.toml")
         loaded = load_listening(config)
     detector, ratios, spent, seconds = dataclasses.replace(config.detector, **changes), [], 0.0, 0.0
@@ -110,9 +108,34 @@ def _print_tables(results: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def main() -> None:
+def main() -> int:
     """Run the benchmark."""
-    options = _options()
+    parser = Command("benchmarks.listening", __doc__)
+    parser.add_argument(
+        "--front-ends",
+        nargs="+",
+        default=["cnn2", "dscnn3", "base"],
+        metavar="NAME",
+        help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",
+    )
+    parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
+    parser.add_argument("--hours", type=float, default=10.0, help="dialogue without a taught word (10; 0: none)")
+    parser.add_argument("--hop-s", type=float, help="seconds between windows, instead of the default")
+    parser.add_argument("--average-s", type=float, help="seconds over which scores are averaged, likewise")
+    add_streams(parser)
+    return parser.run(work)
+
+
+def add_streams(parser: Command) -> None:
+    """Add the options of what is listened to."""
+    parser.add_argument("--data", type=Path, default=data_folder())
+    parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
+    parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def work(options: argparse.Namespace) -> dict[str, object]:
+    """Let every front end listen, print its lines, and return the figures."""
     changes = {key: value for key in ("hop_s", "average_s") if (value := getattr(options, key)) is not None}
     with tempfile.TemporaryDirectory() as folder:
         chosen = front_ends(options.front_ends, Path(folder), options.bundles)
@@ -124,29 +147,7 @@ def main() -> None:
     _print_tables(results)
     imported = round(import_s(), 3)
     print(f"import of edge_client: {imported} s")
-    if options.json:
-        print(json.dumps({"front_ends": results, "import_s": imported}))
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.listening", description=__doc__)
-    parser.add_argument("--data", type=Path, default=data_folder())
-    parser.add_argument(
-        "--front-ends",
-        nargs="+",
-        default=["cnn2", "dscnn3", "base"],
-        metavar="NAME",
-        help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",
-    )
-    parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
-    parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
-    parser.add_argument("--hours", type=float, default=10.0, help="dialogue without a taught word (10; 0: none)")
-    parser.add_argument("--hop-s", type=float, help="seconds between windows, instead of the default")
-    parser.add_argument("--average-s", type=float, help="seconds over which scores are averaged, likewise")
-    parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    return parser.parse_args()
+    return {"front_ends": results, "import_s": imported}
 
 
 def _print_head(material: Material, streams: dict[float, Stream]) -> None:
@@ -167,4 +168,4 @@ def _print_head(material: Material, streams: dict[float, Stream]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,16 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import ROOT, BenchmarkError, data_folder
-from benchmarks.listening.__main__ import line, streams_of
+from benchmarks.command import ROOT, BenchmarkError, Command, output_of
+from benchmarks.listening.__main__ import add_streams, line, streams_of
 from benchmarks.listening.__main__ import measure as measure_front_end
 from benchmarks.listening.dialogue import dialogue
-from benchmarks.listening.front_ends import front_ends
-from benchmarks.listening.listening import Listened, in_parts
-from benchmarks.listening.material import KNOWN, RATE_HZ, SETTINGS, Clip, Half, Material, load_material
-from benchmarks.listening.measurement import RATES, figures, quiet_figures
-from benchmarks.listening.streams import Stream
-from benchmarks.listening.training import write_wav
+from benchmarks.listening.front_ends import front_ends, write_wav
+from benchmarks.listening.material import KNOWN, RATE_HZ, SETTINGS, Clip, Half, Material, Stream, load_material
+from benchmarks.listening.measurement import RATES, Listened, figures, in_parts, quiet_figures
 from edge_client.audio.recordings import read_clip
 from fleet_protocol.arrays import Floats
 
@@ -62,11 +59,7 @@ class Worker:
     """A running worker; a context manager that ends it."""
 
     def __init__(self, python: Path, module: str, folder: Path) -> None:
-        """Start it and wait until it has learned.
-
-        Raises:
-            BenchmarkError: it ended.
-        """
+        """Start it and wait until it has learned."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [str(python), "-m", module, str(folder)]
         self._name = module
@@ -91,11 +84,7 @@ class Worker:
         self._answers.close()
 
     def listen(self, parts: Iterable[Floats]) -> Listened:
-        """Return the scores of a stream, given in parts at ``RATE_HZ``.
-
-        Raises:
-            BenchmarkError: the worker ended.
-        """
+        """Return the scores of a stream, given in parts at ``RATE_HZ``. Raises BenchmarkError: the worker ended."""
         self._ask(np.zeros(0, np.float32))
         rows, samples = [], 0
         for part in parts:
@@ -131,7 +120,11 @@ def measure(
         print(line(name, ratios[-1]), flush=True)
     result: dict[str, Any] = {"package": name, "threshold": worker.about.threshold, "snr": ratios}
     if hours:
-        quiet = quiet_figures(worker.listen(dialogue(half, hours, KNOWN, seed)), {}, _all_thresholds(ratios))
+        quiet = quiet_figures(
+            worker.listen(dialogue(half, hours, KNOWN, seed)),
+            {},
+            sorted({point["threshold"] for ratio in ratios for point in ratio["curve"]}),
+        )
         result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
     return result
 
@@ -163,31 +156,19 @@ def _thresholds(heard: Listened) -> list[float]:
     return sorted({float(value) for value in np.quantile(best, 1 - np.geomspace(1 / len(best), 0.5, _POINTS))})
 
 
-def _all_thresholds(ratios: list[dict[str, Any]]) -> list[float]:
-    return sorted({point["threshold"] for ratio in ratios for point in ratio["curve"]})
-
-
 def environment(name: str, build: Path) -> Path:
-    """Return the Python of a package's environment, which is made on the first call.
-
-    Raises:
-        BenchmarkError: with what pip said.
-    """
+    """Return the Python of a package's environment, which is made on the first call."""
     folder = build / name
     python, complete = folder / "bin" / "python", folder / "complete"
     with_dependencies, alone = PACKAGES[name]
     content = "\n".join([*with_dependencies, *alone])
     if complete.exists() and complete.read_text(encoding="utf-8") == content:
         return python
-    commands = [
-        [sys.executable, "-m", "venv", "--clear", str(folder)],
-        [str(python), "-m", "pip", "install", "-q", *with_dependencies],
-        *([[str(python), "-m", "pip", "install", "-q", "--no-deps", *alone]] if alone else []),
-    ]
-    for command in commands:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BenchmarkError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    output_of([sys.executable, "-m", "venv", "--clear", folder])
+    install: list[str | Path] = [python, "-m", "pip", "install", "-q"]
+    output_of([*install, *with_dependencies])
+    if alone:
+        output_of([*install, "--no-deps", *alone])
     complete.write_text(content, encoding="utf-8")
     return python
 
@@ -205,43 +186,38 @@ def write_material(folder: Path, material: Material) -> None:
         write_wav(folder / "noise" / str(number) / "0.wav", noise, RATE_HZ)
 
 
-def main() -> None:
+def main() -> int:
     """Run the comparison."""
-    options = _options()
-    material = load_material(options.data, options.seed)
-    half = material.tuning if options.tuning else material.report
-    streams, minutes = streams_of(half, options.minutes, options.seed), options.minutes
-    print(f"streams of at most {minutes:g} minutes, {options.hours:g} hours of dialogue")
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        chosen = front_ends(options.front_ends, folder / "bundles", None)
-        results = [measure_front_end(one, material, half, streams, options.hours, options.seed, {}) for one in chosen]
-        write_material(folder, material)
-        for name in options.packages:
-            python = environment(name, options.build)
-            with Worker(python, f"benchmarks.listening.workers.{name}", folder) as worker:
-                results.append(measure(name, worker, half, streams, options.hours, options.seed))
-    _print_table(results, streams)
-    if options.json:
-        packages = [result for result in results if "package" in result]
-        print(json.dumps({"front_ends": results[: len(chosen)], "packages": packages}))
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.listening.alternatives", description=__doc__)
-    parser.add_argument("--data", type=Path, default=data_folder())
+    parser = Command("benchmarks.listening.alternatives", __doc__)
     parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=PACKAGES)
     parser.add_argument(
         "--front-ends", nargs="*", default=["base"], metavar="NAME", help="as of `benchmarks.listening` (base)"
     )
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "alternatives", help="where environments stand")
-    parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
     parser.add_argument("--hours", type=float, default=1.0, help="dialogue without a taught word (1; 0: none)")
-    parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    return parser.parse_args()
+    add_streams(parser)
+    return parser.run(work)
+
+
+def work(options: argparse.Namespace) -> dict[str, object]:
+    """Let front ends and packages listen, print the table, and return the figures."""
+    material = load_material(options.data, options.seed)
+    half = material.tuning if options.tuning else material.report
+    streams = streams_of(half, options.minutes, options.seed)
+    print(f"streams of at most {options.minutes:g} minutes, {options.hours:g} hours of dialogue")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        chosen = front_ends(options.front_ends, folder / "bundles", None)
+        ours = [measure_front_end(one, material, half, streams, options.hours, options.seed, {}) for one in chosen]
+        write_material(folder, material)
+        theirs = []
+        for name in options.packages:
+            python = environment(name, options.build)
+            with Worker(python, f"benchmarks.listening.workers.{name}", folder) as worker:
+                theirs.append(measure(name, worker, half, streams, options.hours, options.seed))
+    _print_table([*ours, *theirs], streams)
+    return {"front_ends": ours, "packages": theirs}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

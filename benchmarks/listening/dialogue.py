@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.bundles import ROOT, BenchmarkError
-from benchmarks.listening.material import RATE_HZ, Half
-from benchmarks.listening.streams import SECTION_S, WORD_DB, background
+from benchmarks.command import ROOT, BenchmarkError
+from benchmarks.listening.material import RATE_HZ, SECTION_S, WORD_DB, Half, background
 from demo.corpus import ACCENTS, Synthesiser
 from edge_client.audio.resampling import resample
 from fleet_protocol.arrays import Floats
@@ -96,17 +95,7 @@ def talk(seconds: float, taught: Sequence[str], seed: int) -> Floats:
 
 
 def dialogue(half: Half, hours: float, taught: Sequence[str], seed: int) -> Iterator[Floats]:
-    """Yield talk in backgrounds, float32 [samples] at ``RATE_HZ``, in parts of at most ``PART_S``.
-
-    Args:
-        half: gives the backgrounds.
-        hours: of all parts together.
-        taught: words that nobody says.
-        seed: of everything random; the same seed gives the same stream.
-
-    Raises:
-        BenchmarkError: the synthesiser failed.
-    """
+    """Yield talk in backgrounds, float32 [samples] at ``RATE_HZ``, in parts of at most ``PART_S``."""
     left, part = hours * 3600, 0
     while left > 0:
         seconds = min(PART_S, left)

@@ -1,29 +1,30 @@
-"""The front ends that are measured side by side: each a bundle, and what is known of the words that it never heard."""
+"""The front ends that are measured side by side, each a bundle; and a device that is taught on one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import wave
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.bundles import ARCHITECTURES, build_bundles, find_bundles
-from benchmarks.listening.material import Half
+from benchmarks.listening.material import RATE_HZ, Half
+from edge_client.config import Config, load_config
+from edge_client.learning.teaching.job import teach
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 
 
 @dataclass(frozen=True)
 class FrontEnd:
-    """One that is measured.
+    """One that is measured."""
 
-    Attributes:
-        name: as it was asked for: a network of the zoo on cepstra, ``base``, or a file's name.
-        bundle: file of the bundle.
-        pretrained: words that its network heard in pretraining; none for cepstra.
-    """
-
-    name: str
-    bundle: Path
-    pretrained: tuple[str, ...]
+    name: str  # as it was asked for: a network of the zoo on cepstra, ``base``, or a file's name
+    bundle: Path  # file of the bundle
+    pretrained: tuple[str, ...]  # words that its network heard in pretraining; none for cepstra
 
     def unseen(self, half: Half) -> list[str]:
         """Return the other words of a half that the network never heard; all of them for cepstra."""
@@ -41,7 +42,6 @@ def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[
 
     Args:
         names: networks of the zoo stand for cepstra (`gudur`), anything else for a head `linear` on that front end.
-        build: folder for bundles that are built.
         bundles: folder that holds the bundle NAME.auricle of each; None: they are built.
 
     Raises:
@@ -65,3 +65,39 @@ def _built(names: Iterable[str], build: Path) -> dict[str, Path]:
 def _pretrained(bundle: Path) -> tuple[str, ...]:
     statistics = read_bundle(bundle).manifest.embedding_statistics
     return statistics.words if statistics else ()
+
+
+_CONFIG = """
+[device]
+name = "listening"
+state = "state"
+[model]
+bundle = "{bundle}"
+[recordings]
+folder = "clips"
+background = "room"
+"""
+
+
+def taught_device(folder: Path, bundle: Path, takes: Mapping[str, Iterable[Path]], room: Iterable[Floats]) -> Config:
+    """Set a device up in a folder and teach it takes by label; return its configuration."""
+    for label, paths in takes.items():
+        (folder / "clips" / label).mkdir(parents=True)
+        for path in paths:
+            (folder / "clips" / label / path.name).symlink_to(path.resolve())
+    (folder / "room").mkdir()
+    for number, noise in enumerate(room):
+        write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
+    (folder / "edge.toml").write_text(_CONFIG.format(bundle=bundle.resolve()))
+    config = load_config(folder / "edge.toml")
+    teach(config, DeviceState(config.device.state))
+    return config
+
+
+def write_wav(path: Path, samples: Floats, rate_hz: int) -> None:
+    """Write float32 [samples] in -1..1 as 16-bit PCM."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate_hz)
+        file.writeframes((samples * 32_767).clip(-32_768, 32_767).astype(np.int16).tobytes())

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bundles import ROOT, BenchmarkError
+from benchmarks.command import ROOT, output_of_module
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
-from edge_client.events.publisher import Publisher
-from edge_client.events.registry import open_sinks
+from edge_client.events.publisher import Publisher, open_sinks
 from fleet_protocol.arrays import Floats
 
 _SECONDS = 60
@@ -47,16 +46,8 @@ class Noise:
 
 
 def idle_mb(config: Path) -> float:
-    """Return the resident memory of a process that listens with a configuration, in MB (2^20 bytes).
-
-    Raises:
-        BenchmarkError: with what the process said.
-    """
-    command = [sys.executable, "-m", "benchmarks.listening.idle", str(config)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise BenchmarkError(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")
-    return float(result.stdout.splitlines()[-1])
+    """Return the resident memory of a process that listens with a configuration, in MB (2^20 bytes)."""
+    return float(output_of_module("benchmarks.listening.idle", config).splitlines()[-1])
 
 
 def import_s() -> float:

@@ -1,20 +1,211 @@
-"""What one detector makes of all streams, as numbers: at many thresholds, and at those for a promised rate."""
+"""Streams through the real detector, what it heard beside what was said, and the same scores at other thresholds."""
 
 from __future__ import annotations
 
 import bisect
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.listening.listening import Listened
-from benchmarks.listening.material import KNOWN
-from benchmarks.listening.scoring import Heard, Score, score
-from benchmarks.listening.streams import Stream, Word
+from benchmarks.listening.material import KNOWN, RATE_HZ, Stream, Word
+from edge_client.audio.resampling import StreamResampler
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import Loaded
 from edge_client.detection.calibration import Tail
+from edge_client.detection.detector import Detector
+from edge_client.detection.pace import pace_of
+from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
 from fleet_protocol.arrays import Floats
+
+# An event belongs to the word that began up to so many seconds before.
+_WITHIN_S = 2.25
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One event: when, in seconds of the stream, and which label."""
+
+    at_s: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts over one stream or several."""
+
+    hours: float  # of sound
+    said: Counter[str]  # known words by label
+    rejected: Counter[str]  # those of them that were not heard
+    others: int  # words that the device does not know
+    # false accepts by kind: ``confusion`` (a known word heard as another), ``other word``, ``repeat`` (heard twice),
+    # ``background`` (nothing was said)
+    accepts: Counter[str]
+
+    @property
+    def false_rejects(self) -> float:
+        """Share of the known words that were not heard, 0..1."""
+        return sum(self.rejected.values()) / max(1, sum(self.said.values()))
+
+    @property
+    def false_accepts_per_hour(self) -> float:
+        """All kinds together."""
+        return sum(self.accepts.values()) / self.hours
+
+    def per_hour(self, kind: str) -> float:
+        """One kind."""
+        return self.accepts[kind] / self.hours
+
+    def __add__(self, other: Score) -> Score:
+        return Score(
+            self.hours + other.hours,
+            self.said + other.said,
+            self.rejected + other.rejected,
+            self.others + other.others,
+            self.accepts + other.accepts,
+        )
+
+
+def score(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> Score:
+    """Compare; words and events are in order of time."""
+    accepts: Counter[str] = Counter()
+    hits: set[int] = set()
+    current = -1
+    for event in heard:
+        while current + 1 < len(words) and words[current + 1].begin_s <= event.at_s:
+            current += 1
+        word = words[current] if current >= 0 and event.at_s - words[current].begin_s <= _WITHIN_S else None
+        if word is not None and word.label == event.label and current not in hits:
+            hits.add(current)
+        else:
+            accepts[_kind(word, event)] += 1
+    known = [(number, word.label) for number, word in enumerate(words) if word.label is not None]
+    return Score(
+        seconds / 3600,
+        Counter(label for _, label in known),
+        Counter(label for number, label in known if number not in hits),
+        len(words) - len(known),
+        accepts,
+    )
+
+
+def _kind(word: Word | None, event: Heard) -> str:
+    if word is None:
+        return "background"
+    if word.label is None:
+        return "other word"
+    return "repeat" if word.label == event.label else "confusion"
+
+
+Times = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def averaged(scores: Floats, at_s: Times, average_s: float) -> Floats:
+    """Return what :class:`edge_client.detection.posterior_handling.PosteriorHandler` averages, float32 [hops, labels].
+
+    Args:
+        scores: float32 [hops, labels], of each window alone.
+        at_s: [hops], when each window ended, s.
+        average_s: time over which scores are averaged, s.
+    """
+    first = np.searchsorted(at_s, at_s - average_s + ROUNDING_S)
+    first = np.minimum(first, np.arange(len(at_s)))
+    sums = np.concatenate([np.zeros((1, scores.shape[1])), np.cumsum(scores, axis=0, dtype=np.float64)])
+    last = np.arange(len(at_s)) + 1
+    means: Floats = ((sums[last] - sums[first]) / (last - first)[:, None]).astype(np.float32)
+    return means
+
+
+def decisions(
+    scores: Floats,
+    at_s: Times,
+    labels: Sequence[str],
+    thresholds: Floats,
+    refractory_s: float,
+    release: float = RELEASE,
+) -> list[Heard]:
+    """Return what is heard, as the posterior handler decides.
+
+    Args:
+        scores: averaged ones, float32 [hops, labels].
+        refractory_s: time after an event in which the same label makes no other, s.
+        release: share of its threshold below which a label's score falls before it can be heard again; of a negative
+            threshold, as of minus a distance, 1 alone makes sense.
+    """
+    best = scores.argmax(axis=1)
+    rows: NDArray[np.intp] = np.arange(len(scores))
+    heard = []
+    for slot, label in enumerate(labels):
+        candidates = np.flatnonzero((best == slot) & (scores[rows, slot] >= thresholds[slot]))
+        released = np.flatnonzero(scores[:, slot] < release * thresholds[slot])
+        last = -1
+        for row in candidates:
+            if last >= 0:
+                rested = at_s[row] - at_s[last] >= refractory_s - ROUNDING_S
+                armed = np.searchsorted(released, row) > np.searchsorted(released, last)
+                if not rested or not armed:
+                    continue
+            last = int(row)
+            heard.append(Heard(float(at_s[row]), label))
+    return sorted(heard, key=lambda one: one.at_s)
+
+
+@dataclass(frozen=True)
+class Listened:
+    """What a detector made of a stream."""
+
+    labels: tuple[str, ...]  # that it listened for
+    heard: tuple[Heard, ...]  # its events, in order of time, at the configuration's thresholds
+    unknown: int  # how many unknown sounds it reported
+    scores: Floats  # float32 [hops, labels], averaged
+    at_s: Times  # [hops], when each window ended, s
+    refractory_s: float  # time after an event in which the same label makes no other, s
+    seconds: float  # of the stream
+    spent_s: float = 0.0  # of processor time
+    release: float = RELEASE  # see :func:`benchmarks.listening.measurement.decisions`
+
+    def at(self, thresholds: Floats) -> list[Heard]:
+        """Decide again on the same scores."""
+        return decisions(self.scores, self.at_s, self.labels, thresholds, self.refractory_s, self.release)
+
+
+def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Listened:
+    """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop."""
+    now = [0.0]
+    model, label_map, tails = loaded
+    detector = Detector(model, label_map, config, clock=lambda: now[0], tails=tails)
+    hop, rate = detector.hop_samples, detector.sample_rate_hz
+    resampler = StreamResampler(RATE_HZ, rate)
+    events, scores, at_s, pending, seconds, spent = [], [], [], np.zeros(0, np.float32), 0.0, 0.0
+    for part in parts:
+        seconds += len(part) / RATE_HZ
+        pending = np.concatenate([pending, resampler.push(part)])
+        began = time.process_time()
+        for start in range(0, len(pending) - hop + 1, hop):
+            now[0] += hop / rate
+            windows = detector.counters.windows
+            events += [heard.event for heard in detector.push(pending[start : start + hop])]
+            if detector.counters.windows > windows:
+                scores.append(detector.scores)
+                at_s.append(now[0])
+        pending = pending[len(pending) // hop * hop :]
+        spent += time.process_time() - began
+    heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
+    unknown = sum(event.kind == "unknown" for event in events)
+    times = np.array(at_s)
+    means = averaged(np.array(scores), times, pace_of(config, model.manifest.feature_settings).average_s)
+    return Listened(label_map.names, heard, unknown, means, times, config.refractory_s, seconds, spent)
+
+
+def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
+    """Cut a stream."""
+    size = round(seconds * RATE_HZ)
+    return [samples[start : start + size] for start in range(0, len(samples), size)]
+
 
 KINDS = ("background", "other word", "confusion", "repeat")
 # Thresholds whose logits are a quarter apart, so that they are dense where scores are: near 1.

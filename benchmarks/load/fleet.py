@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.load.connection import Connection
+from benchmarks.load.probe import Connection
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import ClassInfo, Update
@@ -60,17 +60,11 @@ def _weights(seed: int) -> Arrays:
 
 @dataclass
 class Device:
-    """A device.
+    """A device."""
 
-    Attributes:
-        number: From 1.
-        connection: Its connection to the aggregator.
-        work: Its last work.
-    """
-
-    number: int
-    connection: Connection
-    work: dict[str, Any] = field(default_factory=dict)
+    number: int  # From 1
+    connection: Connection  # Its connection to the aggregator
+    work: dict[str, Any] = field(default_factory=dict)  # Its last work
 
     @property
     def device_id(self) -> str:
@@ -84,12 +78,7 @@ class Device:
 
 
 class Fleet:
-    """All devices; every action is one that all of them do at once.
-
-    Attributes:
-        devices: The devices.
-        errors: Number of requests that failed.
-    """
+    """All devices; every action is one that all of them do at once."""
 
     def __init__(self, url: str, count: int, enrol_token: str) -> None:
         self.devices = [Device(number, Connection(url, enrol_token)) for number in range(1, count + 1)]

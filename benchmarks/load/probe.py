@@ -13,20 +13,48 @@ import json
 import os
 import sys
 import time
+from urllib.parse import urlsplit
 
-from benchmarks.load.connection import Connection
+
+class Connection:
+    """A connection that is opened with the first request and kept."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.token = token
+        self._address = urlsplit(url)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+        """Send a request and return (status, body of the answer). Raises OSError, EOFError: the connection broke."""
+        if self._streams is None:
+            host, port = self._address.hostname, self._address.port
+            self._streams = await asyncio.open_connection(host, port)
+        reader, writer = self._streams
+        kind = "application/octet-stream" if method == "PUT" else "application/json"
+        head = f"{method} {path} HTTP/1.1\r\nHost: load\r\n"
+        if self.token:
+            head += f"Authorization: Bearer {self.token}\r\n"
+        if body:
+            head += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}\r\n".encode() + body)
+        await writer.drain()
+        lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
+        length = next((int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length:")), 0)
+        return int(lines[0].split()[1]), await reader.readexactly(length)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
 
 _HEALTH_EVERY_S, _ADMIN_EVERY_S = 0.05, 0.2
 _ADMIN_PATHS = ("/v1/rounds?limit=10", "/v1/classes", "/v1/public-set")
 
 
 class Latencies:
-    """What was measured.
-
-    Attributes:
-        seconds: Of every request, by kind.
-        errors: Number of requests that failed.
-    """
+    """What was measured."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, list[float]] = {"health": [], "admin": []}

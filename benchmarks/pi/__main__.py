@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import ARCHITECTURES, READY, ROOT, build_bundles, given_bundles
+from benchmarks.bundles import ARCHITECTURES, READY, build_bundles, given_bundles
+from benchmarks.command import ROOT, Command
 from benchmarks.pi.machine import Machine, throttling
-from edge_client.daemon.board import temperature_c
+from edge_client.daemon.status import temperature_c
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.errors import AuricleError
 from model_export import speed
 
 # Gudur & Perepu 2021, on a Raspberry Pi 2: an epoch of 1,000 frames, one inference, and the files of three models.
@@ -42,9 +42,9 @@ COLUMNS = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Command:
     """Return the command line's parser."""
-    command = argparse.ArgumentParser(prog="benchmarks.pi", description=__doc__)
+    command = Command("benchmarks.pi", __doc__)
     command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
     command.add_argument(
         "--bundles",
@@ -59,7 +59,6 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--clips", type=int, default=200, help="recognised for each latency (%(default)s)")
     command.add_argument("--output", type=Path, default=ROOT / "build" / "bench-pi.json", help="(%(default)s)")
-    command.add_argument("--json", action="store_true", help="end with what the file holds, on one line")
     return command
 
 
@@ -93,11 +92,7 @@ def _cell(figure: float | None, digits: int) -> str:
 
 
 def _bundles(chosen: argparse.Namespace, folder: Path) -> dict[str, Path]:
-    """Return the bundles to measure.
-
-    Raises:
-        BenchmarkError: a bundle is not there, or cannot be built.
-    """
+    """Return the bundles to measure."""
     bundles = given_bundles(chosen.bundles or [READY], chosen.architectures)
     if chosen.bundles or importlib.util.find_spec("tensorflow") is None:
         return bundles
@@ -123,19 +118,16 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run the command line; return the exit status: 0, or 1 after an error message."""
-    chosen = parser().parse_args()
-    try:
+    """Run the command line; return the exit status."""
+
+    def work(chosen: argparse.Namespace) -> object:
         report = bench(chosen)
         chosen.output.parent.mkdir(parents=True, exist_ok=True)
         write_durably(chosen.output, (json.dumps(report, indent=1) + "\n").encode(), 0o644)
-    except (AuricleError, OSError) as error:
-        print(f"benchmarks.pi: {error}", file=sys.stderr)
-        return 1
-    print(f"written to {chosen.output}")
-    if chosen.json:
-        print(json.dumps(report))
-    return 0
+        print(f"written to {chosen.output}")
+        return report
+
+    return parser().run(work)
 
 
 if __name__ == "__main__":

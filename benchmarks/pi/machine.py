@@ -19,27 +19,16 @@ _X86_VENDORS = ("GenuineIntel", "AuthenticAMD")
 
 @dataclass(frozen=True)
 class Machine:
-    """What a machine says of itself.
+    """What a machine says of itself."""
 
-    Attributes:
-        model: of the board, or of the processor where there is no device tree.
-        processor: as /proc/cpuinfo names it.
-        architecture: e.g. ``armv7l``.
-        cores: that this process may use.
-        kernel: its release.
-        system: the distribution.
-        emulator: what runs these instructions where that is no processor of this architecture, else None.
-        virtual: whether it is a virtual machine, whose processor others may use as well.
-    """
-
-    model: str
-    processor: str
-    architecture: str
-    cores: int
-    kernel: str
-    system: str
-    emulator: str | None
-    virtual: bool
+    model: str  # of the board, or of the processor where there is no device tree
+    processor: str  # as /proc/cpuinfo names it
+    architecture: str  # e.g. ``armv7l``.
+    cores: int  # that this process may use
+    kernel: str  # its release
+    system: str  # the distribution
+    emulator: str | None  # what runs these instructions where that is no processor of this architecture, else None
+    virtual: bool  # whether it is a virtual machine, whose processor others may use as well
 
     @classmethod
     def here(cls, system: Path = Path("/")) -> Machine:
@@ -53,7 +42,9 @@ class Machine:
             kernel=platform.release(),
             system=platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
             emulator=emulator(system),
-            virtual=_virtual(system),
+            virtual=(
+                " hypervisor" in _text(system / "proc/cpuinfo") or any((system / "sys/bus/virtio/devices").glob("*"))
+            ),
         )
 
     def __str__(self) -> str:
@@ -112,10 +103,6 @@ def _processor(system: Path) -> str:
         fields.setdefault(name.strip(), value.strip())
     found = [fields[name] for name in ("vendor_id", "model name", "Hardware") if fields.get(name)]
     return " ".join(found) or "unknown processor"
-
-
-def _virtual(system: Path) -> bool:
-    return " hypervisor" in _text(system / "proc/cpuinfo") or any((system / "sys/bus/virtio/devices").glob("*"))
 
 
 def _elf_machine(path: Path) -> int | None:

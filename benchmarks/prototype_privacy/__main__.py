@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import re
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import ROOT, data_folder
+from benchmarks.command import ROOT, Command, data_folder
 from benchmarks.listening.front_ends import front_ends
 from benchmarks.prototype_privacy import identification, membership, recognition
-from benchmarks.prototype_privacy.accountant import DELTA, epsilon, greatest_area
+from benchmarks.prototype_privacy.attacker import DELTA, epsilon, greatest_area
 from benchmarks.prototype_privacy.corpus import Corpus, read
 from benchmarks.prototype_privacy.identification import Identification
 from benchmarks.prototype_privacy.membership import Membership, Sender
 from benchmarks.prototype_privacy.recognition import Recognition
-from fleet_protocol.errors import AuricleError
 
 NOISES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 CLIP_NORM = 10.0
@@ -34,9 +31,9 @@ Row = Membership | Identification | Recognition
 _DEVICE_CLIPS, _RELEASES = (5, 20), 10
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Command:
     """Return the command line's parser."""
-    command = argparse.ArgumentParser(prog="benchmarks.prototype_privacy", description=__doc__)
+    command = Command("benchmarks.prototype_privacy", __doc__)
     command.add_argument("--front-end", default="base", metavar="NAME", help="base (default), or a FILE.frontend")
     command.add_argument(
         "--noise",
@@ -54,7 +51,6 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--seed", type=int, default=0, help="the first of both (default: 0); 200 to 204 were used to choose"
     )
-    command.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     return command
 
 
@@ -102,20 +98,16 @@ def _say(row: Row) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0, or 1 after an error message."""
-    chosen = parser().parse_args(arguments)
-    data = data_folder()
-    build = ROOT / "build" / "prototype-privacy" / re.sub(r"[^A-Za-z0-9.]", "_", chosen.front_end)
-    try:
+    """Run the command line; return the exit status."""
+
+    def work(chosen: argparse.Namespace) -> object:
+        build = ROOT / "build" / "prototype-privacy" / re.sub(r"[^A-Za-z0-9.]", "_", chosen.front_end)
         bundle = front_ends([chosen.front_end], build, None)[0].bundle
-        found = measure(read(data, bundle), bundle, chosen, _say)
-    except AuricleError as error:
-        print(f"benchmarks.prototype_privacy: {error}", file=sys.stderr)
-        return 1
-    if chosen.json:
+        found = measure(read(data_folder(), bundle), bundle, chosen, _say)
         settings = {"front_end": Path(chosen.front_end).stem, "clip_norm": chosen.clip_norm}
-        print(json.dumps({**settings, "accounts": accounts(chosen.noise), **found}))
-    return 0
+        return {**settings, "accounts": accounts(chosen.noise), **found}
+
+    return parser().run(work, arguments)
 
 
 if __name__ == "__main__":

@@ -7,31 +7,52 @@ it adds to this word, plus what differs from clip to clip.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import dp_accounting
 import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Bools, Doubles
+
+DELTA = 1e-5
+
+
+def epsilon(noise: float, releases: int = 1, delta: float = DELTA) -> float:
+    """Return the epsilon of means with noise; infinite without.
+
+    It is exact for one mean (Balle & Wang 2018, theorem 8), and for several: k means with noise multiplier s tell as
+    much as one with s / sqrt(k) (Dong, Roth & Su 2022, corollary 3.3).
+
+    Args:
+        noise: standard deviation of the noise in units of the sensitivity: as
+            :func:`edge_client.learning.prototype_noise.private_mean` takes it for one clip that is replaced by another,
+            divided by the number of clips for all of them.
+    """
+    return float(dp_accounting.get_epsilon_gaussian(noise / math.sqrt(releases), delta))
+
+
+def greatest_area(noise: float) -> float:
+    """Return the area under the curve that no attack exceeds, whatever it knows of the other clips.
+
+    The two hypotheses are normal distributions that lie 1 / noise standard deviations apart (Dong, Roth & Su 2022,
+    definition 2.6).
+    """
+    return (1 + math.erf(1 / (2 * noise))) / 2 if noise else 1.0
+
 
 _LEAST = 1e-6  # variance added to every direction, for what float32 rounds
 
 
 @dataclass(frozen=True)
 class Attacker:
-    """Covariances that the attacker measured on its own clips, float64 [numbers, numbers].
+    """Covariances that the attacker measured on its own clips, float64 [numbers, numbers]."""
 
-    Attributes:
-        means: mean of every word.
-        clip: covariance of the clips of one word by one speaker.
-        word: covariance of what a speaker adds to a word; ``voice`` is a part of it.
-        voice: covariance of what a speaker adds to all words.
-    """
-
-    means: dict[str, Doubles]
-    clip: Doubles
-    word: Doubles
-    voice: Doubles
+    means: dict[str, Doubles]  # mean of every word
+    clip: Doubles  # covariance of the clips of one word by one speaker
+    word: Doubles  # covariance of what a speaker adds to a word; ``voice`` is a part of it
+    voice: Doubles  # covariance of what a speaker adds to all words
 
     @classmethod
     def learn(cls, z: Doubles, words: NDArray[np.str_], speakers: NDArray[np.str_]) -> Attacker:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bundles import BenchmarkError
+from benchmarks.command import BenchmarkError
 from edge_client.features.embedding import Embedding
 from edge_client.learning.prototype_noise import clipped
 from fleet_protocol.arrays import Array, Bools, Doubles, Floats, Ints
@@ -29,21 +29,13 @@ _ROWS = 512
 
 @dataclass(frozen=True)
 class Corpus:
-    """Clips of people who speak.
+    """Clips of people who speak."""
 
-    Attributes:
-        embeddings: float32 [clips, numbers].
-        words: the word of every clip.
-        speakers: who speaks.
-        victims: whether the clip is by a speaker whom the pretraining left out.
-        statistics: of the words of the pretraining.
-    """
-
-    embeddings: Floats
-    words: NDArray[np.str_]
-    speakers: NDArray[np.str_]
-    victims: Bools
-    statistics: EmbeddingStatistics
+    embeddings: Floats  # float32 [clips, numbers]
+    words: NDArray[np.str_]  # the word of every clip
+    speakers: NDArray[np.str_]  # who speaks
+    victims: Bools  # whether the clip is by a speaker whom the pretraining left out
+    statistics: EmbeddingStatistics  # of the words of the pretraining
 
     def whitened(self, embeddings: Array, clip_norm: float | None = None) -> Doubles:
         """Return whitened embeddings less the centre, float64 [n, numbers]; not clipped without ``clip_norm``."""
@@ -58,15 +50,7 @@ class Corpus:
 
 
 def read(data: Path, bundle: Path) -> Corpus:
-    """Read the archive and embed it.
-
-    Args:
-        data: folder that holds the archive and the official test set.
-        bundle: a bundle with the front end.
-
-    Raises:
-        BenchmarkError: a file is missing, or the front end is no pretrained network.
-    """
+    """Read the archive and embed it."""
     archive, test = data / "gsc_v2_logmel_jpg.zip", data / "gsc_v2_test"
     for path in (archive, test):
         if not path.exists():

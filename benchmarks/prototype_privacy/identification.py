@@ -17,15 +17,10 @@ _TAKES = 4
 
 @dataclass(frozen=True)
 class Case:
-    """What is sent of one speaker, and what the attacker has of everybody.
+    """What is sent of one speaker, and what the attacker has of everybody."""
 
-    Attributes:
-        sent: words of which means were sent, of four clips each.
-        known: other words of which the attacker has the mean of four clips; 0: one other clip of the same word.
-    """
-
-    sent: int
-    known: int
+    sent: int  # words of which means were sent, of four clips each
+    known: int  # other words of which the attacker has the mean of four clips; 0: one other clip of the same word
 
 
 CASES = (Case(1, 0), Case(1, 1), Case(1, 4), Case(4, 4))
@@ -33,25 +28,15 @@ CASES = (Case(1, 0), Case(1, 1), Case(1, 4), Case(4, 4))
 
 @dataclass(frozen=True)
 class Identification:
-    """How often the attacker is right, in per cent; chance is 100 / candidates.
+    """How often the attacker is right, in per cent; chance is 100 / candidates."""
 
-    Attributes:
-        sent: words of which means were sent.
-        known: other words of which the attacker has means; 0: a clip of the same word.
-        candidates: people to choose from.
-        noise: noise multiplier for one clip.
-        right: by the likelihood ratio.
-        right_by_distance: by the whitened distance.
-        decisions: how many were made.
-    """
-
-    sent: int
-    known: int
-    candidates: int
-    noise: float
-    right: float
-    right_by_distance: float
-    decisions: int
+    sent: int  # words of which means were sent
+    known: int  # other words of which the attacker has means; 0: a clip of the same word
+    candidates: int  # people to choose from
+    noise: float  # noise multiplier for one clip
+    right: float  # by the likelihood ratio
+    right_by_distance: float  # by the whitened distance
+    decisions: int  # how many were made
 
 
 def measure(sender: Sender, case: Case, seeds: range) -> Identification:
@@ -85,7 +70,12 @@ def _draw(sender: Sender, case: Case, rng: np.random.Generator) -> tuple[Doubles
     """Draw twenty people; return what their means and the attacker's exceed the words' by, [candidates, numbers]."""
     if case.known:
         needed = case.sent + case.known
-        rich = {who: own for who in _everybody(sender) if len(own := _words(sender, who)) >= needed}
+        rich = {
+            who: own
+            for who in ({who for people in sender.clips.values() for who in people})
+            if len(own := [word for word, people in sender.clips.items() if len(people.get(who, ())) >= _TAKES])
+            >= needed
+        }
         people = rng.choice(sorted(rich), CANDIDATES, replace=False)
         words = [[str(word) for word in rng.permutation(rich[who])] for who in people]
     else:
@@ -100,11 +90,3 @@ def _draw(sender: Sender, case: Case, rng: np.random.Generator) -> tuple[Doubles
         others = [drawn[word][:_TAKES] for word in spoken[case.sent :][: case.known]]
         known.append(sender.residual(np.concatenate(others) if others else drawn[spoken[0]][_TAKES:][:1]))
     return np.stack(sent), np.stack(known)
-
-
-def _everybody(sender: Sender) -> set[str]:
-    return {who for people in sender.clips.values() for who in people}
-
-
-def _words(sender: Sender, who: str) -> list[str]:
-    return [word for word, people in sender.clips.items() if len(people.get(who, ())) >= _TAKES]

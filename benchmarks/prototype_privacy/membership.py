@@ -18,19 +18,12 @@ _FALSE_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Case:
-    """A mean, and what the attacker has of a person.
+    """A mean, and what the attacker has of a person."""
 
-    Attributes:
-        known: what the attacker compares the mean with.
-        speakers: people in the mean.
-        takes: clips of each.
-        stranger: whether those outside are clips of other people; else other clips of the same people.
-    """
-
-    known: str
-    speakers: int
-    takes: int
-    stranger: bool = True
+    known: str  # what the attacker compares the mean with
+    speakers: int  # people in the mean
+    takes: int  # clips of each
+    stranger: bool = True  # whether those outside are clips of other people; else other clips of the same people
 
     @property
     def spare(self) -> int:
@@ -53,29 +46,17 @@ CASES = (
 
 @dataclass(frozen=True)
 class Membership:
-    """How well the attacker tells.
+    """How well the attacker tells."""
 
-    Attributes:
-        known: what it has.
-        outside: who is not in the mean: ``same people`` or ``others``.
-        speakers: people in the mean.
-        clips: clips in the mean.
-        noise: noise multiplier for one clip.
-        auc: area under the curve of the likelihood ratio; 0.5 is chance.
-        auc_spread: standard deviation of that over the seeds.
-        auc_distance: the same area of the whitened distance.
-        found: share of those inside that is found with the likelihood ratio at 1 % of false alarms.
-    """
-
-    known: str
-    outside: str
-    speakers: int
-    clips: int
-    noise: float
-    auc: float
-    auc_spread: float
-    auc_distance: float
-    found: float
+    known: str  # what it has
+    outside: str  # who is not in the mean: ``same people`` or ``others``
+    speakers: int  # people in the mean
+    clips: int  # clips in the mean
+    noise: float  # noise multiplier for one clip
+    auc: float  # area under the curve of the likelihood ratio; 0.5 is chance
+    auc_spread: float  # standard deviation of that over the seeds
+    auc_distance: float  # the same area of the whitened distance
+    found: float  # share of those inside that is found with the likelihood ratio at 1 % of false alarms
 
 
 class Sender:

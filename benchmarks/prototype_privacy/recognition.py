@@ -39,29 +39,17 @@ _EPOCHS, _SETTLE_AT, _RATE = 25, 18, 0.02
 
 @dataclass(frozen=True)
 class Recognition:
-    """How a device recognises words that it never heard, in per cent: mean of the words and trials.
+    """How a device recognises words that it never heard, in per cent: mean of the words and trials."""
 
-    Attributes:
-        rule: ``nearest`` or ``head``.
-        people: of each device.
-        clips: of each device.
-        devices: how many sent a mean.
-        noise: noise multiplier for one clip.
-        recognised: share of the new word's clips that are recognised.
-        mistaken: share of the known words' clips that are taken for it.
-        others: share of all other words' clips that are taken for it.
-        trials: how many.
-    """
-
-    rule: str
-    people: int
-    clips: int
-    devices: int
-    noise: float
-    recognised: float
-    mistaken: float
-    others: float
-    trials: int
+    rule: str  # ``nearest`` or ``head``
+    people: int  # of each device
+    clips: int  # of each device
+    devices: int  # how many sent a mean
+    noise: float  # noise multiplier for one clip
+    recognised: float  # share of the new word's clips that are recognised
+    mistaken: float  # share of the known words' clips that are taken for it
+    others: float  # share of all other words' clips that are taken for it
+    trials: int  # how many
 
 
 @dataclass(frozen=True)

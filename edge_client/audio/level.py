@@ -12,6 +12,7 @@ from fleet_protocol.arrays import Doubles, Floats
 FLOOR_DB = -120.0
 # A quiet room leaves even a poor microphone's own noise above this.
 TOO_QUIET_DB = -80.0
+FRAME_S = 0.01
 
 
 def peak_dbfs(samples: Floats) -> float:
@@ -32,6 +33,11 @@ def frame_levels_dbfs(samples: Floats, frame_samples: int) -> Doubles:
     frames = samples[: len(samples) // frame_samples * frame_samples].reshape(-1, frame_samples).astype(np.float64)
     levels: Doubles = 20.0 * np.log10(np.maximum(frames.std(axis=1), 10 ** (FLOOR_DB / 20)))
     return levels
+
+
+def levels_db(samples: Floats, rate_hz: int) -> Doubles:
+    """Return the level of every 10 ms, in dB full scale, at least -120; a constant offset does not count."""
+    return frame_levels_dbfs(samples, round(FRAME_S * rate_hz))
 
 
 def _decibels(amplitude: float) -> float:

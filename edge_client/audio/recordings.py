@@ -1,12 +1,16 @@
 """Clips from a folder of recordings, ``<label>/*.wav|flac|ogg|opus|mp3``, dealt out to rounds at random.
 
-As in Gudur & Perepu 2021, table 1, every round takes a random number of clips of each label (200 to 300 there).
+As in Gudur & Perepu 2021, table 1, every round takes a random number of clips of each label (200 to 300 there). What
+the device records itself it keeps as WAV files of one channel, 16 bit, which are named by the digest of their content.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
+import re
+import wave
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,30 +18,62 @@ from types import ModuleType
 import numpy as np
 
 from edge_client.audio.resampling import resample
-from edge_client.audio.wave_files import require_whole
 from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
+_log = logging.getLogger(__name__)
+
+# A taught clip; an unknown sound, behind its time and score.
+_OWN_NAME = re.compile(r"([0-9a-f]{16})\.wav|\d{13,}-\d{4}-([0-9a-f]{8})\.wav")
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".opus", ".mp3"})
 FORMATS = ".wav, .flac, .ogg, .opus or .mp3"
-
 # What is read of a longer file, so that one long recording cannot fill a small board's memory.
 _LONGEST_S = 60
 # Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
 _LOUDEST = 16.0
 _SEARCH_STEP_S = 0.01
 
-_log = logging.getLogger(__name__)
+
+def encode_wave(samples: Floats, rate_hz: int) -> bytes:
+    """Return a WAV file of float32 [samples], clipped to -1..1; read again, they are within half a step (2^-16) of
+    these.
+    """
+    levels = np.clip(np.rint(samples.astype(np.float64) * 32_768), -32_768, 32_767).astype("<i2")
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate_hz)
+        file.writeframes(levels.tobytes())
+    return buffer.getvalue()
+
+
+def content_name(data: bytes, digits: int = 16) -> str:
+    """Return the name of a sound file that the device keeps: the first hex digits of the SHA-256 of its bytes."""
+    return f"{hashlib.sha256(data).hexdigest()[:digits]}.wav"
+
+
+def require_whole(path: Path) -> None:
+    """Compare a file that the device named by its content with its name; any other cannot be checked.
+
+    Raises RecordingError if the content is another one.
+    """
+    match = _OWN_NAME.fullmatch(path.name)
+    if match is None:
+        return
+    named = match[1] or match[2]
+    if content_name(path.read_bytes(), len(named)) != f"{named}.wav":
+        raise RecordingError(
+            f"{path} is damaged: its name is the digest of what was recorded, and its content is something else; "
+            "delete it and record the sound again, or rename it if it is a recording of your own"
+        )
 
 
 class Recordings:
-    """A :class:`edge_client.capture.ClipSource` over a folder.
+    """A :class:`edge_client.audio.ClipSource` over a folder; ``skipped`` has those that could not be used, and why.
 
     A folder counts as a label while it holds a recording and its name starts with neither ``_`` nor ``.``.
-
-    Attributes:
-        skipped: Recordings that could not be used so far, each with the reason.
     """
 
     def __init__(
@@ -46,8 +82,6 @@ class Recordings:
         """Read nothing yet; the folder is read again at every question.
 
         Args:
-            folder: holds a folder for each label.
-            settings: rate and length of clips.
             per_round: smallest and largest number of a label's clips in a round; None: all, in every round.
             seed: the device's, not negative; with the round and the label it decides which clips a round takes.
         """
@@ -60,16 +94,14 @@ class Recordings:
     def labels(self) -> tuple[str, ...]:
         """Return the labels that are there now, in alphabetical order.
 
-        Raises:
-            RecordingError: the folder cannot be read.
+        Raises RecordingError if the folder cannot be read.
         """
         return tuple(name for name in _names(self.folder) if self.clips(name))
 
     def clips(self, label: str) -> list[Path]:
         """Return all of a label's recordings in alphabetical order; none for an unknown label.
 
-        Raises:
-            RecordingError: the label's folder cannot be read.
+        Raises RecordingError if the label's folder cannot be read.
         """
         folder = self.folder / label
         if label.startswith(("_", ".")) or folder.parent != self.folder or not folder.is_dir():
@@ -80,9 +112,6 @@ class Recordings:
         """Return a label's share of a round, drawn without replacement; all of them where there are fewer.
 
         The draw depends on the device's seed, the round, the label and the names of the recordings, on nothing else.
-
-        Raises:
-            RecordingError: the label's folder cannot be read.
         """
         clips = self.clips(label)
         if self._per_round is None:
@@ -114,13 +143,10 @@ def speaker_of(path: Path) -> str:
 
 
 def read_clip(path: Path, settings: FeatureSettings) -> Floats:
-    """Read one clip: float32 [clip_samples] at the settings' rate.
+    """Read one clip: float32 [clip_samples] at the settings' rate. Raises RecordingError, which names the file.
 
-    Of a longer recording the loudest stretch is taken: a bark or a word may lie anywhere in it, and the start is
-    often silence. A shorter one is padded with zeros at its end.
-
-    Raises:
-        RecordingError: it cannot be read; names the file.
+    Of a longer recording the loudest stretch is taken: a bark or a word may lie anywhere in it, and the start is often
+    silence. A shorter one is padded with zeros at its end.
     """
     samples = loudest_stretch(read_recording(path, settings.sample_rate_hz), settings)
     return np.pad(samples, (0, settings.clip_samples - len(samples)))
@@ -140,9 +166,8 @@ def loudest_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
 def read_recording(path: Path, sample_rate_hz: int) -> Floats:
     """Read a recording's first minute as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
 
-    Raises:
-        RecordingError: it is missing, damaged, empty, not audio, or holds impossible values; names the file.
-        AudioError: this machine cannot read audio files at all.
+    Raises RecordingError if it is missing, damaged, empty, not audio, or holds impossible values; names the file;
+    AudioError if this machine cannot read audio files at all.
     """
     soundfile = _soundfile()
     try:
@@ -163,12 +188,7 @@ def read_recording(path: Path, sample_rate_hz: int) -> Floats:
 
 
 def duration_s(path: Path) -> float:
-    """Return how much of a recording :func:`read_recording` reads, in seconds.
-
-    Raises:
-        RecordingError: it is missing, damaged or not audio; names the file.
-        AudioError: this machine cannot read audio files at all.
-    """
+    """Return how much of a recording :func:`read_recording` reads, in seconds, with its errors."""
     soundfile = _soundfile()
     try:
         return min(float(_LONGEST_S), float(soundfile.info(path).duration))

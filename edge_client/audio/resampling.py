@@ -24,18 +24,10 @@ _RATES_HZ = (1_000, 768_000)
 
 
 def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
-    """Convert a recording to another sample rate, without shifting it in time.
+    """Convert a recording, float32 [samples], to another sample rate, without shifting it in time.
 
-    Args:
-        samples: float32 [samples]; beyond its ends it counts as silent.
-        from_hz: its rate.
-        to_hz: the rate wanted.
-
-    Returns:
-        float32 [samples * to_hz / from_hz, rounded up].
-
-    Raises:
-        RecordingError: a rate is outside 1..768 kHz.
+    Returns float32 [samples * to_hz / from_hz, rounded up]; beyond its ends a recording counts as silent. Raises
+    RecordingError if a rate is outside 1..768 kHz.
     """
     up, down = _ratio(from_hz, to_hz)
     if up == down or not len(samples):
@@ -62,15 +54,7 @@ class StreamResampler:
     """
 
     def __init__(self, from_hz: int, to_hz: int) -> None:
-        """Begin a recording.
-
-        Args:
-            from_hz: its rate.
-            to_hz: the rate wanted.
-
-        Raises:
-            RecordingError: a rate is outside 1..768 kHz.
-        """
+        """Begin a recording. Raises RecordingError if a rate is outside 1..768 kHz."""
         up, down = _ratio(from_hz, to_hz)
         self._same = up == down
         phases, reach = _filter_bank(up, down)
@@ -105,8 +89,7 @@ class StreamResampler:
 def _ratio(from_hz: int, to_hz: int) -> tuple[int, int]:
     """Return the rates' ratio, to over from, in small whole numbers.
 
-    Raises:
-        RecordingError: a rate is outside 1..768 kHz.
+    Raises RecordingError if a rate is outside 1..768 kHz.
     """
     for rate in (from_hz, to_hz):
         if not _RATES_HZ[0] <= rate <= _RATES_HZ[1]:

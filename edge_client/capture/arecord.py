@@ -11,8 +11,7 @@ import re
 import subprocess
 import threading
 
-from edge_client.capture.pcm_process import PcmProcess, last_line
-from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.pcm_process import PcmProcess, PcmStream, last_line
 from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
@@ -26,8 +25,7 @@ _CONVERTERS = frozenset({"null", "lavrate", "samplerate", "speexrate", "speex", 
 def arecord_devices() -> list[CaptureDevice]:
     """Return the devices that arecord can record from now: each card once, and what the system defines beside cards.
 
-    Raises:
-        AudioError: there is no arecord, or it does not answer.
+    Raises AudioError if there is no arecord, or it does not answer.
     """
     devices: list[CaptureDevice] = []
     for line in _run("-L")[1].splitlines():
@@ -46,8 +44,7 @@ def arecord_devices() -> list[CaptureDevice]:
 def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
     """Open the configured device at the best rate for a model's.
 
-    Raises:
-        AudioError: it is not there, offers no such rate, or gives no sound.
+    Raises AudioError if it is not there, offers no such rate, or gives no sound.
     """
     name = _wanted(config.device)
     rate_hz = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
@@ -78,8 +75,7 @@ def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.E
 def _wanted(device: str) -> str:
     """Return the name of the device meant; for "" the system's default, where it has none the first card.
 
-    Raises:
-        AudioError: there is none, or several are named so.
+    Raises AudioError if there is none, or several are named so.
     """
     devices = arecord_devices()
     if device:
@@ -91,8 +87,7 @@ def _wanted(device: str) -> str:
 def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> int:
     """Return the first rate that the hardware behind a device has; where it has none of them, its highest.
 
-    Raises:
-        AudioError: it lacks the only candidate; or it cannot be asked, because it is in use or went away.
+    Raises AudioError if it lacks the only candidate; or it cannot be asked, because it is in use or went away.
     """
     card = name.startswith("plughw:")
     device = name.replace("plughw:", "hw:", 1)
@@ -124,7 +119,6 @@ def _has(device: str, rate_hz: int, offered: dict[str, str]) -> bool:
 
 
 def _run(*arguments: str) -> tuple[int, str, str]:
-    """Return arecord's exit status, output and errors."""
     try:
         result = subprocess.run(
             ["arecord", *arguments],

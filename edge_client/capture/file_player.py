@@ -18,8 +18,7 @@ import numpy as np
 
 from edge_client.audio.recordings import FORMATS, duration_s, is_recording
 from edge_client.audio.resampling import StreamResampler
-from edge_client.capture.pcm_process import PcmProcess
-from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.pcm_process import PcmProcess, PcmStream
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.arrays import Floats
@@ -35,15 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 def open_file(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:  # noqa: ARG001
-    """Begin to play the configured recordings; those that cannot be read are left out, and named in the log.
+    """Begin to play the configured recordings, without a rate at the model's; those that cannot be read are left out.
 
-    Args:
-        config: names them, and their rate.
-        model_hz: the rate where it names none, Hz.
-        cancelled: of no use here: nothing is waited for.
-
-    Raises:
-        AudioError: there are none, or none that can be read.
+    Raises AudioError if there are none, or none that can be read.
     """
     assert config.file is not None
     playable(config.file, _log)
@@ -67,8 +60,7 @@ def main(arguments: Sequence[str]) -> int:
 def playable(path: Path, log: logging.Logger | None = None) -> list[Path]:
     """Return a recording, or a folder's in the order of their paths.
 
-    Raises:
-        AudioError: there are none, or none that can be read.
+    Raises AudioError if there are none, or none that can be read.
     """
     if not path.exists():
         raise AudioError(f"[microphone] file = {path}: there is no such file or folder (that this user can see)")

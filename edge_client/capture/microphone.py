@@ -10,20 +10,22 @@ import threading
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
 from edge_client.capture.file_player import open_file
-from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.pcm_process import PcmStream
 from edge_client.capture.portaudio import open_portaudio
-from edge_client.capture.ring import SampleRing
-from edge_client.capture.silence import SilenceWatch
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
-from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.logs import RateLimitedLog
 from fleet_protocol.arrays import Floats
 
-Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
+_log = logging.getLogger(__name__)
 
+_LONGEST_PATIENCE_S = 3_600.0
+Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
 _OPENERS: dict[str, Opener] = {"portaudio": open_portaudio, "arecord": open_arecord, "file": open_file}
 _HELD_S = 5.0
 _POLL_S = 0.25
@@ -35,41 +37,101 @@ _GOOD_S = 10.0
 _CLOSE_S = 10.0
 _WARNING_INTERVAL_S = 600.0
 
-_log = logging.getLogger(__name__)
 
+class SilenceWatch:
+    """Measures exact digital silence, which no live microphone gives.
 
-def open_microphone(config: MicrophoneConfig, sample_rate_hz: int) -> Microphone:
-    """Open the configured microphone and wait for its first sound.
-
-    Args:
-        config: which device, how, and when it counts as silent.
-        sample_rate_hz: of the samples wanted, the model's.
-
-    Raises:
-        AudioError: it cannot be recorded from; names the device asked for, those present, and the way out.
+    A muted source gives it for ever, and opening it anew does not help; so every time the patience doubles, up to an
+    hour, until something is heard.
     """
-    return Microphone(config, sample_rate_hz)
+
+    def __init__(self, patience_s: float) -> None:
+        self._first_patience_s = self._patience_s = patience_s
+        self._silent_s = 0.0
+
+    def hear(self, samples: Floats, rate_hz: int) -> None:
+        """Take the next samples: float32 [any].
+
+        Raises AudioError if they and those before were zero for too long; the stream should be opened anew.
+        """
+        if np.any(samples):
+            self._patience_s, self._silent_s = self._first_patience_s, 0.0
+            return
+        self._silent_s += len(samples) / rate_hz
+        if self._silent_s >= self._patience_s:
+            silent_s, self._silent_s = self._silent_s, 0.0
+            self._patience_s = max(self._first_patience_s, min(2 * self._patience_s, _LONGEST_PATIENCE_S))
+            raise AudioError(
+                f"nothing but digital zeros came for {silent_s:.0f} s (is it muted? look with `alsamixer`); "
+                f"the next zeros are borne for {self._patience_s:.0f} s"
+            )
+
+
+class SampleRing:
+    """Samples in order, from one thread that puts to one that takes."""
+
+    def __init__(self, capacity: int) -> None:
+        self._samples = np.zeros(capacity, np.float32)
+        self._first = 0
+        self._held = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def put(self, samples: Floats) -> int:
+        """Append float32 [any]; return how many older samples had to go for it."""
+        capacity = len(self._samples)
+        with self._changed:
+            dropped = max(0, self._held + len(samples) - capacity)
+            samples = samples[-capacity:]
+            gone = max(0, self._held + len(samples) - capacity)
+            self._first = (self._first + gone) % capacity
+            self._held -= gone
+            start = (self._first + self._held) % capacity
+            before_end = min(len(samples), capacity - start)
+            self._samples[start : start + before_end] = samples[:before_end]
+            self._samples[: len(samples) - before_end] = samples[before_end:]
+            self._held += len(samples)
+            self._changed.notify()
+        return dropped
+
+    def take(self, samples: int, timeout_s: float) -> Floats:
+        """Return the oldest samples: float32 [samples], fewer when the timeout ends first or no more will arrive."""
+        taken = np.empty(samples, np.float32)
+        count = 0
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                count += self._move(taken[count:])
+                left_s = deadline - time.monotonic()
+                if count == samples or self._closed or left_s <= 0:
+                    return taken[:count]
+                self._changed.wait(left_s)
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _move(self, target: Floats) -> int:
+        count = min(len(target), self._held)
+        before_end = min(count, len(self._samples) - self._first)
+        target[:before_end] = self._samples[self._first : self._first + before_end]
+        target[before_end:count] = self._samples[: count - before_end]
+        self._first = (self._first + count) % len(self._samples)
+        self._held -= count
+        return count
 
 
 class Microphone:
     """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples.
 
     Attributes:
-        sample_rate_hz: Sample rate of what ``read`` returns, Hz.
-        frames: Number of samples delivered so far.
-        overflows: Number of bursts of sound that were lost.
-        reopened: Number of times that the stream was opened anew.
-        lent: Always false; see :class:`edge_client.capture.shared_microphone.LentMicrophone`.
         device: Name of the device that was opened last.
         device_rate_hz: Sample rate at which the device records, Hz.
     """
 
     def __init__(self, config: MicrophoneConfig, sample_rate_hz: int) -> None:
-        """Open it.
-
-        Raises:
-            AudioError: as :func:`open_microphone`.
-        """
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
         self.lent = False
@@ -112,8 +174,7 @@ class Microphone:
     def _take_in(self, stream: PcmStream) -> None:
         """Put a stream's sound into the ring until the microphone is closed.
 
-        Raises:
-            AudioError: the stream ended, or is silent.
+        Raises AudioError if the stream ended, or is silent.
         """
         resampler = StreamResampler(stream.rate_hz, self.sample_rate_hz)
         last_frame, overruns = time.monotonic(), 0
@@ -150,11 +211,6 @@ class Microphone:
         return None
 
     def _opened(self) -> PcmStream:
-        """Open the stream and wait for its first sound.
-
-        Raises:
-            AudioError: it cannot be opened, or gives none.
-        """
         stream = _OPENERS[self._config.backend](self._config, self.sample_rate_hz, self._closing)
         try:
             stream.process.wait(_FIRST_SOUND_S, self._closing)

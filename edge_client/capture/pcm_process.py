@@ -16,11 +16,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.errors import AudioError
+from fleet_protocol.arrays import Floats
 
 # Seconds of sound that the pipe holds while this process is busy: 5 at 48 kHz in stereo.
 _PIPE_BYTES = 1 << 20
@@ -30,21 +32,14 @@ _GRACE_S = 1.0
 _STEP_S = 0.1
 # arecord says `overrun!!! (at least 1.234 ms long)`, portaudio_process.py `overrun 3`.
 _OVERRUN = re.compile(rb"^overrun(?: (\d+))?")
+_FULL_SCALE = 32_768.0
 
 
 class PcmProcess:
-    """A running recorder in a process group of its own.
-
-    Attributes:
-        overruns: Number of times that it reported lost sound.
-    """
+    """A running recorder in a process group of its own. ``overruns``: Number of times that it reported lost sound."""
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
-        """Start a command; errors speak of it by a name.
-
-        Raises:
-            AudioError: there is no such program.
-        """
+        """Start a command; errors speak of it by a name. Raises AudioError if there is no such program."""
         self.overruns = 0
         self._name = name
         self._words = b""
@@ -72,8 +67,7 @@ class PcmProcess:
     def read_line(self, timeout_s: float, cancelled: threading.Event) -> bytes:
         """Return the first line of its output.
 
-        Raises:
-            AudioError: it ended, or there was none in time, or waiting was cancelled.
+        Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
         """
         self._wait(b"\n", timeout_s, cancelled)
         line, _, rest = self._sound.partition(b"\n")
@@ -83,16 +77,14 @@ class PcmProcess:
     def wait(self, timeout_s: float, cancelled: threading.Event) -> None:
         """Wait until there is any output.
 
-        Raises:
-            AudioError: it ended, or there was none in time, or waiting was cancelled.
+        Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
         """
         self._wait(b"", timeout_s, cancelled)
 
     def read(self, channels: int, timeout_s: float) -> NDArray[np.int16]:
         """Return what it recorded meanwhile: int16 [frames, channels], none when the timeout ends first.
 
-        Raises:
-            AudioError: it ended; with its last words.
+        Raises AudioError if it ended; with its last words.
         """
         if len(self._sound) < 2 * channels:
             self._fill(timeout_s)
@@ -123,7 +115,6 @@ class PcmProcess:
             self._fill(_STEP_S)
 
     def _fill(self, timeout_s: float) -> None:
-        """Take what its pipes hold, once."""
         for descriptor, _ in self._poll.poll(1000 * timeout_s):
             data = os.read(descriptor, _READ_BYTES)
             if descriptor == self._errors:
@@ -169,3 +160,22 @@ def last_line(output: bytes) -> str:
     """Return the last line of a program's output that is not blank, in which programs say why they failed; or ""."""
     lines = output.decode(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+@dataclass
+class PcmStream:
+    """Sound from an opened device. ``rate_hz``: Sample rate of the recording, Hz."""
+
+    process: PcmProcess
+    device: str
+    rate_hz: int
+    channels: int
+
+    def read(self, timeout_s: float) -> Floats:
+        """Return what arrived meanwhile, the mean of all channels: float32 [any] in -1..1, none when the timeout ends.
+
+        Raises AudioError if the recording ended.
+        """
+        frames = self.process.read(self.channels, timeout_s)
+        mixed: Floats = frames.mean(axis=1, dtype=np.float32)
+        return mixed / np.float32(_FULL_SCALE)

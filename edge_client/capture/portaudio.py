@@ -7,8 +7,7 @@ import subprocess
 import sys
 import threading
 
-from edge_client.capture.pcm_process import PcmProcess, last_line
-from edge_client.capture.pcm_stream import PcmStream
+from edge_client.capture.pcm_process import PcmProcess, PcmStream, last_line
 from edge_client.capture.sound_devices import CaptureDevice, candidate_rates
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
@@ -21,8 +20,7 @@ _START_S = 30.0
 def portaudio_devices() -> list[CaptureDevice]:
     """Return the devices that PortAudio can record from now, with the usual rates that they offer.
 
-    Raises:
-        AudioError: PortAudio is not there, or does not answer.
+    Raises AudioError if PortAudio is not there, or does not answer.
     """
     try:
         result = subprocess.run([*_COMMAND, "list"], capture_output=True, check=False, timeout=_START_S)
@@ -37,8 +35,7 @@ def portaudio_devices() -> list[CaptureDevice]:
 def open_portaudio(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
     """Open the configured device at the best rate for a model's.
 
-    Raises:
-        AudioError: it is not there, offers no such rate, or gives no sound.
+    Raises AudioError if it is not there, offers no such rate, or gives no sound.
     """
     rates = candidate_rates(config.rate_hz, model_hz)
     wanted = json.dumps({"device": config.device, "rates_hz": rates})

@@ -45,8 +45,7 @@ def main(arguments: list[str]) -> int:
 def _record(sounddevice: ModuleType, device: str, rates_hz: list[int]) -> None:
     """Record until nobody reads any more.
 
-    Raises:
-        AudioError: the device is not there, offers no such rate, cannot be opened, or went away.
+    Raises AudioError if the device is not there, offers no such rate, cannot be opened, or went away.
     """
     info = _wanted(sounddevice, device)
     rate_hz, channels = _setting(sounddevice, info, rates_hz)
@@ -67,8 +66,7 @@ def _record(sounddevice: ModuleType, device: str, rates_hz: list[int]) -> None:
 def _hand_on(stream: Any, frames: int) -> None:  # noqa: ANN401  (sounddevice has no types)
     """Hand blocks of so many frames on for ever, dropping those for which the pipe has no room.
 
-    Raises:
-        PortAudioError: the stream ended.
+    Raises PortAudioError if the stream ended.
     """
     rest, lost, last_report = b"", 0, time.monotonic()
     while True:
@@ -111,7 +109,6 @@ def _sounddevice() -> ModuleType:
 
 
 def _inputs(sounddevice: ModuleType) -> list[dict[str, Any]]:
-    """Return PortAudio's description of every capture device, one of each name."""
     found: dict[str, dict[str, Any]] = {}
     for info in sounddevice.query_devices():
         if info["max_input_channels"]:
@@ -122,8 +119,7 @@ def _inputs(sounddevice: ModuleType) -> list[dict[str, Any]]:
 def _wanted(sounddevice: ModuleType, device: str) -> dict[str, Any]:
     """Return the device of that name, the system's default for "".
 
-    Raises:
-        AudioError: there is none, or several are named so.
+    Raises AudioError if there is none, or several are named so.
     """
     inputs = _inputs(sounddevice)
     devices = [CaptureDevice(info["name"]) for info in inputs]
@@ -138,11 +134,7 @@ def _wanted(sounddevice: ModuleType, device: str) -> dict[str, Any]:
 
 
 def _setting(sounddevice: ModuleType, info: dict[str, Any], rates_hz: list[int]) -> tuple[int, int]:
-    """Return the first rate, and the most channels, that a device can be opened with.
-
-    Raises:
-        AudioError: none.
-    """
+    """Return the first rate, and the most channels, that a device can be opened with. Raises AudioError if none."""
     default_hz = round(info["default_samplerate"])
     for rate_hz in rates_hz if len(rates_hz) == 1 else [*rates_hz, default_hz]:
         for channels in _channels(info):

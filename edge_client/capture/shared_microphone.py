@@ -33,12 +33,7 @@ _POLL_S = 0.1
 def borrowed_microphone(state: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]:
     """Have the microphone to oneself: a recorder's side. The daemon takes it back afterwards.
 
-    Args:
-        state: the device's state folder.
-        patience_s: how long the daemon may take to let go, in seconds.
-
-    Raises:
-        BusyError: another recorder has it, or the daemon does not let go.
+    Raises BusyError if another recorder has it, or the daemon does not let go within ``patience_s``.
     """
     wanted = take_lock(state / _RECORDER, 1.0)
     if wanted is None:
@@ -59,24 +54,9 @@ def borrowed_microphone(state: Path, patience_s: float = _PATIENCE_S) -> Iterato
 
 
 class LentMicrophone:
-    """An :class:`edge_client.capture.AudioSource` for the daemon, which lends its microphone to recorders.
-
-    Attributes:
-        sample_rate_hz: Sample rate of what ``read`` returns, Hz.
-        frames: Number of samples delivered so far.
-        overflows: Number of bursts of sound that were lost.
-        reopened: Number of times that the stream was opened anew, because it died or fell silent.
-        lent: Whether a recorder has the microphone now, so that no sound comes and nothing is wrong.
-    """
+    """An :class:`edge_client.capture.AudioSource` for the daemon, which lends its microphone to recorders."""
 
     def __init__(self, open_source: Callable[[], AudioSource], sample_rate_hz: int, state: Path) -> None:
-        """Prepare; the microphone is opened at the first read at which nobody else wants it.
-
-        Args:
-            open_source: opens the microphone.
-            sample_rate_hz: of its samples, the model's.
-            state: the device's state folder.
-        """
         self.sample_rate_hz = sample_rate_hz
         self.frames = 0
         self.lent = False
@@ -99,8 +79,7 @@ class LentMicrophone:
     def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples, float32 [samples] in -1..1; fewer when the timeout ends first, none while lent.
 
-        Raises:
-            AudioError: the microphone cannot be opened.
+        Raises AudioError if the microphone cannot be opened.
         """
         path = self._state / _RECORDER
         if path.exists() and is_locked(path):

@@ -32,8 +32,7 @@ class CaptureDevice:
 def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDevice:
     """Return the one device whose name or description contains ``wanted``, in any case; a whole name goes first.
 
-    Raises:
-        AudioError: none or several do; names them.
+    Raises AudioError if none or several do; names them.
     """
     text = wanted.casefold()
     exact = [device for device in devices if device.name.casefold() == text]

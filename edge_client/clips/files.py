@@ -1,25 +1,71 @@
-"""What lies in the clip store, found by names alone: no file is opened, and no lock is needed."""
+"""What lies in the clip store, found by names alone, and which words can be a label: no file is opened."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.audio.recordings import SUFFIXES
-from edge_client.clips.labels import BACKGROUND, REJECTED, is_label
+from edge_client.errors import ClipError
+
+# The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
+# label: whoever lists labels leaves out every name that starts like it.
+BACKGROUND = "_background_"
+# The folder of clips that are not a label's although they resemble it, in a folder for each label.
+REJECTED = "_not_"
+# The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
+_LONGEST, _LONGEST_BYTES = 100, 240
+
+
+def rejected(label: str) -> str:
+    """Return the folder, below the store's, of clips that are not a label's although they resemble it."""
+    return f"{REJECTED}/{label}"
+
+
+def is_label(folder: str) -> bool:
+    """Return whether a folder below the store's is a label's."""
+    return not folder.startswith(("_", "."))
+
+
+def check_folder(folder: str) -> str:
+    """Return a folder below the store's as it is stored: a label's, or one of those that are reserved.
+
+    Raises ClipError if the label cannot be one; says why.
+    """
+    if folder == BACKGROUND:
+        return folder
+    kind, _, label = folder.partition("/")
+    return rejected(check_label(label)) if kind == REJECTED else check_label(folder)
+
+
+def check_label(label: str) -> str:
+    """Return a label as it is stored: composed (NFC), so that the same word typed on two keyboards is one label.
+
+    Raises ClipError if it cannot be a label; says why.
+    """
+    composed = unicodedata.normalize("NFC", label)
+    problems = {
+        "it must not be empty": not composed,
+        "it must not start or end with a blank": composed != composed.strip(),
+        f"it must have at most {_LONGEST} characters": len(composed) > _LONGEST
+        or len(composed.encode(errors="replace")) > _LONGEST_BYTES,
+        "it must not contain / or \\": bool(set(composed) & set("/\\")),
+        "it must not start with _ or .": composed.startswith(("_", ".")),
+        "it must be printable": not composed.isprintable(),
+    }
+    for problem, found in problems.items():
+        if found:
+            raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
+    return composed
 
 
 @dataclass(frozen=True)
 class Clip:
-    """One clip of the store.
-
-    Attributes:
-        label: Label of the sound, or a reserved folder.
-        path: Path of the file.
-    """
+    """One clip of the store."""
 
     label: str
     path: Path

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edge_client.audio.level import levels_db
 from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording
-from edge_client.clips.labels import check_label
+from edge_client.clips.files import check_label
 from edge_client.clips.store import ClipStore
-from edge_client.clips.take_check import levels_db
 from edge_client.errors import ClipError, QuotaError, RecordingError
 from fleet_protocol.feature_settings import FeatureSettings
 
@@ -55,16 +55,12 @@ def import_folder(
     Args:
         folder: with recordings; or one recording, with ``label``.
         label: of all of them; None: their folders' names are the labels.
-        store: gets them.
-        settings: rate and length of a clip.
         check: returns the store's folder for a label, or raises a ClipError.
         summary: kept up to date meanwhile, for a caller who may be interrupted.
         advance: called before each file, with the number of files that are done, and of all.
 
-    Raises:
-        RecordingError: the folder holds no recordings where they are searched for.
-        ClipError: the label cannot be one, or another process is changing the store.
-        QuotaError: the store is full.
+    Raises RecordingError if the folder holds no recordings where they are searched for; ClipError if the label cannot
+    be one, or another process is changing the store; QuotaError if the store is full.
     """
     if label is not None:
         check(label)  # before anything is read

@@ -31,15 +31,13 @@ def build_public_set(
 
     Args:
         folder: recordings as ``<label>/*.wav|flac|ogg|opus|mp3``.
-        settings: how to compute features.
         labels: the fleet's first classes, in column order; None: all that are there.
         per_label: clips of each; damaged ones are replaced by others. None: as many as the rarest label has, at most
             :data:`MANY`.
         seed: decides which clips are drawn; not negative.
         advance: called before each label, with the number of labels that are done, and of all.
 
-    Raises:
-        RecordingError: a label is missing, named twice, or has too few usable clips.
+    Raises RecordingError if a label is missing, named twice, or has too few usable clips.
     """
     recordings = Recordings(folder, settings, seed=seed)
     labels = recordings.labels() if labels is None else labels

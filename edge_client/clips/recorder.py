@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TextIO
 
 import numpy as np
 
+from edge_client.audio.level import FRAME_S, levels_db
+from edge_client.audio.recordings import loudest_stretch
 from edge_client.capture import AudioSource
-from edge_client.capture.cues import Cues
-from edge_client.clips.take_check import cut_take, levels_db, room_level_db
+from edge_client.capture.playback import Cues
 from edge_client.errors import TakeError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
+# Resampling rounds off the flat tops of a clipped sound, so they no longer reach full scale.
+_FULL_SCALE = 0.98
+_MAX_CLIPPED = 0.002
+# A sound must stand out from the room by so much, and reaches as far as it is that far below its loudest moment.
+_ABOVE_ROOM_DB = 10.0
+_BELOW_PEAK_DB = 30.0
+_QUIETEST_DB = -55.0
+_SHORTEST_S = 0.05
+_MARGIN_S = 0.1
 _ROOM_S = 3.0
 _COUNTDOWN = (3, 2, 1)
 _COUNT_S = 0.5
@@ -23,6 +33,42 @@ _TIMEOUT_S = 2.0
 # How long a room and a sound card's buffers still give back the cue before a take.
 _ECHO_S = 0.3
 _MAX_REFUSED = 10
+_WIDTH = 30
+_LOWEST_DB = -60.0
+
+
+def room_level_db(samples: Floats, rate_hz: int) -> float:
+    """Return the usual level of a room in which nothing happens, in dB full scale: the median of its 10 ms."""
+    return float(np.median(levels_db(samples, rate_hz)))
+
+
+def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSettings) -> Floats:
+    """Cut a take, float32 [samples], to the sound in it: float32 [clip_samples], or all of a take that is shorter.
+
+    What surrounds the sound is cut off up to a clip's length, not beyond: filled up with digital silence, a clip would
+    differ from all that the device will ever hear. Of a longer sound the loudest clip is kept. Raises TakeError if the
+    take is incomplete, clipped, silent or too short; says which, and what to do.
+    """
+    rate = settings.sample_rate_hz
+    if len(samples) < 0.95 * wanted:
+        raise TakeError(f"the microphone gave {len(samples) / rate:.1f} s instead of {wanted / rate:.1f} s")
+    clipped = float((np.abs(samples) >= _FULL_SCALE).mean())
+    if clipped > _MAX_CLIPPED:
+        raise TakeError(f"too loud: {100 * clipped:.1f} % of it is clipped; move away, or lower the input's volume")
+    levels = levels_db(samples, rate)
+    peak = float(levels.max())
+    if peak < max(_QUIETEST_DB, room_db + _ABOVE_ROOM_DB):
+        raise TakeError(f"too quiet: {peak:.0f} dB at its loudest, and the room has {room_db:.0f} dB; come closer")
+    active = np.flatnonzero(levels >= max(room_db + _ABOVE_ROOM_DB, peak - _BELOW_PEAK_DB))
+    if len(active) * FRAME_S < _SHORTEST_S:
+        raise TakeError(f"too short: only {1e3 * len(active) * FRAME_S:.0f} ms of it stand out from the room")
+    frame, margin = round(FRAME_S * rate), round(_MARGIN_S * rate)
+    begin, end = int(active[0]) * frame - margin, (int(active[-1]) + 1) * frame + margin
+    missing = max(0, settings.clip_samples - (end - begin))
+    begin = max(0, begin - missing // 2)
+    end = min(len(samples), max(end, begin + settings.clip_samples))
+    begin = max(0, min(begin, end - settings.clip_samples))
+    return loudest_stretch(samples[begin:end], settings)
 
 
 @dataclass(frozen=True)
@@ -33,7 +79,6 @@ class Step:
         kind: The room is heard, a number is counted, a take begins, or it was kept or refused.
         take: Number of the take, from 1; 0 for the room.
         count: Number of takes wanted; 0 for the room.
-        number: The number that is counted.
         text: Reason that a take was refused.
     """
 
@@ -63,7 +108,6 @@ class Recorder:
     def __init__(
         self, source: AudioSource, settings: FeatureSettings, display: Display, cues: Cues | None = None
     ) -> None:
-        """Prepare; nothing is recorded yet. Without cues a session is silent."""
         self._cues = cues
         self._source = source
         self._settings = settings
@@ -73,8 +117,7 @@ class Recorder:
     def hear_room(self) -> Floats:
         """Listen to the room for three seconds: float32 [samples]; takes must stand out from it.
 
-        Raises:
-            TakeError: the microphone gave nothing.
+        Raises TakeError if the microphone gave nothing.
         """
         self._display.step(Step("room"))
         self._display.say("Listening to the room. Please be quiet.")
@@ -86,15 +129,9 @@ class Recorder:
         return room
 
     def record(self, count: int, seconds: float, keep: Callable[[Floats], object]) -> None:
-        """Record until enough takes were good.
+        """Record until enough takes were good. Raises TakeError if ten takes in a row were no good.
 
-        Args:
-            count: how many.
-            seconds: length of a take as it is recorded; it is cut to the sound afterwards.
-            keep: stores a good take, float32 [samples].
-
-        Raises:
-            TakeError: ten takes in a row were no good.
+        ``keep`` stores a good take, float32 [samples]: of ``seconds`` that were recorded, what was cut to the sound.
         """
         kept = refused = 0
         while kept < count:
@@ -155,3 +192,43 @@ class Recorder:
             if len(levels):
                 self._display.level(title, float(levels.max()))
         return np.concatenate(parts)
+
+
+class Lines:
+    """A :class:`edge_client.clips.recorder.Display` for pipes and logs."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def step(self, step: Step) -> None:
+        """Do nothing: every step is said as well."""
+
+    def say(self, text: str) -> None:
+        """Write a line."""
+        print(text, file=self._out, flush=True)
+
+    def level(self, text: str, level_db: float) -> None:
+        """Show nothing: a line for every tenth of a second would help nobody."""
+
+
+class LevelMeter(Lines):
+    """A :class:`edge_client.clips.recorder.Display` for terminals: one line that is drawn again and again."""
+
+    def say(self, text: str) -> None:
+        """Write a line in place of the meter."""
+        super().say(f"\r\x1b[K{text}")
+
+    def level(self, text: str, level_db: float) -> None:
+        """Draw the meter."""
+        print(f"\r\x1b[K{bar(level_db)} {level_db:4.0f} dB  {text}", end="", file=self._out, flush=True)
+
+
+def bar(level_db: float) -> str:
+    """Return a bar that is empty at -60 dB and full at 0 dB."""
+    filled = round(_WIDTH * min(1.0, max(0.0, 1.0 - level_db / _LOWEST_DB)))
+    return "[" + "#" * filled + " " * (_WIDTH - filled) + "]"
+
+
+def display_for(out: TextIO) -> Lines:
+    """Return what suits a stream."""
+    return LevelMeter(out) if out.isatty() else Lines(out)

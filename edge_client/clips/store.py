@@ -15,10 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
+from edge_client.audio.recordings import content_name, encode_wave, require_whole
 from edge_client.audio.resampling import resample
-from edge_client.audio.wave_files import content_name, encode_wave, require_whole
-from edge_client.clips.files import Clip, clip_files, folder_of, label_folders, labels_with_clips
-from edge_client.clips.labels import BACKGROUND, REJECTED, check_folder, is_label
+from edge_client.clips.files import (
+    BACKGROUND,
+    REJECTED,
+    Clip,
+    check_folder,
+    clip_files,
+    folder_of,
+    is_label,
+    label_folders,
+    labels_with_clips,
+)
 from edge_client.clips.trash import link_or_copy
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
@@ -42,13 +51,6 @@ class ClipStore:
     """A folder of taught clips. One object is not for several threads at once; processes may share the folder."""
 
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
-        """Use a folder, which is made on first use.
-
-        Args:
-            folder: where labels' folders are.
-            config: quota and expiry.
-            sample_rate_hz: at which clips are stored: the model's.
-        """
         self.folder = folder
         self._config = config
         self._rate_hz = sample_rate_hz
@@ -59,8 +61,7 @@ class ClipStore:
     def changing(self) -> Iterator[None]:
         """Hold the store, so that no other process changes it; for many changes at once. May be nested.
 
-        Raises:
-            ClipError: another process holds it.
+        Raises ClipError if another process holds it.
         """
         if self._depth == 0:
             descriptor = self._lock()
@@ -74,16 +75,10 @@ class ClipStore:
                 os.close(descriptor)
 
     def add(self, label: str, samples: Floats, rate_hz: int) -> Path:
-        """Store a clip and return its path; one that the label has already is not stored twice.
+        """Store float32 [samples] in -1..1 and return the clip's path; one that the label has is not stored twice.
 
-        Args:
-            label: checked by :func:`edge_client.clips.labels.check_folder`.
-            samples: float32 [samples] in -1..1; what lies beyond is clipped.
-            rate_hz: of the samples.
-
-        Raises:
-            ClipError: the label or the samples cannot be stored, or another process is changing the store.
-            QuotaError: there is no room.
+        Raises ClipError if the label or the samples cannot be stored, or another process is changing the store;
+        QuotaError if there is no room.
         """
         path, data = self._stored_form(label, samples, rate_hz)
         with self.changing():
@@ -94,16 +89,14 @@ class ClipStore:
     def holds(self, label: str, samples: Floats, rate_hz: int) -> bool:
         """Return whether a label has this very clip already.
 
-        Raises:
-            ClipError: the label or the samples cannot be stored.
+        Raises ClipError if the label or the samples cannot be stored.
         """
         return self._stored_form(label, samples, rate_hz)[0].exists()
 
     def add_background(self, samples: Floats, rate_hz: int, clip_s: float) -> None:
         """Keep what the room sounds like when nothing happens, in pieces as long as a clip; the newest few stay.
 
-        Raises:
-            ClipError, QuotaError: as :meth:`add` does.
+        Raises ClipError, QuotaError as :meth:`add` does.
         """
         length = round(clip_s * rate_hz)
         with self.changing():
@@ -116,9 +109,7 @@ class ClipStore:
     def take_in(self, source: Path, label: str) -> Path:
         """Move a file of the store's own format in, without a moment at which a power cut could lose it.
 
-        Raises:
-            ClipError, QuotaError: as :meth:`add` does.
-            RecordingError: it is damaged.
+        Raises ClipError, QuotaError as :meth:`add` does; RecordingError if it is damaged.
         """
         require_whole(source)
         data = source.read_bytes()
@@ -132,8 +123,7 @@ class ClipStore:
     def relabel(self, clip: Clip, label: str) -> Clip:
         """Say that a clip is a sound of another label, or belongs into a reserved folder.
 
-        Raises:
-            ClipError: the label cannot be one, the clip is gone, or another process is changing the store.
+        Raises ClipError if the label cannot be one, the clip is gone, or another process is changing the store.
         """
         target = self.folder / check_folder(label) / clip.path.name
         with self.changing():
@@ -145,11 +135,7 @@ class ClipStore:
         return Clip(folder_of(target, self.folder), target)
 
     def delete(self, clip: Clip) -> None:
-        """Remove a clip for good.
-
-        Raises:
-            ClipError: it is gone, or another process is changing the store.
-        """
+        """Remove a clip for good. Raises ClipError if it is gone, or another process is changing the store."""
         with self.changing():
             self._require_present(clip)
             self._used -= clip.path.stat().st_size
@@ -159,8 +145,7 @@ class ClipStore:
     def put_back(self, source: Path, label: str) -> None:
         """Give a label a clip that was deleted, under its former name; ``source`` stays.
 
-        Raises:
-            ClipError, QuotaError: as :meth:`add` does.
+        Raises ClipError, QuotaError as :meth:`add` does.
         """
         target = self.folder / check_folder(label) / source.name
         with self.changing():
@@ -185,8 +170,7 @@ class ClipStore:
     def find(self, given: str) -> Clip:
         """Return the clip whose identifier begins like this, case ignored; ``LABEL/`` before it narrows the search.
 
-        Raises:
-            ClipError: there is none, or more than one.
+        Raises ClipError if there is none, or more than one.
         """
         label, _, start = given.rpartition("/")
         start = start.lower()

@@ -24,12 +24,7 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Deletion:
-    """Clips that were deleted together.
-
-    Attributes:
-        deleted_at: Time of the deletion, in seconds since 1970.
-        clips: The clips, where they lie now.
-    """
+    """Clips that were deleted together. ``deleted_at``: Time of the deletion, in seconds since 1970."""
 
     deleted_at: float
     clips: tuple[Clip, ...]
@@ -39,15 +34,10 @@ class Trash:
     """A folder of deletions. Those who change it hold the clip store meanwhile (``ClipStore.changing``)."""
 
     def __init__(self, folder: Path) -> None:
-        """Use a folder, which is made on first use: the state folder's ``trash``."""
         self.folder = folder
 
     def keep(self, clips: Iterable[Clip], now: float | None = None) -> None:
-        """Keep clips that are about to be deleted, as one deletion.
-
-        Raises:
-            OSError: the disk refuses.
-        """
+        """Keep clips that are about to be deleted, as one deletion."""
         folder = self.folder / f"{round(1e3 * (time.time() if now is None else now)):013d}"
         for clip in clips:
             link_or_copy(clip.path, folder / clip.label / clip.path.name)
@@ -81,11 +71,7 @@ class Trash:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Have a file in a second place too, by a link where both are on one disk; one that is there stays.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Have a file in a second place too, by a link where both are on one disk; one that is there stays."""
     make_folder(target.parent)
     try:
         os.link(source, target)

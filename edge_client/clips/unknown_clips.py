@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.audio.wave_files import content_name, encode_wave
+from edge_client.audio.recordings import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
 from edge_client.storage.owner_choices import FILE, change_choices, read_choices
@@ -32,7 +32,6 @@ class UnknownClip:
     """One sound that was heard.
 
     Attributes:
-        path: Path of the file.
         clip_id: 8 hex digits that name it.
         heard_at: Time of the sound, seconds since 1970.
         score: Best score of any label, 0..1; of a detected sound, its label's.
@@ -48,13 +47,6 @@ class UnknownClips:
     """A folder of unknown sounds: one process adds, others may list, name and remove."""
 
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
-        """Use a folder, which is made on first use.
-
-        Args:
-            folder: the state folder's ``unknown``.
-            config: how many are kept, and for how long.
-            sample_rate_hz: of the windows, the model's.
-        """
         self.folder = folder
         self._unknown_count, self._days = config.unknown_count, config.unknown_days
         self._rate_hz = sample_rate_hz
@@ -65,15 +57,9 @@ class UnknownClips:
         return self._unknown_count
 
     def add(self, heard_at: float, score: float, window: Floats) -> None:
-        """Keep a sound; the oldest go once there are too many, or when they have expired.
+        """Keep a sound, float32 [samples], of a time in seconds since 1970, with the best score of any label, 0..1.
 
-        Args:
-            heard_at: seconds since 1970.
-            score: the best score that any label got, 0..1.
-            window: float32 [samples] in -1..1.
-
-        Raises:
-            OSError: the disk refuses.
+        The oldest go once there are too many, or when they have expired.
         """
         if not self.count:
             return
@@ -112,8 +98,7 @@ class UnknownClips:
     def find(self, given: str) -> UnknownClip:
         """Return the sound whose identifier begins like this, case ignored.
 
-        Raises:
-            ClipError: there is none, or more than one.
+        Raises ClipError if there is none, or more than one.
         """
         found = [sound for sound in self.sounds() if given and sound.clip_id.startswith(given.lower())]
         if not found:
@@ -128,7 +113,6 @@ class DetectedClips(UnknownClips):
     """A folder of sounds that were detected; by default none are kept."""
 
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
-        """Use a folder, the state folder's ``detected``, which is made on first use."""
         super().__init__(folder, config, sample_rate_hz)
         self._configured, self._days = config.detected_count, config.detected_days
 
@@ -153,9 +137,7 @@ class DetectedClips(UnknownClips):
     def switch(self, *, on: bool) -> None:
         """Keep detected sounds from now on, or keep none and delete those that there are; the daemon follows at once.
 
-        Raises:
-            StateError: another process is changing what the owner decided.
-            OSError: the disk refuses.
+        Raises StateError if another process is changing what the owner decided.
         """
         change_choices(self._choices_path, lambda choices: dataclasses.replace(choices, keeps_detected=on))
         self.tidy()
@@ -165,11 +147,7 @@ class DetectedClips(UnknownClips):
         return self.folder.with_name(FILE)
 
     def forget(self, moments: Iterable[float]) -> None:
-        """Remove the sounds of events by their times, seconds since 1970.
-
-        Raises:
-            OSError: the disk refuses.
-        """
+        """Remove the sounds of events by their times, seconds since 1970."""
         gone = {_milliseconds(moment) for moment in moments}
         for sound in self.sounds():
             if _milliseconds(sound.heard_at) in gone:

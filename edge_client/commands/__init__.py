@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    # Subparsers have no public name.
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-    Command = Callable[[argparse.Namespace], int]
+from fleet_protocol.command_line import print_json
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # which has no public name
+Command: TypeAlias = Callable[[argparse.Namespace], int]
 
 
-def add_config(parser: argparse.ArgumentParser, *, below: bool = False, search: bool = True) -> None:
-    """Give a command the option that names the configuration.
+def set_command(
+    parser: argparse.ArgumentParser,
+    command: Command,
+    *,
+    config: bool = True,
+    json: bool = True,
+    below: bool = False,
+    search: bool = True,
+) -> None:
+    """Give a parser its function, and the options that name the configuration and ask for JSON.
 
     Args:
-        parser: The command's.
-        below: Whether it is an action of a command that has the option too: then its absence behind the action must not
-            undo what was given before it.
+        config: Whether it has the option that names the configuration.
+        json: Whether it has the option that makes it print JSON.
+        below: Whether it is an action of a command that has the options too: then their absence behind the action must
+            not undo what was given before it.
         search: Whether it needs a configuration that is there: where none is named, it is searched for first.
     """
-    help_ = "TOML; docs/device.md lists the keys (AURICLE_CONFIG, else edge.toml here, else /etc/auricle/edge.toml)"
-    default = argparse.SUPPRESS if below else None
-    parser.add_argument("--config", type=Path, default=default, metavar="FILE", help=help_)
-    parser.set_defaults(search=search)
+    parser.set_defaults(command=command)
+    if json:
+        default = argparse.SUPPRESS if below else False
+        parser.add_argument("--json", action="store_true", default=default, help="print one JSON document")
+    if config:
+        help_ = "TOML; docs/device.md lists the keys (AURICLE_CONFIG, else edge.toml here, else /etc/auricle/edge.toml)"
+        default_file = argparse.SUPPRESS if below else None
+        parser.add_argument("--config", type=Path, default=default_file, metavar="FILE", help=help_)
+        parser.set_defaults(search=search)
 
 
-def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
-    """Give a command the option that makes it print JSON; ``below`` as in :func:`add_config`."""
-    default = argparse.SUPPRESS if below else False
-    parser.add_argument("--json", action="store_true", default=default, help="print one JSON document")
+def report(document: object, lines: Iterable[str], *, json: bool) -> int:
+    """Print a document as JSON, or lines for people; return the exit status 0."""
+    if json:
+        print_json(document)
+    else:
+        for line in lines:
+            print(line)
+    return 0
 
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before something is changed that cannot be taken back so easily.
 
-    Args:
-        question: What is about to happen, for people.
-        yes: Whether the answer was given on the command line.
-
-    Raises:
-        ConfigError: there is nobody to ask.
-        KeyboardInterrupt: the answer is no.
+    Raises ConfigError if there is nobody to ask, KeyboardInterrupt if the answer is no.
     """
     if yes:
         return

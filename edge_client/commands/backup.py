@@ -7,11 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.commands import add_config, add_json, confirm
-from fleet_protocol.command_line import print_json
+from edge_client.commands import Command, Commands, confirm, report, set_command
 
 if TYPE_CHECKING:
-    from edge_client.commands import Command, Commands
     from edge_client.config import Config
     from edge_client.storage.device_state import DeviceState
 
@@ -22,9 +20,7 @@ def add(commands: Commands) -> None:
     def with_file(name: str, help_: str, command: Command) -> argparse.ArgumentParser:
         parser = commands.add_parser(name, help=help_)
         parser.add_argument("file", type=Path, metavar="FILE")
-        add_json(parser)
-        add_config(parser)
-        parser.set_defaults(command=command)
+        set_command(parser, command)
         return parser
 
     backup = with_file("backup", "write the device's state to a file: identity, model, clips, journal", _backup)
@@ -44,14 +40,11 @@ def _backup(options: argparse.Namespace) -> int:
     with teaching.store.changing():
         files = write_backup(teaching.state.folder, options.file)
     elsewhere = teaching.config.recordings.folder
-    if options.json:
-        left_out = None if elsewhere is None else str(elsewhere)
-        print_json({"file": str(options.file), "files": files, "left_out": left_out})
-        return 0
-    print(f"{options.file}: {files} files. It holds this device's secret and what it heard: keep it private.")
+    lines = [f"{options.file}: {files} files. It holds this device's secret and what it heard: keep it private."]
     if elsewhere is not None:
-        print(f"the recordings in {elsewhere} are not in it: copy that folder yourself")
-    return 0
+        lines.append(f"the recordings in {elsewhere} are not in it: copy that folder yourself")
+    left_out = None if elsewhere is None else str(elsewhere)
+    return report({"file": str(options.file), "files": files, "left_out": left_out}, lines, json=options.json)
 
 
 def _restore(options: argparse.Namespace) -> int:
@@ -68,12 +61,11 @@ def _restore(options: argparse.Namespace) -> int:
     finally:
         for lock in locks:
             os.close(lock)
-    if options.json:
-        print_json({"state": str(state.folder)})
-        return 0
-    print(f"{state.folder} is as it was when {options.file} was written. Start the daemon: auricle-edge run")
-    print("No other device may run with this state: the aggregator would take both for one.")
-    return 0
+    lines = (
+        f"{state.folder} is as it was when {options.file} was written. Start the daemon: auricle-edge run",
+        "No other device may run with this state: the aggregator would take both for one.",
+    )
+    return report({"state": str(state.folder)}, lines, json=options.json)
 
 
 def _replace(source: Path, config: Config, state: DeviceState) -> None:

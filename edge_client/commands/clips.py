@@ -6,8 +6,7 @@ import argparse
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import add_config, add_json, confirm
-from fleet_protocol.command_line import print_json
+from edge_client.commands import Command, Commands, confirm, report, set_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from edge_client.clips.files import Clip
     from edge_client.clips.store import ClipStore
     from edge_client.clips.trash import Deletion
-    from edge_client.commands import Command, Commands
 
 _MB = 1_000_000
 _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
@@ -25,17 +23,12 @@ def add(commands: Commands) -> None:
     """Add the command and those below it."""
     clips = commands.add_parser("clips", help="list what was taught; play, relabel, delete it; undo that")
     clips.add_argument("--label", help="list the clips of this label one by one")
-    add_json(clips)
-    add_config(clips)
-    clips.set_defaults(command=_list)
+    set_command(clips, _list)
     actions = clips.add_subparsers(metavar="ACTION")
 
     def action(name: str, help_: str, command: Command, *, json: bool = True) -> argparse.ArgumentParser:
         parser = actions.add_parser(name, help=help_)
-        add_config(parser, below=True)
-        if json:
-            add_json(parser, below=True)
-        parser.set_defaults(command=command)
+        set_command(parser, command, json=json, below=True)
         return parser
 
     action("play", "play a clip", _play, json=False).add_argument("clip", metavar="ID")
@@ -60,7 +53,7 @@ def add(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edge_client.commands.status import expected_lines, provisional_lines, same_lines
+    from edge_client.commands.daemon import expected_lines, provisional_lines, same_lines
     from edge_client.owner import Teaching
     from edge_client.storage.owner_choices import read_choices, same_sounds
 
@@ -71,17 +64,15 @@ def _list(options: argparse.Namespace) -> int:
     found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
     used, expected = store.size_bytes() / _MB, teaching.state.expectations()
     same = same_sounds(read_choices(teaching.state.choices_path), expected)
-    if options.json:
-        quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
-        print_json({"labels": found, "expected": expected, "same": same, "provisional": teaching.provisional, **quota})
-        return 0
-    print(_COLUMNS.format("label", "clips", "seconds", "MB"))
-    for item in found:
-        print(_COLUMNS.format(item["label"], item["clips"], f"{item['seconds']:.1f}", f"{item['mb']:.2f}"))
-    for line in (*expected_lines(expected), *same_lines(same), *provisional_lines(teaching.provisional)):
-        print(line)
-    print(f"{used:.1f} of {teaching.config.clips.quota_mb:g} MB are used, in {store.folder}")
-    return 0
+    quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
+    lines = (
+        _COLUMNS.format("label", "clips", "seconds", "MB"),
+        *(_COLUMNS.format(one["label"], one["clips"], f"{one['seconds']:.1f}", f"{one['mb']:.2f}") for one in found),
+        *(*expected_lines(expected), *same_lines(same), *provisional_lines(teaching.provisional)),
+        f"{used:.1f} of {quota['quota_mb']:g} MB are used, in {store.folder}",
+    )
+    document = {"labels": found, "expected": expected, "same": same, "provisional": teaching.provisional, **quota}
+    return report(document, lines, json=options.json)
 
 
 def _summary(store: ClipStore, label: str) -> dict[str, Any]:
@@ -92,13 +83,11 @@ def _summary(store: ClipStore, label: str) -> dict[str, Any]:
 
 def _list_label(clips: Sequence[Clip], *, json: bool) -> int:
     found = [_described(clip) for clip in clips]
-    if json:
-        print_json(found)
-        return 0
-    for item in found:
-        taken = item["taken"].replace("T", " ")
-        print(f"{item['id']:<18} {taken} {item['seconds']:6.1f} s{item['damage'] and '  ' + item['damage']}")
-    return 0
+    lines = (
+        f"{one['id']:<18} {one['taken'].replace('T', ' ')} {one['seconds']:6.1f} s  {one['damage']}".rstrip()
+        for one in found
+    )
+    return report(found, lines, json=json)
 
 
 def _described(clip: Clip) -> dict[str, Any]:
@@ -117,7 +106,7 @@ def _seconds(clip: Clip) -> float:
 
 
 def _damage(clip: Clip) -> str:
-    from edge_client.audio.wave_files import require_whole
+    from edge_client.audio.recordings import require_whole
     from edge_client.errors import RecordingError
 
     try:
@@ -130,11 +119,7 @@ def _damage(clip: Clip) -> str:
 
 
 def _of_label(store: ClipStore, label: str) -> list[Clip]:
-    """Return the clips of a label or reserved folder.
-
-    Raises:
-        ClipError: there are none.
-    """
+    """Return the clips of a label or reserved folder; there are some."""
     from edge_client.errors import ClipError
 
     if found := store.clips(label):
@@ -164,13 +149,9 @@ def _relabel(options: argparse.Namespace) -> int:
     chosen = [store.find(options.clip)] if options.label is None else _of_label(store, options.label)
     moved, forgotten = rename(teaching, chosen, teaching.require_slot(options.new_label))
     pairs = [(clip.label, now) for clip, now in zip(chosen, moved, strict=True)]
-    if options.json:
-        print_json([{"id": clip.clip_id, "was": former, "is": clip.label} for former, clip in pairs])
-        return 0
-    for former, clip in pairs:
-        print(f"{clip.clip_id}: {former!r} is {clip.label!r} now")
-    _print_each([*forgotten, "`auricle-edge clips undo` takes it back"])
-    return 0
+    lines = (f"{clip.clip_id}: {former!r} is {clip.label!r} now" for former, clip in pairs)
+    document = [{"id": clip.clip_id, "was": former, "is": clip.label} for former, clip in pairs]
+    return report(document, (*lines, *forgotten, "`auricle-edge clips undo` takes it back"), json=options.json)
 
 
 def _undo(options: argparse.Namespace) -> int:
@@ -184,12 +165,9 @@ def _undo(options: argparse.Namespace) -> int:
         raise ClipError("there is nothing to undo: nothing was deleted or renamed within a week")
     last = found[0]
     count = undo(teaching, last)
-    if options.json:
-        print_json({"undone": last.kind, "label": last.label, "clips": count})
-        return 0
     what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
-    print(f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}")
-    return 0
+    line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
+    return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
 
 
 def _differ(options: argparse.Namespace) -> int:
@@ -197,11 +175,8 @@ def _differ(options: argparse.Namespace) -> int:
     from edge_client.owner_changes import set_different
 
     set_different(Teaching.open(options.config), options.first, options.second)
-    if options.json:
-        print_json({"different": [options.first, options.second]})
-    else:
-        print(f"{options.first!r} and {options.second!r} differ, although they sound alike; nobody asks again")
-    return 0
+    line = f"{options.first!r} and {options.second!r} differ, although they sound alike; nobody asks again"
+    return report({"different": [options.first, options.second]}, [line], json=options.json)
 
 
 def _delete(options: argparse.Namespace) -> int:
@@ -215,18 +190,12 @@ def _delete(options: argparse.Namespace) -> int:
     labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
     confirm(f"delete {len(chosen)} clips of {labels}{' for good' if options.for_good else ''}", yes=options.yes)
     forgotten = delete(teaching, chosen, for_good=options.for_good)
-    if options.json:
-        print_json([{"id": clip.clip_id, "label": clip.label} for clip in chosen])
-        return 0
     back = "" if options.for_good else f"; `auricle-edge clips undelete` brings them back for {KEEP_DAYS:g} days"
-    print(f"{len(chosen)} clips deleted{back}")
-    _print_each(forgotten)
-    return 0
+    return report(_names(chosen), (f"{len(chosen)} clips deleted{back}", *forgotten), json=options.json)
 
 
-def _print_each(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(line)
+def _names(clips: Sequence[Clip]) -> list[dict[str, str]]:
+    return [{"id": clip.clip_id, "label": clip.label} for clip in clips]
 
 
 def _undelete(options: argparse.Namespace) -> int:
@@ -247,32 +216,18 @@ def _undelete(options: argparse.Namespace) -> int:
             f"nothing that was deleted can be had back of {options.label or 'any label'}; there is: {labels}"
         )
     put_back(teaching, chosen)
-    if options.json:
-        print_json([{"id": clip.clip_id, "label": clip.label} for clip in chosen])
-    else:
-        labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
-        print(f"{len(chosen)} clips of {labels} are back. {teaching.after()}")
-    return 0
+    labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
+    return report(_names(chosen), [f"{len(chosen)} clips of {labels} are back. {teaching.after()}"], json=options.json)
 
 
 def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
     found = [
-        {
-            "deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"),
-            "label": clip.label,
-            "id": clip.clip_id,
-        }
+        {"deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"), **name}
         for deletion in deletions
-        for clip in deletion.clips
+        for name in _names(deletion.clips)
     ]
-    if json:
-        print_json(found)
-        return 0
-    for item in found:
-        print(f"{item['deleted'].replace('T', ' ')}  {item['label']:<24} {item['id']}")
-    if not found:
-        print("nothing was deleted lately")
-    return 0
+    lines = [f"{item['deleted'].replace('T', ' ')}  {item['label']:<24} {item['id']}" for item in found]
+    return report(found, lines or ["nothing was deleted lately"], json=json)
 
 
 def _purge(options: argparse.Namespace) -> int:
@@ -282,8 +237,4 @@ def _purge(options: argparse.Namespace) -> int:
     teaching = Teaching.open(options.config)
     confirm("remove deleted clips for good", yes=options.yes)
     removed = purge(teaching)
-    if options.json:
-        print_json({"removed": removed})
-    else:
-        print(f"{removed} deleted clips were removed for good")
-    return 0
+    return report({"removed": removed}, [f"{removed} deleted clips were removed for good"], json=options.json)

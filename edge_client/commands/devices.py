@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edge_client.commands import add_json
+from edge_client.commands import Commands, set_command
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
     from edge_client.capture.microphone import Microphone
     from edge_client.capture.sound_devices import CaptureDevice
-    from edge_client.commands import Commands
     from fleet_protocol.arrays import Floats
 
 # At which the test listens; most models hear so.
@@ -31,8 +31,7 @@ def add(commands: Commands) -> None:
     )
     devices.add_argument("--seconds", type=float, default=5.0, metavar="S", help="of the test (5)")
     devices.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
-    add_json(devices)
-    devices.set_defaults(command=_devices)
+    set_command(devices, _devices, config=False)
 
 
 def _devices(options: argparse.Namespace) -> int:
@@ -62,11 +61,11 @@ def _test(name: str, backend: str, seconds: float, *, json: bool) -> int:
     """Listen for a while, showing the level; return 0 when the microphone hears something."""
     import numpy as np
 
-    from edge_client.capture.microphone import open_microphone
+    from edge_client.capture.microphone import Microphone
     from edge_client.config.sections import MicrophoneConfig
 
-    microphone = open_microphone(MicrophoneConfig(device=name, backend=backend), _RATE_HZ)  # type: ignore[arg-type]
-    try:
+    config = MicrophoneConfig(device=name, backend=backend)  # type: ignore[arg-type]
+    with closing(Microphone(config, _RATE_HZ)) as microphone:
         if not json:
             rate = microphone.device_rate_hz
             print(f"{microphone.device}: recording at {rate} Hz for {seconds:g} s; make some noise")
@@ -75,15 +74,12 @@ def _test(name: str, backend: str, seconds: float, *, json: bool) -> int:
             heard.append(microphone.read(round(_STEP_S * _RATE_HZ), 2 * _STEP_S))
             if not json:
                 _show_level(heard[-1])
-    finally:
-        microphone.close()
     if sys.stdout.isatty() and not json:
         print()
     return _judge(np.concatenate(heard), microphone, json=json)
 
 
 def _show_level(samples: Floats) -> None:
-    """Print a meter, on a terminal always on the same line."""
     from edge_client.audio.level import peak_dbfs, rms_dbfs
 
     peak, rms = peak_dbfs(samples), rms_dbfs(samples)
@@ -93,7 +89,6 @@ def _show_level(samples: Floats) -> None:
 
 
 def _judge(samples: Floats, microphone: Microphone, *, json: bool) -> int:
-    """Print what was heard; return 0 when it was sound."""
     from edge_client.audio.level import TOO_QUIET_DB, peak_dbfs, rms_dbfs
 
     peak, rms = peak_dbfs(samples), rms_dbfs(samples)

@@ -8,11 +8,9 @@ import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from edge_client.commands import add_config, add_json, confirm
-from fleet_protocol.command_line import print_json
+from edge_client.commands import Commands, confirm, report, set_command
 
 if TYPE_CHECKING:
-    from edge_client.commands import Commands
     from edge_client.config import Config
 
 # Events whose sounds may be kept, by far.
@@ -28,9 +26,7 @@ def add(commands: Commands) -> None:
     events.add_argument("--count", type=int, default=20, metavar="N", help="the newest N (20)")
     events.add_argument("--forget", metavar="LABEL", help="remove the past events of a label instead")
     events.add_argument("--yes", action="store_true", help="do not ask before --forget")
-    add_json(events)
-    add_config(events)
-    events.set_defaults(command=_events)
+    set_command(events, _events)
 
 
 def _events(options: argparse.Namespace) -> int:
@@ -43,20 +39,17 @@ def _events(options: argparse.Namespace) -> int:
     if options.forget is not None:
         confirm(f"remove the past events of {options.forget!r}", yes=options.yes)
         removed = _forget(config, options.forget)
-        print_json({"removed": removed}) if options.json else print(f"{removed} events were removed")
-        return 0
+        return report({"removed": removed}, [f"{removed} events were removed"], json=options.json)
     if options.count < 1:
         raise ConfigError(f"--count must be at least 1, not {options.count}")
     found = past_events(journal, options.count, _since(options.since), options.label)
-    if options.json:
-        print_json([event.to_json() for event in found])
-        return 0
-    for event in found:
-        heard = datetime.fromtimestamp(event.time).isoformat(" ", "seconds")
-        print(f"{heard}  {event.label:<24} score {event.score:.2f}  {event.level_db:6.1f} dB")
-    if not found:
-        print("nothing was heard" + (" in that time" if options.since else ""))
-    return 0
+    lines = [
+        f"{datetime.fromtimestamp(event.time).isoformat(' ', 'seconds')}  {event.label:<24} score {event.score:.2f}  "
+        f"{event.level_db:6.1f} dB"
+        for event in found
+    ]
+    nothing = "nothing was heard" + (" in that time" if options.since else "")
+    return report([event.to_json() for event in found], lines or [nothing], json=options.json)
 
 
 def _forget(config: Config, label: str) -> int:
@@ -75,11 +68,7 @@ def _forget(config: Config, label: str) -> int:
 
 
 def _since(given: str | None) -> float:
-    """Return a time in seconds since 1970.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return a time in seconds since 1970. Raises ConfigError if it is none."""
     from edge_client.errors import ConfigError
 
     if given is None:

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.commands import add_config, add_json
+from edge_client.commands import Commands, report, set_command
 from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
-    from edge_client.commands import Commands
     from fleet_protocol.addresses import InvitationLink
     from fleet_protocol.messages import Enrolled
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the commands."""
     join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
-    add_config(join, search=False)
     join.add_argument(
         "link", nargs="?", help="the invitation, https://host:port/#aur_join_...; none: search for servers"
     )
@@ -37,17 +35,13 @@ def add(commands: Commands) -> None:
     )
     join.add_argument("--name", help="of the new device, for people (the folder's)")
     join.add_argument("--run", action="store_true", help="then run the device")
-    add_json(join)
-    join.set_defaults(command=_join)
+    set_command(join, _join, search=False)
     leave = commands.add_parser("leave", help="leave the fleet; what the device learned stays")
-    add_config(leave)
     leave.add_argument("--forget", action="store_true", help="without telling the aggregator, as when it is gone")
-    add_json(leave)
-    leave.set_defaults(command=_leave)
+    set_command(leave, _leave)
 
 
 def _search(options: argparse.Namespace) -> int:
-    """List the aggregators of the local network."""
     from edge_client.fleet.discovery import find_aggregators
 
     found = find_aggregators(options.seconds)
@@ -95,17 +89,17 @@ def _print_joined(options: argparse.Namespace, link: InvitationLink, enrolled: E
     from edge_client.config import load_config
 
     shared = load_config(options.config).device.share_names
-    if options.json:
-        classes = [info.name for info in enrolled.classes]
-        print_json({"url": link.url, "classes": classes, "waiting": enrolled.waiting, "share_names": shared})
-        return
-    print(f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes")
+    lines = [f"joined the fleet of {link.url}, which knows {len(enrolled.classes)} classes"]
     if enrolled.waiting:
-        print("an operator has yet to admit this device; `auricle-edge status` says when it is so")
+        lines.append("an operator has yet to admit this device; `auricle-edge status` says when it is so")
     if shared:
-        print("it reads your words for sounds; with share_names = false in [device] they stay on this device")
+        lines.append("it reads your words for sounds; with share_names = false in [device] they stay on this device")
     else:
-        print("your words for sounds stay on this device; with share_names = true in [device] the fleet may read them")
+        stay = "your words for sounds stay on this device; with share_names = true in [device] the fleet may read them"
+        lines.append(stay)
+    classes = [info.name for info in enrolled.classes]
+    document = {"url": link.url, "classes": classes, "waiting": enrolled.waiting, "share_names": shared}
+    report(document, lines, json=options.json)
 
 
 def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
@@ -125,8 +119,5 @@ def _leave(options: argparse.Namespace) -> int:
     from edge_client.fleet.joining import leave
 
     leave(options.config, notify=not options.forget)
-    if options.json:
-        print_json({"left": True})
-        return 0
-    print("left the fleet; what this device learned stays, and it goes on listening by itself")
-    return 0
+    line = "left the fleet; what this device learned stays, and it goes on listening by itself"
+    return report({"left": True}, [line], json=options.json)

@@ -8,19 +8,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import add_config, add_json
-from fleet_protocol.command_line import print_json
+from edge_client.commands import Commands, report, set_command
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edge_client.capture.sound_devices import CaptureDevice
-    from edge_client.commands import Commands
 
 _NO_MICROPHONE = "none"
 # Stands for the choice of recordings, among the names of microphones.
 _PLAYED = "\0"
+_FLEET = "3. Paste the invitation of a fleet to learn with others, or press Enter to learn alone:"
+_SHARING = "   May the fleet read your words for sounds, such as names of people? [y/N]"
 
 
 def add(commands: Commands) -> None:
@@ -40,22 +40,20 @@ def add(commands: Commands) -> None:
         "--state", metavar="FOLDER", help="(state beside FILE; of /etc/auricle/edge.toml: /var/lib/auricle)"
     )
     init.add_argument("--force", action="store_true", help="replace a configuration")
-    add_json(init)
-    add_config(init, search=False)
-    init.set_defaults(command=_init)
+    set_command(init, _init, search=False)
 
 
 def _init(options: argparse.Namespace) -> int:
-    from edge_client.config.new_file import Answers, require_new, write_new
     from edge_client.config.place import SERVICE_CONFIG, config_option, new_config
+    from edge_client.config.written import Answers, require_new, write_new
 
     options.config = new_config(options.config)
     require_new(options.config, replace=options.force)  # before anything is asked
     asking = sys.stdin.isatty() and not options.json
     _choose_microphone(options, asking=asking)
     bundle = options.bundle or (_ask_for_bundle() if asking else FIRST_CHOICE)
-    link = options.link or (_ask_for_fleet() if asking and not options.alone else "")
-    share_names = options.share_names or bool(link and asking and _ask_to_share())
+    link = options.link or (_ask(_FLEET) if asking and not options.alone else "")
+    share_names = options.share_names or bool(link and asking and _ask(_SHARING).lower() in ("y", "yes"))
     state = options.state or ("/var/lib/auricle" if options.config == SERVICE_CONFIG else "state")
     heard = None if options.microphone == _NO_MICROPHONE else options.microphone
     played = None if options.play is None else options.play.resolve()
@@ -65,17 +63,15 @@ def _init(options: argparse.Namespace) -> int:
         replace=options.force,
     )
     joined = _join(options, link) if link else None
-    if options.json:
-        plays = None if played is None else str(played)
-        found = {"config": str(options.config), "bundle": bundle, "microphone": heard, "play": plays, "joined": joined}
-        print_json(found)
-        return 0
-    print(f"wrote {options.config}")
-    if joined is not None:
-        print(f"joined the fleet of {joined}")
+    plays = None if played is None else str(played)
+    found = {"config": str(options.config), "bundle": bundle, "microphone": heard, "play": plays, "joined": joined}
     given = config_option(options.config)
-    print(f"next: auricle-edge doctor{given}, then auricle-edge run{given}")
-    return 0
+    lines = (
+        f"wrote {options.config}",
+        *(() if joined is None else (f"joined the fleet of {joined}",)),
+        f"next: auricle-edge doctor{given}, then auricle-edge run{given}",
+    )
+    return report(found, lines, json=options.json)
 
 
 def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:
@@ -114,7 +110,6 @@ def _microphones(backend: str, wanted: str | None) -> list[CaptureDevice]:
 
 
 def _join(options: argparse.Namespace, given: str) -> str:
-    """Join the fleet; return the aggregator's address."""
     from edge_client.fleet.joining import join
     from fleet_protocol.addresses import InvitationLink
 
@@ -161,18 +156,15 @@ def _ask_for_bundle() -> str:
     from fleet_protocol.bundle import read_bundle
     from fleet_protocol.ready_bundles import find_bundle, ready_names
 
-    pretrained = {name: bool(read_bundle(find_bundle(name)).manifest.background) for name in ready_names()}
+    manifests = {name: read_bundle(find_bundle(name)).manifest for name in ready_names()}
     choices = []
-    for name in sorted(pretrained, key=lambda name: (name != FIRST_CHOICE, not pretrained[name], name)):
-        words = "knows speech; a few takes of a word or sound are enough" if pretrained[name] else "starts from nothing"
-        size = find_bundle(name).stat().st_size / 1000
-        choices.append((f"{name:<12} {words}, {size:.0f} kB", name))
+    for name in sorted(manifests, key=lambda name: (name != FIRST_CHOICE, not manifests[name].background, name)):
+        settings = manifests[name].feature_settings
+        if not manifests[name].background:
+            what = "starts from nothing"
+        elif settings.hears_sounds:
+            what = f"everyday sounds, of which a few takes are enough; hears {settings.clip_s:g} s at a time"
+        else:
+            what = "words, of which a few takes are enough"
+        choices.append((f"{name:<12} {what}", name))
     return str(_choose("2. What shall recognise the sounds that you teach it?", choices))
-
-
-def _ask_for_fleet() -> str:
-    return _ask("3. Paste the invitation of a fleet to learn with others, or press Enter to learn alone:")
-
-
-def _ask_to_share() -> bool:
-    return _ask("   May the fleet read your words for sounds, such as names of people? [y/N]").lower() in ("y", "yes")

@@ -1,11 +1,11 @@
-"""``--wait``: a command that teaches ends once the daemon has learned what was taught."""
+"""What commands show while they work, on a terminal alone, and ``--wait``: until the daemon has learned."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,20 @@ _POLL_S = 0.5
 _NOTICED_S = 5.0
 
 
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal while the body works; yield what it calls with how much is done, and of how much."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _of: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
 def add_wait(parser: argparse.ArgumentParser) -> None:
     """Give a command the option."""
     parser.add_argument("--wait", action="store_true", help="until the daemon has learned it")
@@ -25,8 +39,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
 def wait_until_learned(teaching: Teaching) -> None:
     """Wait until the daemon has learned from the clips that there are.
 
-    Raises:
-        WorkError: it does not run, does not learn by itself, or could not learn from them.
+    Raises WorkError if it does not run, does not learn by itself, or could not learn from them.
     """
     from edge_client.clips.files import store_digest
     from edge_client.errors import WorkError
@@ -45,7 +58,7 @@ def wait_until_learned(teaching: Teaching) -> None:
 
 def _failure(teaching: Teaching, began: float) -> str:
     """Return why the daemon gave up learning, or ""; what it said before is about other clips."""
-    from edge_client.daemon.status_file import read_status
+    from edge_client.daemon.status import read_status
 
     status = read_status(teaching.state)
     if status.get("time", 0.0) < began + _NOTICED_S or status["teaching"]["waiting_to_be_learned"]:
@@ -55,7 +68,6 @@ def _failure(teaching: Teaching, began: float) -> str:
 
 @contextmanager
 def _shown(what: str) -> Iterator[None]:
-    """Show a spinner on a terminal."""
     if not sys.stderr.isatty():
         yield
         return

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import add_config
+from edge_client.commands import Commands, set_command
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Group
 
-    from edge_client.commands import Commands
     from edge_client.live import Moment
 
 _TIMEOUT_S = 1.0
@@ -30,9 +29,8 @@ _EVENTS, _BAR = 8, 30
 def add(commands: Commands) -> None:
     """Add the command."""
     watch = commands.add_parser("watch", help="level, scores and events of the running daemon, live (Ctrl-C ends it)")
-    add_config(watch)
     watch.add_argument("--json", action="store_true", help="a JSON object a line, with the spectrum in base64")
-    watch.set_defaults(command=_watch)
+    set_command(watch, _watch, json=False)
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -49,13 +47,9 @@ def _watch(options: argparse.Namespace) -> int:
 
 
 def _moments(folder: Path) -> Iterator[Moment | None]:
-    """Yield every hop, and None about once a second while no sound comes.
-
-    Raises:
-        StateError: no daemon runs.
-    """
+    """Yield every hop, and None about once a second while no sound comes. Raises StateError if no daemon runs."""
     from edge_client.errors import StateError
-    from edge_client.live.reader import LiveReader
+    from edge_client.live.feed import LiveReader
     from edge_client.storage.device_state import DeviceState
 
     reader, state = LiveReader(folder), DeviceState(folder)
@@ -92,7 +86,6 @@ def _print_lines(folder: Path) -> None:
 
 
 def _draw(folder: Path) -> None:
-    """Draw the level, the scores and the last events again and again, in the same place."""
     from rich.live import Live
 
     events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)

@@ -75,10 +75,9 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read and check a configuration file. Relative paths in it are relative to the file.
+    """Read and check a configuration file, to which its relative paths are relative.
 
-    Raises:
-        ConfigError: naming the file, the line, the key, the value and what is allowed.
+    Raises ConfigError, which names the file, the line, the key, the value and what is allowed.
     """
     file = TomlFile.read(path, "configuration", ConfigError)
     own, sinks = _own_sections(), _sink_sections()
@@ -95,9 +94,7 @@ def load_config(path: Path) -> Config:
 def section_classes() -> dict[str, type[Any]]:
     """Return the dataclass of every section that a configuration file may have.
 
-    Raises:
-        PluginError: an installed package's event sink cannot be used.
-        ConfigError: an event sink wants a section of the device's own.
+    Raises ConfigError if an event sink wants a section of the device's own.
     """
     return _own_sections() | _sink_sections()
 
@@ -114,7 +111,7 @@ def _own_sections() -> dict[str, type[Any]]:
 
 
 def _sinks() -> Registry[ConfiguredSink]:
-    """Return what the event sinks say of their configuration; edge_client/events/registry.py opens them."""
+    """Return what the event sinks say of their configuration; edge_client/events/publisher.py opens them."""
     return discover(SINK_PACKAGE, "SINK", SINK_GROUP, ConfiguredSink)
 
 
@@ -126,7 +123,6 @@ def _sink_sections() -> dict[str, type[Any]]:
 
 
 def _with_secrets(config: Config) -> Config:
-    """Take secrets from the environment, where they are given."""
     server = config.server
     if server is not None:
         server = dataclasses.replace(server, enrol_token=os.environ.get(ENROL_VARIABLE, server.enrol_token))

@@ -16,14 +16,10 @@ LOCAL_CONFIG = Path("edge.toml")
 
 
 def find_config(given: Path | None) -> Path:
-    """Return the configuration file that a command uses.
+    """Return the configuration of a command: what ``--config`` or AURICLE_CONFIG names, else one here, else the
+    service's.
 
-    Args:
-        given: The file that ``--config`` names; None: AURICLE_CONFIG names one, else it is ``edge.toml`` in this
-            folder, else the service's.
-
-    Raises:
-        ConfigError: it is not there, or the one in this folder is a stranger's; names the places and the way out.
+    Raises ConfigError if it is not there, or the one in this folder is a stranger's; names the places and the way out.
     """
     named = _named(given)
     if named is not None:
@@ -64,12 +60,7 @@ def _named(given: Path | None) -> tuple[Path, str] | None:
 
 
 def _existing(path: Path, by: str) -> Path:
-    """Return a file that was named.
-
-    Raises:
-        ConfigError: it is not there.
-        PermissionError: this user may not search for it.
-    """
+    """Return a file that was named. Raises ConfigError if it is not there."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -80,11 +71,7 @@ def _existing(path: Path, by: str) -> Path:
 
 
 def _refuse_a_strangers(path: Path) -> None:
-    """Refuse a file that others put into a folder which they share with this user: it can name programs to run.
-
-    Raises:
-        ConfigError: it belongs neither to this user, nor to who called `sudo`, nor to root.
-    """
+    """Refuse a file that others put into a folder which they share with this user: it can name programs to run."""
     owner = path.stat().st_uid
     if owner not in (0, os.geteuid()) and str(owner) != os.environ.get("SUDO_UID"):
         raise ConfigError(

@@ -27,6 +27,19 @@ def require(allowed: bool, key: str, value: Any, rule: str) -> None:  # noqa: AN
         raise RefusedValueError(key, value, rule)
 
 
+def require_between(section: object, low: float, high: float, *keys: str) -> None:
+    """Refuse a section whose numbers of some keys are not from ``low`` to ``high``."""
+    for key in keys:
+        value = getattr(section, key)
+        require(low <= value <= high, key, value, f"must be from {low:g} to {high:.6g}")
+
+
+def require_above_zero(section: object, *keys: str) -> None:
+    """Refuse a section whose numbers of some keys are not above 0."""
+    for key in keys:
+        require(getattr(section, key) > 0, key, getattr(section, key), "must be above 0")
+
+
 @dataclass(frozen=True)
 class DeviceConfig:
     """``[device]``.
@@ -49,7 +62,7 @@ class DeviceConfig:
 
     def __post_init__(self) -> None:
         require(1 <= len(self.name) <= 100, "name", self.name, "must have 1 to 100 characters")
-        require(1 <= self.threads <= 64, "threads", self.threads, "must be from 1 to 64")
+        require_between(self, 1, 64, "threads")
         require(self.seed >= 0, "seed", self.seed, "must not be negative")
 
 
@@ -85,8 +98,8 @@ class ServerConfig:
             self.url,
             "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",
         )
-        require(0 <= self.wait_s <= 60, "wait_s", self.wait_s, "must be from 0 to 60")
-        require(self.longest_pause_s > 0, "longest_pause_s", self.longest_pause_s, "must be above 0")
+        require_between(self, 0, 60, "wait_s")
+        require_above_zero(self, "longest_pause_s")
 
 
 def _address_problem(url: str) -> str:
@@ -183,8 +196,9 @@ class DetectorConfig:
     """``[detector]``.
 
     Attributes:
-        hop_s: Time between two windows, in whole frames, s; a window is as long as the model's clips.
-        average_s: Time over which scores are averaged, s.
+        hop_s: Time between two windows, in whole frames, s; a window is as long as the model's clips. None: 0.25, or
+            0.5 with a front end for everyday sounds.
+        average_s: Time over which scores are averaged, s. None: 0.5, or 1 with such a front end.
         false_accepts_per_hour: Rate that every label's threshold is chosen for, where the bundle's front end is
             pretrained and the owner gives no threshold.
         threshold: Averaged score from which a label counts as heard, 0..1; None: see :data:`THRESHOLD`.
@@ -196,8 +210,8 @@ class DetectorConfig:
         unknown_refractory_s: Time after an unknown sound in which there is no other, s.
     """
 
-    hop_s: float = 0.25
-    average_s: float = 0.5
+    hop_s: float | None = None
+    average_s: float | None = None
     false_accepts_per_hour: float = 1.0
     threshold: float | None = None
     thresholds: dict[str, float] = field(default_factory=dict)
@@ -208,19 +222,21 @@ class DetectorConfig:
     unknown_refractory_s: float = 10.0
 
     def __post_init__(self) -> None:
-        require(0.02 <= self.hop_s <= 10, "hop_s", self.hop_s, "must be from 0.02 to 10")
-        require(0 <= self.average_s <= 60, "average_s", self.average_s, "must be from 0 to 60")
+        if self.hop_s is not None:
+            require_between(self, 0.02, 10, "hop_s")
+        if self.average_s is not None:
+            require_between(self, 0, 60, "average_s")
         rate = self.false_accepts_per_hour
         require(0 < rate <= 1000, "false_accepts_per_hour", rate, "must be above 0, at most 1000")
         allowed = self.threshold is None or 0 < self.threshold <= 1
         require(allowed, "threshold", self.threshold, "must be above 0, at most 1")
         for label, value in self.thresholds.items():
             require(0 < value <= 1, label, value, "must be above 0, at most 1")
-        require(0 <= self.refractory_s <= 3600, "refractory_s", self.refractory_s, "must be from 0 to 3600")
-        require(-120 <= self.energy_gate_db <= 0, "energy_gate_db", self.energy_gate_db, "must be from -120 to 0")
-        unknown = (self.unknown_threshold, self.unknown_onset_db, self.unknown_refractory_s)
-        for key, value, limit in zip(("threshold", "onset_db", "refractory_s"), unknown, (1, 100, 86_400), strict=True):
-            require(0 <= value <= limit, f"unknown_{key}", value, f"must be from 0 to {limit}")
+        require_between(self, 0, 3600, "refractory_s")
+        require_between(self, -120, 0, "energy_gate_db")
+        require_between(self, 0, 1, "unknown_threshold")
+        require_between(self, 0, 100, "unknown_onset_db")
+        require_between(self, 0, 86_400, "unknown_refractory_s")
 
 
 @dataclass(frozen=True)
@@ -242,8 +258,7 @@ class EventsConfig:
     journal_mb: float = 50.0
 
     def __post_init__(self) -> None:
-        for key in ("command_timeout_s", "journal_days"):
-            require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
+        require_above_zero(self, "command_timeout_s", "journal_days")
         require(self.journal_mb >= 1, "journal_mb", self.journal_mb, "must be at least 1")
 
 
@@ -268,12 +283,9 @@ class ClipsConfig:
     detected_days: float = 7.0
 
     def __post_init__(self) -> None:
-        require(self.quota_mb > 0, "quota_mb", self.quota_mb, "must be above 0")
+        require_above_zero(self, "quota_mb", "unknown_days", "detected_days")
         require(self.expire_days >= 0, "expire_days", self.expire_days, "must not be negative")
-        for key in ("unknown_count", "detected_count"):
-            require(0 <= getattr(self, key) <= 10_000, key, getattr(self, key), "must be from 0 to 10000")
-        for key in ("unknown_days", "detected_days"):
-            require(getattr(self, key) > 0, key, getattr(self, key), "must be above 0")
+        require_between(self, 0, 10_000, "unknown_count", "detected_count")
 
 
 @dataclass(frozen=True)
@@ -290,7 +302,7 @@ class MetricsConfig:
     port: int = 9471
 
     def __post_init__(self) -> None:
-        require(0 <= self.port <= 65_535, "port", self.port, "must be from 0 to 65535")
+        require_between(self, 0, 65_535, "port")
 
 
 @dataclass(frozen=True)
@@ -316,18 +328,12 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         window_minutes(self.window)
-        require(
-            0 <= self.max_temperature_c <= 150, "max_temperature_c", self.max_temperature_c, "must be from 0 to 150"
-        )
-        require(self.deadline_s > 0, "deadline_s", self.deadline_s, "must be above 0")
-        require(0 <= self.nice <= 19, "nice", self.nice, "must be from 0 to 19")
-        require(1 <= self.teach_epochs <= 1000, "teach_epochs", self.teach_epochs, "must be from 1 to 1000")
-        require(
-            0 < self.teach_learning_rate <= 1,
-            "teach_learning_rate",
-            self.teach_learning_rate,
-            "must be above 0, at most 1",
-        )
+        require_between(self, 0, 150, "max_temperature_c")
+        require_above_zero(self, "deadline_s")
+        require_between(self, 0, 19, "nice")
+        require_between(self, 1, 1000, "teach_epochs")
+        rate = self.teach_learning_rate
+        require(0 < rate <= 1, "teach_learning_rate", rate, "must be above 0, at most 1")
 
 
 @dataclass(frozen=True)
@@ -348,7 +354,7 @@ class UiConfig:
 
     def __post_init__(self) -> None:
         require(bool(self.host), "host", self.host, "must not be empty")
-        require(0 <= self.port <= 65_535, "port", self.port, "must be from 0 to 65535")
+        require_between(self, 0, 65_535, "port")
         for name in self.names:
             require(bool(name) and not set(name) & set("/: "), "names", self.names, "must be names without a port")
 

@@ -13,31 +13,26 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from edge_client.capture.microphone import open_microphone
+from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files
 from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
-from edge_client.daemon.board import resident_mb, temperature_c
-from edge_client.daemon.health import health_of
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
-from edge_client.daemon.status_file import StatusFile, model_status
-from edge_client.daemon.supervisor import Supervisor
-from edge_client.daemon.systemd import notify
-from edge_client.daemon.teaching_loop import TeachingLoop
-from edge_client.daemon.training_process import TrainingProcess
+from edge_client.daemon.status import StatusFile, health_of, model_status, resident_mb, temperature_c
+from edge_client.daemon.supervisor import Supervisor, notify
+from edge_client.daemon.training_process import TeachingLoop, TrainingProcess
 from edge_client.events import Heard
-from edge_client.events.publisher import Publisher
-from edge_client.events.registry import open_sinks
+from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live.feed import LiveFeed
-from edge_client.logs import set_up_log
+from edge_client.logs import RateLimitedLog, set_up_log
 from edge_client.model.interpreter import installed_runtime
-from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.model.self_test import check_runtime, runtime_here
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
@@ -69,8 +64,7 @@ _LISTENING_STUCK_S = 60.0
 def run(config_path: Path) -> int:
     """Run until SIGTERM or SIGINT; return the exit status.
 
-    Raises:
-        EdgeError: the configuration, the state folder or the bundle cannot be used.
+    Raises EdgeError if the configuration, the state folder or the bundle cannot be used.
     """
     set_up_log()
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -92,8 +86,7 @@ class Daemon:
     def __init__(self, config: Config, config_path: Path, stop: threading.Event) -> None:
         """Prepare every loop that the configuration asks for.
 
-        Raises:
-            EdgeError: the state folder is in use or damaged, or the bundle cannot be used.
+        Raises EdgeError if the state folder is in use or damaged, or the bundle cannot be used.
         """
         self._config = config
         self._stop = stop
@@ -106,6 +99,7 @@ class Daemon:
         self._model_key: tuple[int, int, int] | None = None
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._mend()
+        self._test_runtime()
         self._started = time.time()
         self._file = StatusFile(self._state)
         runtime = installed_runtime() or "none"
@@ -126,8 +120,12 @@ class Daemon:
         self._reload()
         sinks = open_sinks(config, self._state.identity.load().device_id) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
-        self._rounds = self._add_round_loop() if config.server is not None else None
-        self._teaching = self._add_teaching_loop()
+        self._rounds: RoundLoop | None = None
+        if (server := config.server) is not None:
+            rounds = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
+            self._rounds = learner = RoundLoop(config, server, self._state, self._training, stop, rounds.beat)
+        teaching = self._supervisor.add("teaching", lambda: self._teaching.run(), _TEACHING_STUCK_S)
+        self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
         self._metrics = MetricsServer(config.metrics, self._status) if config.metrics else None
         if config.microphone is not None:
             loop = self._supervisor.add("listening", lambda: self._listen(loop.beat), _LISTENING_STUCK_S)
@@ -163,19 +161,15 @@ class Daemon:
         except (AuricleError, OSError) as error:  # what listens goes on with the model that it has
             self._trouble.warning("cannot take up what a command changed: %s", error)
 
-    def _add_round_loop(self) -> RoundLoop:
-        assert self._config.server is not None
-        loop = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
-        learner = RoundLoop(self._config, self._config.server, self._state, self._training, self._stop, loop.beat)
-        return learner
-
-    def _add_teaching_loop(self) -> TeachingLoop:
-        loop = self._supervisor.add("teaching", lambda: teacher.run(), _TEACHING_STUCK_S)
-        teacher = TeachingLoop(self._config, self._state, self._tidy, self._training, self._stop, loop.beat)
-        return teacher
+    def _test_runtime(self) -> None:
+        """Have the runtime compute what is known, once on a machine: a new library or processor is asked again."""
+        here = runtime_here()
+        if self._state.self_test() != here:
+            check_runtime()
+            self._state.save_self_test(here)
+            log.info("computes as it should: %s", here)
 
     def _mend(self) -> None:
-        """Restore what the disk damaged, and say so."""
         for sentence in self._state.mend():
             log.error("%s; the memory card may be wearing out", sentence)
             self._damage.append(f"{time.strftime('%Y-%m-%d %H:%M')}: {sentence}")
@@ -190,14 +184,9 @@ class Daemon:
         self._trash.empty()
 
     def _listen(self, beat: Callable[[], None]) -> None:
-        """Listen until stopped, or until the microphone fails.
-
-        Raises:
-            EdgeError: it cannot be opened, or the model cannot be loaded.
-        """
         assert self._config.microphone is not None
         microphone, rate_hz = self._config.microphone, self._sample_rate_hz
-        source = LentMicrophone(lambda: open_microphone(microphone, rate_hz), rate_hz, self._state.folder)
+        source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
         feed = self._open_feed()
         try:
             self._listening = ListeningLoop(
@@ -218,7 +207,6 @@ class Daemon:
             return None
 
     def _keep_sound(self, heard: Heard) -> None:
-        """Keep a sound for its owner to name, confirm or correct, as far as the owner wants it kept."""
         event = heard.event
         try:
             (self._unknown if event.kind == "unknown" else self._detected).add(event.time, event.score, heard.window)
@@ -226,7 +214,6 @@ class Daemon:
             log.warning("cannot keep the sound of an event: %s", error)
 
     def _reload(self) -> None:
-        """Take up the model that is on the disk."""
         self._model_key = self._state.model.key()
         self._model = model_status(self._state.model.load(self._config.model.bundle).progress)
         if (loop := self._listening) is not None:

@@ -7,21 +7,22 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
-from edge_client.capture.microphone import open_microphone
+from edge_client.capture.microphone import Microphone
 from edge_client.config import Config, load_config
 from edge_client.config.place import find_config
 from edge_client.config.sections import MicrophoneConfig
-from edge_client.daemon.board import temperature_c
-from edge_client.daemon.status_file import read_status
+from edge_client.daemon.status import read_status, temperature_c
 from edge_client.errors import CertificateError, LinkError, RefusedError
 from edge_client.fleet.enrolment import client_of_member
-from edge_client.model.interpreter import runtime_name
+from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
+from edge_client.model.self_test import check_runtime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
@@ -42,9 +43,7 @@ class Finding:
     """What one check found.
 
     Attributes:
-        check: Name of the check.
         verdict: Whether it is well; a warning keeps nothing from working now.
-        found: Result of the check, for people.
         way_out: Remedy; "" where none is needed.
     """
 
@@ -55,11 +54,7 @@ class Finding:
 
 
 def examine(given: Path | None) -> Iterator[Finding]:
-    """Check a device, one thing after the other; what an earlier finding makes impossible is left out.
-
-    Args:
-        given: Its configuration; None: it is searched for.
-    """
+    """Check a device, one thing after the other; what an earlier finding makes impossible is left out."""
     yield _versions()
     config_path = None
     try:
@@ -85,9 +80,10 @@ def _guarded(check: str, find: Callable[[Config], Finding], config: Config) -> F
 def _versions() -> Finding:
     found = f"auricle {version()}, Python {platform.python_version()}, {platform.machine()}"
     try:
-        return Finding("versions", "ok", f"{found}, {runtime_name()}")
+        check_runtime()
+        return Finding("versions", "ok", f"{found}, {describe_runtime()}")
     except AuricleError as error:
-        return Finding("versions", "problem", f"{found}: {error}", "pip install 'auricle[edge]'")
+        return Finding("versions", "problem", f"{found}: {error}", "see the message")
 
 
 def _permission(config: Config) -> Finding:
@@ -149,18 +145,14 @@ def _microphone(config: Config) -> Finding:
     rate_hz = read_bundle(config.model.bundle).manifest.feature_settings.sample_rate_hz
     if config.microphone.backend == "file":
         return _played(config.microphone, rate_hz)
-    source = open_microphone(config.microphone, rate_hz)
-    try:
+    with closing(Microphone(config.microphone, rate_hz)) as source:
         level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
-        found = f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB"
-    finally:
-        source.close()
-    return _judged_level(found, level)
+    return _judged_level(f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB", level)
 
 
 def _played(microphone: MicrophoneConfig, rate_hz: int) -> Finding:
     """Check whether recordings can be played in the place of a microphone; they may well begin with silence."""
-    source = open_microphone(microphone, rate_hz)
+    source = Microphone(microphone, rate_hz)
     source.close()
     return Finding("microphone", "ok", f"none: it plays recordings, {source.device}")
 

@@ -20,8 +20,8 @@ from edge_client.detection.detector import Detector
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
 from edge_client.live.feed import LiveFeed
+from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
-from edge_client.rate_limited_log import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
@@ -42,8 +42,6 @@ class Loaded(NamedTuple):
     """What a detector listens with.
 
     Attributes:
-        model: Model with the weights that listen.
-        label_map: Label of each slot.
         tails: Distribution of other sounds' scores by label; none where the front end is not pretrained.
     """
 
@@ -55,10 +53,8 @@ class Loaded(NamedTuple):
 def load_listening(config: Config) -> Loaded:
     """Return the model with the weights that listen, its labels, and how often other sounds score high for them.
 
-    Raises:
-        BundleError: the bundle cannot be read.
-        StateError: the saved model is damaged, or belongs to another bundle.
-        ModelError: this machine has no runtime, or the runtime cannot take the graph.
+    Raises StateError if the saved model is damaged, or belongs to another bundle; ModelError if this machine has no
+    runtime, or the runtime cannot take the graph.
     """
     saved = DeviceState(config.device.state).model.load(config.model.bundle)
     progress = saved.progress
@@ -85,14 +81,12 @@ class ListeningLoop:
         Args:
             source: Source of the sound, at the model's rate.
             load: Returns the model and the labels, now and at every :meth:`reload`.
-            config: Configuration of the detector.
             publisher: Receives what is heard; its owner closes it.
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
             feed: Shows what is heard to those who watch; its owner closes it.
 
-        Raises:
-            AudioError: the source has another rate than the model.
+        Raises AudioError if the source has another rate than the model.
         """
         self._source = source
         self._load = load
@@ -115,11 +109,7 @@ class ListeningLoop:
         self._publisher.announce(self._detector.labels)
 
     def run(self, stop: threading.Event) -> None:
-        """Listen until asked to stop.
-
-        Raises:
-            AudioError: the source failed for good.
-        """
+        """Listen until asked to stop. Raises AudioError if the source failed for good."""
         hop, longest = self._detector.hop_samples, round(_MAX_READ_S * self._rate_hz)
         hears = False
         while not stop.is_set():
@@ -143,8 +133,7 @@ class ListeningLoop:
     def reload(self) -> None:
         """Take up weights and labels that were saved meanwhile; the loop keeps the old ones while they load.
 
-        Raises:
-            EdgeError: they cannot be loaded; the loop keeps the old ones.
+        Raises EdgeError if they cannot be loaded; the loop keeps the old ones.
         """
         loaded = self._load()
         with self._lock:

@@ -39,8 +39,7 @@ class MetricsServer:
     def __init__(self, config: MetricsConfig, status: Status) -> None:
         """Open the address.
 
-        Raises:
-            ConfigError: the extra `metrics` is not installed, or the address is taken or not this machine's.
+        Raises ConfigError if the extra `metrics` is not installed, or the address is taken or not this machine's.
         """
         try:
             from prometheus_client import CollectorRegistry, start_http_server
@@ -70,7 +69,6 @@ class _Collector:
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics of the present status."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
         status = self._status()

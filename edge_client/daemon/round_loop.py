@@ -19,9 +19,8 @@ from edge_client.config.sections import ServerConfig
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, RefusedError, UnreachableError, WorkError
 from edge_client.fleet.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
-from edge_client.learning.training_job import RoundWork
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.membership import Membership
+from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.addresses import is_clear
 from fleet_protocol.messages import Enrolment, Learned, Work, parse
@@ -53,16 +52,7 @@ class RoundLoop:
     ) -> None:
         """Prepare; nothing is sent or trained yet.
 
-        Args:
-            config: Configuration of the device.
-            server: Section [server] of the configuration.
-            state: State folder.
-            training: Runs the jobs.
-            stop: Ends the loop once it is set.
-            beat: Called whenever the loop makes progress.
-
-        Raises:
-            EdgeError: the state folder is damaged, the bundle cannot be read, or the address cannot be one.
+        Raises EdgeError if the state folder is damaged, the bundle cannot be read, or the address cannot be one.
         """
         self._config = config
         self._server = server
@@ -156,7 +146,6 @@ class RoundLoop:
             self._last_enrolment = message
 
     def _step(self) -> None:
-        """Ask for one piece of work and bring it to its end."""
         work = self._client.work(self._server.wait_s)
         self._beat()
         if self._client.new_secret_wanted:
@@ -184,10 +173,7 @@ class RoundLoop:
 
     def _contribute(self, work: Work) -> None:
         path = self._state.outbox.update_path(work.round_id)
-        data = self._state.outbox.read(path)
-        if data is None or self._progress().contributed != work.round_id:
-            self._train(work)
-            data = self._made(path)
+        data = self._result(path, work, self._progress().contributed)
         try:
             self._client.upload(work.round_id, data, self._beat)
             log.info("round %d: uploaded", work.round_id)
@@ -199,49 +185,38 @@ class RoundLoop:
         self._report()
 
     def _learn(self, work: Work) -> None:
-        path = self._state.outbox.learned_path(work.round_id)
-        data, progress = self._state.outbox.read(path), self._progress()
+        path, progress = self._state.outbox.learned_path(work.round_id), self._progress()
         done = progress.fine_tuned if work.fine_tune else progress.learned
-        if data is None or done != work.round_id:
-            self._train(work)
-            data = self._made(path)
-        learned = parse(Learned, json.loads(data))
+        learned = parse(Learned, json.loads(self._result(path, work, done)))
         self._client.learned(learned)
         log.info(
             "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
         )
         self._state.outbox.remove(path)
 
-    def _made(self, path: Path) -> bytes:
-        """Return what the training process has just put into the outbox.
+    def _result(self, path: Path, work: Work, done: int) -> bytes:
+        """Return what work came to, from the outbox; it is trained now, unless the round ``done`` last was this one.
 
-        Raises:
-            WorkError: the disk damaged it at once.
+        Raises WorkError if the training failed or was stopped, or the disk damaged its result at once.
         """
         data = self._state.outbox.read(path)
+        if data is None or done != work.round_id:
+            try:
+                self._training.train(work, f"round {work.round_id}: {work.kind}", self._beat)
+            except WorkError:
+                if not self._stop.is_set():
+                    self._given_up = (work.round_id, work.kind)
+                raise
+            data = self._state.outbox.read(path)
         if data is None:
             raise WorkError(f"{path} was damaged as it was written; check this device's disk")
         return data
-
-    def _train(self, work: Work) -> None:
-        """Have the work done.
-
-        Raises:
-            WorkError: it failed, or was stopped.
-        """
-        try:
-            self._training.train(RoundWork(work), f"round {work.round_id}: {work.kind}", self._beat)
-        except WorkError:
-            if not self._stop.is_set():
-                self._given_up = (work.round_id, work.kind)
-            raise
 
 
 def _token(server: ServerConfig, membership: Membership | None) -> str:
     """Return the token that the device enrols with; "" for its own secret.
 
-    Raises:
-        ConfigError: it has none, and never joined.
+    Raises ConfigError if it has none, and never joined.
     """
     if membership is None and not server.enrol_token:
         raise ConfigError(

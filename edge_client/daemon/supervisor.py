@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,8 +17,8 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-# A failure that lasts, as of a microphone that is not there, is said again after so long.
-_SAID_AGAIN_S = 600.0
+# A failure that lasts, as of a microphone that is not there, is logged again after so long, s.
+_LOGGED_AGAIN_S = 600.0
 # A loop that ran for this long before it failed begins with short pauses again.
 _SETTLED_S = 300.0
 
@@ -26,11 +28,9 @@ class Loop:
     """One of the daemon's loops.
 
     Attributes:
-        name: Name of the loop, for people.
         body: The loop; it returns only after ``stop`` was set, and is restarted after whatever it raises.
         stuck_after_s: Time without progress after which the loop counts as stuck, s.
         state: ``running``, ``waiting`` after a failure, or ``ended``.
-        restarts: Number of restarts.
         error: Message of the last failure; "" where there was none.
         progressed: Time of the last progress, on the monotonic clock, s.
     """
@@ -84,7 +84,7 @@ class Supervisor:
         return [thread.name for thread in self._threads if thread.is_alive()]
 
     def _keep(self, loop: Loop) -> None:
-        pause, said = _FIRST_PAUSE_S, ("", 0.0)
+        pause, logged = _FIRST_PAUSE_S, ("", 0.0)
         while not self._stop.is_set():
             began = time.monotonic()
             loop.state = "running"
@@ -93,8 +93,8 @@ class Supervisor:
                 loop.body()
             except Exception as error:
                 loop.error = str(error) or type(error).__name__
-                if loop.error != said[0] or time.monotonic() - said[1] > _SAID_AGAIN_S:
-                    said = (loop.error, time.monotonic())
+                if loop.error != logged[0] or time.monotonic() - logged[1] > _LOGGED_AGAIN_S:
+                    logged = (loop.error, time.monotonic())
                     # What the product names itself needs no trace; anything else is a defect, and the trace finds it.
                     trace = not isinstance(error, AuricleError | OSError)
                     log.error("%s: %s; trying again until it works", loop.name, loop.error, exc_info=trace)
@@ -111,3 +111,19 @@ class Supervisor:
         deadline = time.monotonic() + seconds
         while not self._stop.wait(min(1.0, max(0.0, deadline - time.monotonic()))) and time.monotonic() < deadline:
             loop.beat()
+
+
+def notify(*words: str) -> bool:
+    """Send words like ``READY=1`` or ``WATCHDOG=1``; return whether there is a systemd that listens.
+
+    Raises OSError if the socket is named, but takes nothing.
+    """
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return False
+    if address.startswith("@"):  # an abstract socket
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as connection:
+        connection.connect(address)
+        connection.sendall("\n".join(words).encode())
+    return True

@@ -16,10 +16,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from edge_client.config import Config
 from edge_client.config.sections import TrainingConfig, window_minutes
-from edge_client.daemon.board import temperature_c
+from edge_client.daemon.status import temperature_c
 from edge_client.errors import WorkError
+from edge_client.learning.teaching.job import to_teach
 from edge_client.learning.training_job import TrainingJob, to_line
+from edge_client.storage.device_state import DeviceState
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +31,10 @@ _GRACE_S = 5.0
 _ATTEMPTS = 2
 # Seconds between two readings of the clock and the thermometer.
 _POLL_S = 5.0
+# Seconds between two checks of the clips; those that are the same at two checks are learned.
+_CHECK_S = 2.0
+# Checks between two searches for clips that are too old.
+_CHECKS_PER_TIDYING = 900
 
 
 class TrainingProcess:
@@ -41,15 +48,7 @@ class TrainingProcess:
         on_begin: Callable[[], None],
         on_trained: Callable[[], None],
     ) -> None:
-        """Prepare.
-
-        Args:
-            config: Window, temperature, deadline and priority.
-            config_path: Path of the whole configuration, which the child reads.
-            stop: Ends the child once it is set.
-            on_begin: Called before each job, while nothing trains.
-            on_trained: Called after each job that succeeded: the model on the disk is another one.
-        """
+        """Prepare. ``on_trained``: Called after each job that succeeded: the model on the disk is another one."""
         self._config = config
         self._config_path = config_path
         self._stop = stop
@@ -60,11 +59,7 @@ class TrainingProcess:
         self.status: dict[str, Any] = {"training": None, "waiting_for": None, "trained": 0, "failed": 0, "error": ""}
 
     def obstacle(self, *, owner_waits: bool) -> str | None:
-        """Return why no training may begin now, or None.
-
-        Args:
-            owner_waits: whether the owner taught something: that is learned at any time of the day.
-        """
+        """Return why no training may begin now, or None. What the owner taught is learned at any time of the day."""
         now = datetime.now()
         if self._window is not None and not owner_waits:
             begin, end = self._window
@@ -90,13 +85,7 @@ class TrainingProcess:
     def train(self, job: TrainingJob, name: str, beat: Callable[[], None]) -> None:
         """Run a job in a child process to its end, and once more if that fails.
 
-        Args:
-            job: What the child shall do.
-            name: Name of the job, for people.
-            beat: Called again and again while the child works.
-
-        Raises:
-            WorkError: both attempts failed, or the daemon was asked to stop.
+        Raises WorkError if both attempts failed, or the daemon was asked to stop.
         """
         while not self._one_at_a_time.acquire(timeout=1.0):
             beat()
@@ -121,7 +110,6 @@ class TrainingProcess:
             self._one_at_a_time.release()
 
     def _run(self, job: TrainingJob, beat: Callable[[], None]) -> str | None:
-        """Run the child once; return what went wrong, or None."""
         child = subprocess.Popen(
             [sys.executable, "-m", "edge_client.learning.worker", str(self._config_path)],
             stdin=subprocess.PIPE,
@@ -150,7 +138,6 @@ class TrainingProcess:
 
 
 def _end(child: subprocess.Popen[str]) -> int:
-    """Make sure that a child is gone; return its exit status."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -160,3 +147,49 @@ def _end(child: subprocess.Popen[str]) -> int:
     if child.stdin is not None:
         child.stdin.close()
     return child.wait()
+
+
+class TeachingLoop:
+    """Watches the clips; :meth:`run` returns only after ``stop`` was set."""
+
+    def __init__(
+        self,
+        config: Config,
+        state: DeviceState,
+        tidy: Callable[[], None],
+        training: TrainingProcess,
+        stop: threading.Event,
+        beat: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._state = state
+        self._tidy = tidy
+        self._training = training
+        self._stop = stop
+        self._beat = beat
+        self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
+
+    def run(self) -> None:
+        """Have new clips learned, and old ones deleted, until stopped."""
+        seen = failed = None
+        checks = 0
+        while not self._stop.wait(_CHECK_S):
+            self._beat()
+            if checks % _CHECKS_PER_TIDYING == 0:
+                self._tidy()
+            checks += 1
+            found = to_teach(self._config, self._state)
+            settled, seen = found is not None and found == seen, found
+            self.status["waiting_to_be_learned"] = found is not None and found != failed
+            if not settled or found == failed:
+                continue
+            self._training.wait(self._beat, owner_waits=True)
+            try:
+                self._training.train(None, "what the owner taught", self._beat)
+                self.status["error"] = ""
+            except WorkError as error:
+                # The same clips would fail again; others, or a restart, are worth another try.
+                failed = found
+                if not self._stop.is_set():
+                    self.status["error"] = str(error)
+                    log.error("%s", error)

@@ -39,23 +39,14 @@ class Tail:
     scale: float
 
     def threshold(self, per_hour: float) -> float:
-        """Return the score that is reached so many times an hour, 0.5 to 1.
-
-        Args:
-            per_hour: false accepts of the label, above 0.
-        """
+        """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
         logit = self.level - self.scale * math.log(per_hour)
         return 1 / (1 + math.exp(-min(max(logit, _LOWEST), _LARGEST)))
 
 
-def fit_tails(scores: Floats) -> list[Tail]:
-    """Fit every label's tail.
-
-    Args:
-        scores: float32 [sounds, labels], 0..1, of sounds that are no label's: clips of other words, the room, noise.
-
-    Returns:
-        One for each label; the scale is the same for all.
+def fit_tails(scores: Floats, least: Tail | None = None) -> list[Tail]:
+    """Return every label's tail, of scores, float32 [sounds, labels], 0..1, of sounds that are no label's: clips of
+    other words, the room, noise. The scale is the same for all labels. ``least`` has the smallest level and scale.
     """
     logits = _logits(scores)
     begins = np.quantile(logits, 1 - _TAIL, axis=0)
@@ -63,7 +54,10 @@ def fit_tails(scores: Floats) -> list[Tail]:
     excesses = [float(np.mean(column[column >= begin] - begin)) for column, begin in zip(logits.T, begins, strict=True)]
     scale = max(_SMALLEST_SCALE, float(np.mean(excesses))) if excesses else _SMALLEST_SCALE
     rise = scale * math.log(_LOOKS_PER_HOUR * _TAIL)
-    return [Tail(float(begin) + rise, scale / _FASTER) for begin in begins]
+    found = [Tail(float(begin) + rise, scale / _FASTER) for begin in begins]
+    if least is None:
+        return found
+    return [Tail(max(tail.level, least.level), max(tail.scale, least.scale)) for tail in found]
 
 
 def _logits(scores: Floats) -> Doubles:

@@ -13,10 +13,11 @@ import numpy as np
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import THRESHOLD, DetectorConfig
 from edge_client.detection.calibration import Tail
+from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
-from edge_client.features.sliding import hop_frames, open_sliding
+from edge_client.features.front_end import hop_frames, open_sliding
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -32,7 +33,6 @@ class Counters:
     """What a detector did.
 
     Attributes:
-        windows: Number of windows so far.
         gated: Number of those that were too quiet for an inference.
         skipped: Number of hops that were left out, because the board had fallen behind.
     """
@@ -46,7 +46,6 @@ class Detector:
     """One stream's detector; used by one thread.
 
     Attributes:
-        counters: Counters of the work so far.
         level_db: Level of the newest window, dB full scale.
         scores: Scores of the newest window alone, float32 [labels]; zeros where it was too quiet to say.
         sample_rate_hz: Sample rate of the stream, the model's, Hz.
@@ -61,15 +60,7 @@ class Detector:
         clock: Callable[[], float] = time.time,
         tails: Mapping[str, Tail] = _NO_TAILS,
     ) -> None:
-        """Begin with an empty stream.
-
-        Args:
-            model: with the weights that listen.
-            label_map: which slot is which label.
-            config: see docs/listening.md.
-            clock: the time of events, in seconds since 1970.
-            tails: by label, how often other sounds score high for it; labels without one get a fixed threshold.
-        """
+        """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970."""
         self.counters = Counters()
         self.level_db = FLOOR_DB
         self.scores: Floats = np.zeros(0, np.float32)
@@ -79,11 +70,12 @@ class Detector:
         settings = model.manifest.feature_settings
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
-        frames = hop_frames(settings, config.hop_s)
+        self._pace = pace_of(config, settings)
+        frames = hop_frames(settings, self._pace.hop_s)
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
         self._features = open_sliding(settings, frames)
         hop_s = self.hop_samples / settings.sample_rate_hz
-        self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s)
+        self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, self._pace.average_s)
         self._window: Floats = np.zeros(settings.clip_samples, np.float32)
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
@@ -93,13 +85,12 @@ class Detector:
     def adopt(self, model: ModelRuntime, label_map: LabelMap, tails: Mapping[str, Tail] = _NO_TAILS) -> None:
         """Go on with other weights or labels; the stream is not interrupted.
 
-        Raises:
-            FeatureMismatchError: the model computes its features in another way.
+        Raises FeatureMismatchError if the model computes its features in another way.
         """
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
         self._model = model
         self._label_map = label_map
-        self._decisions = PosteriorHandler(self._thresholds(tails), self._config.average_s, self._config.refractory_s)
+        self._decisions = PosteriorHandler(self._thresholds(tails), self._pace.average_s, self._config.refractory_s)
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
         if label_map.slots and not self._discriminates:
@@ -164,7 +155,6 @@ class Detector:
                 yield
 
     def _classify(self) -> Heard | None:
-        """Classify the newest window; return what was heard in it, if anything."""
         self.counters.windows += 1
         self.level_db = rms_dbfs(self._window)
         at_s = self._heard_samples / self._settings.sample_rate_hz

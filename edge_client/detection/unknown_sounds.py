@@ -47,8 +47,9 @@ class UnknownSound:
 class UnknownSounds:
     """Follows levels and scores hop by hop; time is the stream's, in seconds."""
 
-    def __init__(self, config: DetectorConfig, clip_s: float, hop_s: float) -> None:
+    def __init__(self, config: DetectorConfig, clip_s: float, hop_s: float, average_s: float) -> None:
         self._config = config
+        self._average_s = average_s
         self._clip_s = clip_s
         self._hop_s = hop_s
         self._levels: deque[float] = deque(maxlen=max(2, round(_FLOOR_S / hop_s)))
@@ -59,18 +60,8 @@ class UnknownSounds:
     def update(
         self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
     ) -> UnknownSound | None:
-        """Take one hop.
-
-        Args:
-            at_s: end of the hop.
-            hop_level_db: level of the hop alone.
-            best: best averaged score.
-            window: newest window; copied where it is kept.
-            window_level_db: its level.
-            heard: whether a known sound was heard in this hop.
-
-        Returns:
-            The unknown sound that was decided on in this hop, if any.
+        """Take one hop, and whether a known sound was ``heard`` in it; return the unknown sound that was decided on, if
+        any.
         """
         began = self._begins(hop_level_db)
         if heard:
@@ -85,7 +76,7 @@ class UnknownSounds:
         # The window then begins up to one hop before the sound.
         if sound.window is None and at_s - sound.began_s >= self._clip_s - self._hop_s - _ROUNDING_S:
             sound.window, sound.level_db = window.copy(), window_level_db
-        if at_s - sound.began_s < self._clip_s + self._config.average_s - _ROUNDING_S:
+        if at_s - sound.began_s < self._clip_s + self._average_s - _ROUNDING_S:
             return None
         self._sound = None
         if sound.window is None or not self._is_unknown(sound, at_s):

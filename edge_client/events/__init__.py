@@ -50,12 +50,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Heard:
-    """An event with its sound, on the way from the detector to the owner. A sink gets the event alone.
-
-    Attributes:
-        event: The event.
-        window: Its sound, float32 [clip_samples].
-    """
+    """An event with its sound, float32 [clip_samples], on the way to the owner. A sink gets the event alone."""
 
     event: Event
     window: Floats
@@ -111,7 +106,6 @@ class SinkDevice:
     """The device for which a sink is opened.
 
     Attributes:
-        config: Configuration of the device.
         device_id: Identifier of the device, 32 hex digits.
         section: The sink's own configuration section, an object of ``SinkKind.section``; None where the file has none.
     """
@@ -130,7 +124,6 @@ class SinkKind:
         open: Opens the sink; returns None where the configuration does not ask for it.
         section: Dataclass of its configuration section, which checks its own values; None for a sink without one.
         secrets: Environment variables that replace keys of the section, by key.
-        aliases: Former names of the kind.
     """
 
     name: str

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 from edge_client.events import Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
-from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.logs import RateLimitedLog
 
 _WAITING = 32
 _GRACE_S = 2.0
@@ -72,7 +72,7 @@ class CommandHook:
 
 
 def _open(device: SinkDevice) -> CommandHook | None:
-    from edge_client.events.registry import secret_variables  # which imports this module
+    from edge_client.events.publisher import secret_variables  # which imports this module
 
     events = device.config.events
     return CommandHook(events.command, events.command_timeout_s, secret_variables()) if events.command else None
@@ -82,7 +82,6 @@ SINK = SinkKind(name="command", open=_open)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program with all that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

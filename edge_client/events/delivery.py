@@ -8,16 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.logs import RateLimitedLog
 
 Item = TypeVar("Item")
 
 
 class Delivery(Generic[Item]):
-    """A bounded queue and a thread that empties it; the thread begins with the first item.
-
-    Attributes:
-        dropped: Number of items that found the queue full.
+    """A bounded queue and a thread that empties it, from the first item on; ``dropped`` counts items that found it
+    full.
     """
 
     def __init__(self, name: str, deliver: Callable[[Item], None], capacity: int = 256) -> None:

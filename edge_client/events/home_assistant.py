@@ -28,11 +28,7 @@ class AnnouncedKeys:
     """The keys of all labels that were ever announced, so that those that vanished meanwhile are taken back."""
 
     def __init__(self, file: Path | None) -> None:
-        """Read what an earlier process noted.
-
-        Args:
-            file: where it is noted; None: nowhere.
-        """
+        """Read what an earlier process noted. ``file``: where it is noted; None: nowhere."""
         self._file = file
         self._keys: list[str] = []
         if file is not None:
@@ -66,14 +62,7 @@ def sensor_topic(device_id: str, key: str) -> str:
 
 
 def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the documents by their topics behind the prefix, ``<component>/<node>/<object>/config``.
-
-    Args:
-        base: topic under which the device publishes.
-        device_id: from which every unique id is made.
-        name: the device's, for people.
-        labels: the sounds that it knows.
-    """
+    """Return the documents by their topics behind the prefix, ``<component>/<node>/<object>/config``."""
     node = _node(device_id)
     shared = {
         "availability_topic": f"{base}/availability",
@@ -108,7 +97,6 @@ def _node(device_id: str) -> str:
 
 
 def _sounds(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the entities that say what was heard, whichever sound it was."""
     return {
         ("event", "sound"): {
             "name": "Sound",
@@ -127,8 +115,6 @@ def _sounds(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str,
 
 
 def _diagnostics(base: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the entities that say how the device is."""
-
     def of(key: str, name: str, **more: object) -> dict[str, Any]:
         status = {"state_topic": f"{base}/status", "value_template": f"{{{{ value_json.{key} }}}}"}
         return {"name": name, "entity_category": "diagnostic", **status, **more}

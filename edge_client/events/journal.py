@@ -17,7 +17,7 @@ from typing import Any
 from edge_client.errors import StateError
 from edge_client.events import Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
-from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.logs import RateLimitedLog
 from fleet_protocol.full_disk import is_full
 
 log = logging.getLogger(__name__)
@@ -59,12 +59,8 @@ class Journal:
         """Open or create; a file that is damaged is put aside, because listening matters more than its past.
 
         Args:
-            path: of the database.
             days: age at which events are deleted.
             megabytes: size (10^6 bytes) above which the oldest events are deleted.
-
-        Raises:
-            OSError: the folder cannot be written.
         """
         self.path = path
         self._keep_s = days * _DAY_S
@@ -130,19 +126,10 @@ class Journal:
 
 
 def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = None) -> list[Event]:
-    """Read a journal, also while a daemon writes it.
+    """Return the newest events of a journal, oldest first, also while a daemon writes it; ``since``: seconds since
+    1970.
 
-    Args:
-        path: Path of the database, which need not exist.
-        limit: Largest number of events.
-        since: Time from which on, in seconds since 1970.
-        label: Only events of this label; None: all.
-
-    Returns:
-        The newest events that are written, oldest first.
-
-    Raises:
-        StateError: the journal is damaged, or cannot be read.
+    Raises StateError if the journal is damaged, or cannot be read.
     """
     query = "SELECT time, kind, label, class_id, score, level_db FROM events WHERE time >= ?"
     query += "" if label is None else " AND label = ?"
@@ -154,8 +141,7 @@ def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = 
 def forget_events(path: Path, label: str) -> int:
     """Remove the past events of a label from a journal; return how many these were.
 
-    Raises:
-        StateError: the journal is damaged, or cannot be changed.
+    Raises StateError if the journal is damaged, or cannot be changed.
     """
     (found,) = _ask(path, "SELECT COUNT(*) FROM events WHERE label = ?", (label,)) or [(0,)]
     _ask(path, "DELETE FROM events WHERE label = ?", (label,))
@@ -205,11 +191,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _require_whole(database: sqlite3.Connection) -> None:
-    """Check for damage to the file's structure; a changed value is not found, and no part of the device reads values.
-
-    Raises:
-        DatabaseError: the structure is damaged, or not a journal's.
-    """
+    """Check for damage to the file's structure; a changed value is not found, and nothing reads values alone."""
     found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)

@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.config.sections import require
+from edge_client.config.sections import require, require_between
 from edge_client.errors import ConfigError
 from edge_client.events import Event, Health, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, sensor_topic
-from edge_client.rate_limited_log import RateLimitedLog
+from edge_client.logs import RateLimitedLog
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessageInfo
@@ -59,7 +59,7 @@ class MqttSection:
     discovery: str = "homeassistant"
 
     def __post_init__(self) -> None:
-        require(1 <= self.port <= 65_535, "port", self.port, "must be from 1 to 65535")
+        require_between(self, 1, 65_535, "port")
         require(bool(self.host), "host", self.host, "must name the broker")
         for key in ("topic", "discovery"):
             value = getattr(self, key)
@@ -77,14 +77,8 @@ class MqttSink:
     def __init__(self, config: MqttSection, device_id: str, name: str, folder: Path | None = None) -> None:
         """Begin to connect, in a thread of its own; a broker that is away is tried again after growing pauses.
 
-        Args:
-            config: the broker and the topics.
-            device_id: part of every topic and unique id.
-            name: the device's, for people.
-            folder: of the device's state; None: which labels were announced is forgotten at the end.
-
-        Raises:
-            ConfigError: paho-mqtt is not installed, or too old.
+        Without the state ``folder``, announced labels are forgotten at the end. Raises ConfigError if paho-mqtt is not
+        installed, or too old.
         """
         self._config = config
         self._device_id = device_id

@@ -1,15 +1,37 @@
-"""Hands what was heard to every sink, and its sound to whoever keeps it for the owner."""
+"""Opens the sinks, which modules of this package and of others export as ``SINK``, and hands each what was heard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from edge_client.events import Announcing, Health, Heard, Reporting, Sink
+from edge_client.config import ENROL_VARIABLE, SINK_GROUP, SINK_PACKAGE, Config
+from edge_client.events import Announcing, Health, Heard, Reporting, Sink, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
+from fleet_protocol.registry import discover
 
 # Sounds that may wait for the disk, 64 kB each.
 _MAX_WAITING = 16
 _GRACE_S = 2.0
+
+
+def sink_kinds() -> Mapping[str, SinkKind]:
+    """Return every kind of sink by name."""
+    return discover(SINK_PACKAGE, "SINK", SINK_GROUP, SinkKind)
+
+
+def open_sinks(config: Config, device_id: str) -> list[Sink]:
+    """Open every sink for which the configuration asks.
+
+    Raises ConfigError if a sink is configured, but its library is not installed; OSError if the journal's folder cannot
+    be written.
+    """
+    opened = (kind.open(SinkDevice(config, device_id, config.sinks.get(name))) for name, kind in sink_kinds().items())
+    return [sink for sink in opened if sink is not None]
+
+
+def secret_variables() -> frozenset[str]:
+    """Return the environment variables that hold secrets, which no program of the owner's gets."""
+    return frozenset({ENROL_VARIABLE, *(name for kind in sink_kinds().values() for name in kind.secrets.values())})
 
 
 class Publisher:

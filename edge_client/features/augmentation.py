@@ -40,8 +40,7 @@ class BackgroundNoise:
     def load(cls, folder: Path, sample_rate_hz: int) -> BackgroundNoise:
         """Read the recordings that lie in a folder (the first minute of each); damaged ones are logged and left out.
 
-        Raises:
-            RecordingError: the folder holds none that can be used.
+        Raises RecordingError if the folder holds none that can be used.
         """
         recordings = []
         for path in sorted(folder.glob("*")):
@@ -99,7 +98,8 @@ def augment_for_listening(
         stretch = np.resize(background[start : start + len(clip)], len(clip))
         clip += stretch * (_rms(clip) / _rms(stretch) * 10 ** (-rng.uniform(*LISTENING_SNR_DB) / 20))
     gains = 10 ** (rng.uniform(*LISTENING_GAIN_DB, size=(len(clips), 1)) / 20)
-    return np.clip(heard * gains, -1.0, 1.0).astype(np.float32)
+    np.multiply(heard, gains, out=heard, casting="same_kind")  # in place: a label's clips are tens of megabytes
+    return np.clip(heard, -1.0, 1.0, out=heard)
 
 
 def augment_takes(
@@ -136,15 +136,10 @@ def tilt(clips: Floats, sample_rate_hz: int, rng: np.random.Generator) -> Floats
 
 
 def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:
-    """Return as many clips that are no label's: each of the quarters of several clips of at least two labels.
+    """Return as many clips that are no label's, float32 [clips, samples]: each of quarters of clips of several labels.
 
     They stand for sounds that the device does not know. (Quarters of one label's clips would not do: an engine's, in
     whatever order, still are an engine.)
-
-    Args:
-        clips: float32 [clips, samples].
-        labels: int64 [clips], of two labels or more.
-        rng: draws clips and quarters.
     """
     spliced = np.zeros_like(clips)
     size = clips.shape[1] // 4
@@ -163,12 +158,8 @@ def _rms(samples: Floats) -> float:
 
 
 def time_shift(clips: Floats, largest: int, rng: np.random.Generator) -> Floats:
-    """Return clips, each moved by its own whole number of samples in -largest..largest; silence moves in.
-
-    Args:
-        clips: float32 [clips, samples].
-        largest: samples, below the clips' length.
-        rng: draws the shifts.
+    """Return clips, float32 [clips, samples], each moved by its own whole number of samples in -largest..largest, which
+    is below the clips' length; silence moves in.
     """
     shifted = np.zeros_like(clips)
     length = clips.shape[1]
@@ -184,17 +175,9 @@ def mix_noise(
     volume: float = NOISE_VOLUME,
     probability: float = NOISE_PROBABILITY,
 ) -> Floats:
-    """Return clips to which, each with some probability, a random stretch of a random background was added.
+    """Return clips, float32 [clips, samples] in -1..1, to which a random stretch of a random background was added.
 
-    Args:
-        clips: float32 [clips, samples].
-        noise: backgrounds; one shorter than a clip is repeated.
-        rng: draws clips, backgrounds and stretches.
-        volume: factor on the background.
-        probability: of a clip to get any, 0..1.
-
-    Returns:
-        float32 [clips, samples] in -1..1.
+    Each clip gets it with some probability, 0..1; a background that is shorter than a clip is repeated.
     """
     mixed = clips.copy()
     length = clips.shape[1]

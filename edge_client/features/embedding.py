@@ -24,9 +24,8 @@ class Embedding:
     def __init__(self, settings: EmbeddingSettings) -> None:
         """Open the network.
 
-        Raises:
-            FeatureError: only the digest of the network is known, or it does not fit the settings.
-            ModelError: this machine has no runtime, or the runtime cannot take the network.
+        Raises FeatureError if only the digest of the network is known, or it does not fit the settings; ModelError if
+        this machine has no runtime, or the runtime cannot take the network.
         """
         self.settings = settings
         self._log_mel = LogMel(settings.log_mel)
@@ -35,16 +34,9 @@ class Embedding:
         self.of_log_mel(np.zeros((1, *settings.log_mel.shape), np.float32))  # refuses a network of other shapes now
 
     def __call__(self, samples: Array) -> Floats:
-        """Compute the embedding of one clip or of many.
+        """Return the embedding of a clip, float32 [frames, numbers], mostly of one frame, or [clips, frames, numbers].
 
-        Args:
-            samples: as of :meth:`edge_client.features.log_mel.LogMel.__call__`.
-
-        Returns:
-            float32 [frames, numbers] or [clips, frames, numbers]; an embedding is one frame.
-
-        Raises:
-            FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
+        Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
         """
         log_mel = self._log_mel(samples)
         found = self.of_log_mel(log_mel.reshape(-1, *self.settings.log_mel.shape))
@@ -55,8 +47,7 @@ class Embedding:
 
         A network that is cut off before its end makes more frames than one.
 
-        Raises:
-            FeatureError: the network takes or returns other shapes.
+        Raises FeatureError if the network takes or returns other shapes.
         """
         scaled = (log_mel + np.float32(self.settings.offset)) / np.float32(self.settings.scale)
         try:

@@ -10,8 +10,8 @@ import functools
 
 import numpy as np
 
-from edge_client.features.mel_energies import Block, MelEnergies, blocks_of
-from edge_client.features.samples import require_consistent, require_samples
+from edge_client.features.log_mel import Block, MelEnergies, blocks_of
+from edge_client.features.samples import of_each_clip, require_consistent
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.feature_settings import MfccSettings
 
@@ -29,8 +29,7 @@ class Mfcc:
     def __init__(self, settings: MfccSettings) -> None:
         """Prepare the filters, which equal settings share.
 
-        Raises:
-            FeatureError: the settings contradict themselves.
+        Raises FeatureError if the settings contradict themselves.
         """
         require_consistent(settings, settings.coefficients)
         self.settings = settings
@@ -38,28 +37,13 @@ class Mfcc:
         self._cepstra = _cepstral_matrix(settings)
 
     def __call__(self, samples: Array) -> Floats:
-        """Compute the features of one clip or of many.
+        """Return float32 [frames, coefficients] or [clips, frames, coefficients]; finite, also for digital silence.
 
-        Pre-emphasis is computed in the samples' own precision, as in the reference, and the rest in float64: quiet
-        bands lie so far below loud ones that a float32 transform would put its rounding errors there.
-
-        Args:
-            samples: float32 or float64, [samples] or [clips, samples], in -1..1, at the settings' rate. A clip longer
-                than the settings say is cropped at its end, a shorter one is padded with zeros.
-
-        Returns:
-            float32 [frames, coefficients] or [clips, frames, coefficients]; finite, also for digital silence.
-
-        Raises:
-            FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
+        Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`. Pre-emphasis is
+        computed in the samples' own precision, as in the reference, and the rest in float64: quiet bands lie so far
+        below loud ones that a float32 transform would put its rounding errors there.
         """
-        samples = require_samples(samples)
-        clips = np.atleast_2d(samples)
-        features = np.empty((len(clips), *self.settings.shape), np.float32)
-        for clip, into in zip(clips, features, strict=True):
-            energies = self._energies(functools.partial(self._pre_emphasise, clip), clips.dtype)
-            into[...] = self._cepstra_of(energies)
-        return features.reshape(*samples.shape[:-1], *self.settings.shape)
+        return of_each_clip(samples, self.settings.shape, self._cepstra_of)
 
     def _pre_emphasise(self, clip: Array, signal: Array) -> None:
         """Fill the samples that the windows span with y[t] = x[t] - a x[t-1] of the cropped or padded clip."""
@@ -71,8 +55,9 @@ class Mfcc:
         signal[before + 1 :] = 0.0
         signal[:given] += clip[:given]
 
-    def _cepstra_of(self, energies: Doubles) -> Doubles:
-        """Return float64 [frames, coefficients] from [frames, mel_bands + 1]; overwrites its argument."""
+    def _cepstra_of(self, clip: Array) -> Doubles:
+        """Return float64 [frames, coefficients]."""
+        energies = self._energies(functools.partial(self._pre_emphasise, clip), clip.dtype)
         energies[:, -1] /= self.settings.fft_size
         energies[energies == 0] = _FLOOR
         np.log(energies, out=energies)

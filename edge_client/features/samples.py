@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 from edge_client.errors import FeatureError
-from fleet_protocol.arrays import Array
-from fleet_protocol.feature_settings import MelSettings, NetworkSettings
+from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.feature_settings import HTK, KALDI_32K, MelSettings, NetworkSettings
 
 
 def require_samples(samples: Array) -> Array:
     """Return floating-point samples of rank 1 or 2, all finite.
 
-    Raises:
-        FeatureError: the samples are integers, not finite, none at all, or of another rank.
+    Raises FeatureError if the samples are integers, not finite, none at all, or of another rank.
     """
     samples = np.asarray(samples)
     if samples.dtype.kind in "iu":
@@ -30,24 +32,34 @@ def require_samples(samples: Array) -> Array:
     return samples if samples.dtype.itemsize >= 4 else samples.astype(np.float32)
 
 
+def of_each_clip(samples: Array, shape: tuple[int, ...], compute: Callable[[Array], Array]) -> Floats:
+    """Return the features, float32 [*shape] or [clips, *shape], of one clip or of many, which are computed one by one.
+
+    Raises FeatureError as :func:`require_samples`.
+    """
+    samples = require_samples(samples)
+    clips = np.atleast_2d(samples)
+    features = np.empty((len(clips), *shape), np.float32)
+    for clip, into in zip(clips, features, strict=True):
+        into[...] = compute(clip)
+    return features.reshape(*samples.shape[:-1], *shape)
+
+
 def require_consistent(settings: MelSettings, numbers: int) -> None:
-    """Refuse settings from which no features can be computed.
-
-    Args:
-        settings: of the front end.
-        numbers: how many numbers there are in a frame.
-
-    Raises:
-        FeatureError: naming the rule that is broken, and the settings.
+    """Refuse settings from which no features of so many numbers a frame can be computed, by a FeatureError that says
+    why.
     """
     nyquist = settings.sample_rate_hz / 2
+    filters = getattr(settings, "filters", HTK)
+    highest = math.inf if filters == KALDI_32K else nyquist  # bands above half the sample rate are empty
     problems = {
         "every length and count must be positive": min(
             settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, numbers
         )
         < 1,
         f"the FFT must hold a window of {settings.window_samples} samples": settings.fft_size < settings.window_samples,
-        f"0 <= low_hz < high_hz <= {nyquist:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= nyquist,
+        f"0 <= low_hz < high_hz <= {highest:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= highest,
+        f"filters must be {HTK} or {KALDI_32K}": filters not in (HTK, KALDI_32K),
         "there cannot be more coefficients than mel bands": numbers > settings.mel_bands,
     }
     for rule, broken in problems.items():
@@ -56,11 +68,7 @@ def require_consistent(settings: MelSettings, numbers: int) -> None:
 
 
 def require_network(settings: NetworkSettings) -> bytes:
-    """Return the front end's network.
-
-    Raises:
-        FeatureError: only its digest is known here.
-    """
+    """Return the front end's network. Raises FeatureError if only its digest is known here."""
     if not settings.network.data:
         raise FeatureError(
             f"these features need the network {settings.network.sha256[:16]}, of which only the digest is known "

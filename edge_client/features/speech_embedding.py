@@ -1,26 +1,86 @@
 """Google's speech embedding (Lin et al. 2020): what a frozen network that knows speech makes of a clip.
 
-The network makes a column of 96 numbers every 80 ms, of the 76 mel frames before. It works as a stream: it takes eight
-new frames at a time, and carries what it must remember. A clip's features are the mean of the columns of the clip with
-silence before and behind it; so it matters little where in the clip the sound lies.
+Its mel features are those of the package's ``melspectrogram.tflite``: powers of periodic Hann windows in triangular
+filters on Slaney's mel scale (Slaney 1998, Auditory Toolbox), each filter divided by its width; in dB, none more than
+80 dB below the loudest of its part of eight frames; then dB / 10 + 2.
+
+The network makes a column of 96 numbers every 80 ms, of the 76 mel frames before. It works as a stream: it takes the
+eight frames of a part at a time, and carries what it must remember. A clip's features are the mean of the columns of
+the clip with silence before and behind it; so it matters little where in the clip the sound lies.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from edge_client.errors import FeatureError
-from edge_client.features.samples import require_network, require_samples
-from edge_client.features.speech_mel import BANDS, HOP_SAMPLES, PART_FRAMES, RATE_HZ, span, speech_mel
+from edge_client.features.samples import of_each_clip, require_network
 from edge_client.model.interpreter import StreamingNetwork
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.feature_settings import SpeechEmbeddingSettings
 
+BANDS = 32
+HOP_SAMPLES = 160
+WINDOW_SAMPLES = 400
+PART_FRAMES = 8
+RATE_HZ = 16_000
+_FFT_SIZE = 512
+_LOW_HZ, _HIGH_HZ = 60.0, 3_800.0
+_LINEAR_HZ, _LINEAR_MELS = 1_000.0, 15.0
+_LOG_STEP = np.log(6.4) / 27.0
+_FULL_SCALE = 32_768.0  # the network learned from 16-bit numbers
+_FLOOR, _RANGE_DB = 1e-10, 80.0
 _PART_SAMPLES = PART_FRAMES * HOP_SAMPLES
 _WARM_UP = 9
 """Parts after which, and with the one that is new, a column hears nothing of what was before them."""
+
+
+def span(parts: int) -> int:
+    """Return the samples that so many parts of eight frames hear."""
+    return (PART_FRAMES * parts - 1) * HOP_SAMPLES + WINDOW_SAMPLES
+
+
+def speech_mel(samples: Array) -> Floats:
+    """Return the features of a stretch of sound, [span(parts)] in -1..1 at 16 kHz: float32 [parts, 8, 32]."""
+    windows = sliding_window_view(samples, WINDOW_SAMPLES)[::HOP_SAMPLES]
+    spectrum = np.fft.rfft(windows * _window(), _FFT_SIZE)
+    power = np.maximum((spectrum.real**2 + spectrum.imag**2) @ _filters(), _FLOOR)
+    decibels = 10 * np.log10(power).reshape(-1, PART_FRAMES, BANDS)
+    decibels = np.maximum(decibels, decibels.max(axis=(1, 2), keepdims=True) - _RANGE_DB)
+    features: Floats = (decibels / 10 + 2).astype(np.float32)
+    return features
+
+
+@functools.cache
+def _window() -> Doubles:
+    turns = np.arange(WINDOW_SAMPLES) / WINDOW_SAMPLES
+    return np.asarray(_FULL_SCALE * (0.5 - 0.5 * np.cos(2 * np.pi * turns)))
+
+
+@functools.cache
+def _filters() -> Doubles:
+    """Return the filters, float64 [257, 32]."""
+    edges = _hz(np.linspace(_mels(_LOW_HZ), _mels(_HIGH_HZ), BANDS + 2))
+    bins = np.arange(_FFT_SIZE // 2 + 1)[:, None] * RATE_HZ / _FFT_SIZE
+    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
+    return np.asarray(np.maximum(0.0, np.minimum(rising, falling)) * 2 / (right - left))
+
+
+def _mels(hz: float) -> float:
+    """Return Slaney's mels: linear up to 1 kHz, logarithmic above."""
+    if hz < _LINEAR_HZ:
+        return _LINEAR_MELS * hz / _LINEAR_HZ
+    return float(_LINEAR_MELS + np.log(hz / _LINEAR_HZ) / _LOG_STEP)
+
+
+def _hz(mels: Doubles) -> Doubles:
+    linear = mels * _LINEAR_HZ / _LINEAR_MELS
+    return np.where(mels < _LINEAR_MELS, linear, _LINEAR_HZ * np.exp((mels - _LINEAR_MELS) * _LOG_STEP))
 
 
 class SpeechEmbedding:
@@ -29,9 +89,8 @@ class SpeechEmbedding:
     def __init__(self, settings: SpeechEmbeddingSettings) -> None:
         """Open the network.
 
-        Raises:
-            FeatureError: only the digest of the network is known, or the settings do not fit it.
-            ModelError: this machine has no runtime, or the runtime cannot take the network.
+        Raises FeatureError if only the digest of the network is known, or the settings do not fit it; ModelError if
+        this machine has no runtime, or the runtime cannot take the network.
         """
         self.settings = settings
         self._columns = _Columns(settings)
@@ -40,26 +99,17 @@ class SpeechEmbedding:
         self._silent = max(0, (_lead(settings) - span(1)) // _PART_SAMPLES + 1)
 
     def __call__(self, samples: Array) -> Floats:
-        """Compute the features of one clip or of many.
+        """Return float32 [1, numbers] of a clip, or [clips, 1, numbers] of many.
 
-        Args:
-            samples: as of :meth:`edge_client.features.log_mel.LogMel.__call__`.
-
-        Returns:
-            float32 [1, numbers] or [clips, 1, numbers].
-
-        Raises:
-            FeatureError: the samples are integers, not finite, none at all, or of a wrong rank.
+        Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
         """
-        samples = require_samples(samples)
-        clips = np.atleast_2d(samples)
-        found = np.empty((len(clips), *self.settings.shape), np.float32)
-        for clip, into in zip(clips, found, strict=True):
-            parts = clip_parts(clip, self.settings)[self._silent :]
-            with self._lock:
-                self._columns.begin()
-                into[0] = self._columns.of(parts)[-self.settings.frames :].mean(axis=0)
-        return found.reshape(*samples.shape[:-1], *self.settings.shape)
+        return of_each_clip(samples, self.settings.shape, self._mean_column)
+
+    def _mean_column(self, clip: Array) -> Array:
+        parts = clip_parts(clip, self.settings)[self._silent :]
+        with self._lock:
+            self._columns.begin()
+            return np.asarray(self._columns.of(parts)[-self.settings.frames :].mean(axis=0))
 
 
 class SlidingSpeechEmbedding:
@@ -97,11 +147,7 @@ class SlidingSpeechEmbedding:
 
 
 class _Columns:
-    """Computes the columns of one stream at a time.
-
-    Attributes:
-        silence: Column of silence, float32 [1, numbers].
-    """
+    """Computes the columns of one stream at a time. ``silence``: Column of silence, float32 [1, numbers]."""
 
     def __init__(self, settings: SpeechEmbeddingSettings) -> None:
         self._network = StreamingNetwork(require_network(settings))
@@ -118,7 +164,6 @@ class _Columns:
         self._silent_state = self._state
 
     def begin(self) -> None:
-        """Begin a stream, before which is silence."""
         self._state = self._silent_state
 
     def of(self, parts: Floats) -> Floats:
@@ -147,5 +192,4 @@ def delay_s(settings: SpeechEmbeddingSettings) -> float:
 
 
 def _lead(settings: SpeechEmbeddingSettings) -> int:
-    """Return the samples of silence before a clip."""
     return max(0, (span(_WARM_UP + settings.frames) - settings.clip_samples) // 2)

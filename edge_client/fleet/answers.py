@@ -6,10 +6,14 @@ Each bound is checked before anything of that size is in memory.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fleet_protocol.errors import MessageError
 from fleet_protocol.limits import CLASSES_OF_WORK, MESSAGE_BYTES, MODEL_BYTES, NAME_LENGTH, PUBLIC_SET_BYTES
@@ -53,11 +57,7 @@ class Bounds:
 
 
 def read_message(kind: type[T], data: bytes) -> T:
-    """Read a JSON answer.
-
-    Raises:
-        MessageError: it is not UTF-8, no JSON, nested too deeply, or not such a message.
-    """
+    """Read a JSON answer. Raises MessageError if it is not UTF-8, no JSON, nested too deeply, or not such a message."""
     try:
         document = json.loads(data, parse_constant=_refuse_constant)
         message = parse(kind, document)
@@ -81,11 +81,7 @@ def shorten(text: object) -> str:
 
 
 def _require_usable(work: Work) -> None:
-    """Check what becomes a path, a number of an array, a seed, or a name on a terminal.
-
-    Raises:
-        MessageError: naming the field, the value and what is allowed.
-    """
+    """Check what becomes a path, a number of an array, a seed, or a name on a terminal."""
     for field, value, fits in _checks(work):
         if not fits:
             raise MessageError(f"not a usable Work: {field} must not be {shorten(repr(value))}")
@@ -116,3 +112,64 @@ def _is_name(value: str) -> bool:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
+
+
+class Deadline:
+    """Cuts the connection of an :class:`httpx.Client` once the time of its exchange is up; ``passed``: whether it did.
+
+    A thread of its own watches the clock. Give :meth:`trace` to every request as its extension ``trace``. The client
+    must use one connection at a time.
+    """
+
+    def __init__(self) -> None:
+        self.passed = False
+        self._socket: socket.socket | None = None
+        self._until: float | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+
+    def trace(self, event: str, details: Mapping[str, Any]) -> None:
+        """Note the socket of a new connection."""
+        if event == "connection.connect_tcp.complete":
+            connected = details["return_value"].get_extra_info("socket")
+            with self._changed:
+                self._forget()
+                # Encryption takes the socket's descriptor away from it; a second one stays.
+                self._socket = connected.dup()
+
+    def set(self, seconds: float) -> None:
+        """Let the exchange last so long from now on."""
+        with self._changed:
+            self.passed = False
+            self._until = time.monotonic() + seconds
+            self._changed.notify()
+
+    def clear(self) -> None:
+        """Note that the exchange is over."""
+        with self._changed:
+            self._until = None
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._forget()
+            self._changed.notify()
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._closed:
+                left = None if self._until is None else self._until - time.monotonic()
+                if left is None or left > 0:
+                    self._changed.wait(left)
+                    continue
+                self.passed, self._until = True, None
+                if self._socket is not None:
+                    with contextlib.suppress(OSError):  # the other side has ended it already
+                        self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -23,13 +23,9 @@ _NOT_YET_VALID, _EXPIRED, _OTHER_NAME = 9, 10, 62
 
 
 def trust(authority: str | None) -> ssl.SSLContext | bool:
-    """Return what a connection is verified with, as httpx takes it.
+    """Return what a connection is verified with, as httpx takes it: the pinned authority, PEM, or public ones for None.
 
-    Args:
-        authority: certificate of the pinned authority, PEM; None: the public ones are trusted.
-
-    Raises:
-        CertificateError: it is not exactly one authority's certificate.
+    Raises CertificateError if it is not exactly one authority's certificate.
     """
     if authority is None:
         return True
@@ -57,8 +53,7 @@ def trust_nobody_yet() -> ssl.SSLContext:
 def fingerprint(certificate: str) -> str:
     """Return the SHA-256 of a certificate (PEM), 64 hex digits.
 
-    Raises:
-        CertificateError: it is not exactly one certificate.
+    Raises CertificateError if it is not exactly one certificate.
     """
     try:
         return hashlib.sha256(_der(certificate)).hexdigest()
@@ -70,13 +65,10 @@ def fingerprint(certificate: str) -> str:
 
 
 def _der(text: str) -> bytes:
-    """Return the bytes of the one certificate that a text (PEM) consists of.
+    """Return the bytes of the one certificate that a text (PEM) consists of; raise a ValueError for any other text.
 
     The ssl module is lax: it takes the first bytes that it can decode for the certificate, while OpenSSL trusts each
     one that it finds in the text.
-
-    Raises:
-        ValueError: the text is anything else.
     """
     found = _PEM.fullmatch(text) if len(text) <= _LARGEST_PEM else None
     if found is None:
@@ -87,8 +79,7 @@ def _der(text: str) -> bytes:
 def _trusting(authority: bytes) -> ssl.SSLContext:
     """Return a context that trusts an authority (DER), and no other.
 
-    Raises:
-        ssl.SSLError, ValueError: it is no certificate, not an authority's, or bytes follow it.
+    Raises ssl.SSLError, ValueError if it is no certificate, not an authority's, or bytes follow it.
     """
     context = ssl.create_default_context(cadata=authority)
     if context.get_ca_certs(binary_form=True) != [authority] or context.cert_store_stats()["x509"] != 1:

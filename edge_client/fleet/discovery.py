@@ -53,9 +53,7 @@ class Found:
 def find_aggregators(seconds: float) -> list[Found]:
     """Listen for announcements; return what answered in that time and a second, in the order of addresses.
 
-    Raises:
-        ModuleNotFoundError: zeroconf is not installed.
-        LinkError: there is no network, or no multicast in it.
+    Raises ModuleNotFoundError if zeroconf is not installed; LinkError if there is no network, or no multicast in it.
     """
     import zeroconf
 

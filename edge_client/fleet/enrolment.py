@@ -4,30 +4,62 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import platform
 import secrets
+from functools import cache
+from pathlib import Path
 
 from edge_client.clips.files import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
 from edge_client.errors import RefusedError
 from edge_client.fleet.server_client import ServerClient
-from edge_client.fleet.versions import versions
+from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Identity, IdentityStore
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.limits import LABELS
-from fleet_protocol.messages import Enrolled, Enrolment
+from fleet_protocol.command_line import version
+from fleet_protocol.limits import LABELS, VERSION_LENGTH
+from fleet_protocol.messages import Enrolled, Enrolment, Versions
+from fleet_protocol.ready_bundles import FOLDER
+from fleet_protocol.tensors import digest
 
 log = logging.getLogger(__name__)
 
 _UNKNOWN = 401
 
 
+@cache
+def versions(bundle: Path) -> Versions:
+    """Return what this process runs. An upgrade changes files under it, and counts when the process starts anew.
+
+    Raises ModelError if the environment names a runtime that there is none of.
+    """
+    return Versions(
+        program=_fit(version()),
+        bundle=_fit(bundle.stem) if bundle.parent == FOLDER else "",
+        bundle_sha256=digest(bundle.read_bytes()),
+        runtime=_fit(installed_runtime()),
+        python=_fit(platform.python_version()),
+        system=_fit(f"{_system()}, {platform.machine()}"),
+    )
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:  # a system without that file
+        return platform.system()
+
+
+def _fit(text: str) -> str:
+    """Return a text as the aggregator takes it: printable, without blanks around it, not long."""
+    return "".join(character for character in text if character.isprintable())[:VERSION_LENGTH].strip()
+
+
 def client_of_member(url: str, state: DeviceState) -> ServerClient:
     """Return what speaks to the aggregator at an address as this device, and trusts what it pinned when it joined.
 
-    Raises:
-        LinkError: the address cannot be one, or the authority none.
-        StateError: the state is damaged.
+    Raises LinkError if the address cannot be one, or the authority none.
     """
     membership = state.membership.load()
     authority = None if membership is None else membership.authority
@@ -37,15 +69,7 @@ def client_of_member(url: str, state: DeviceState) -> ServerClient:
 def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:
     """Say who this device is; saying it again changes nothing. Return what was said, and the answer.
 
-    Args:
-        client: speaks to the aggregator.
-        config: of the device.
-        store: of the device's identity.
-        token: an invitation or the enrolment token; "": the device is enrolled, and shows its own secret.
-
-    Raises:
-        LinkError: the aggregator does not answer, or says no.
-        StateError: the state is damaged.
+    Without a token, of an invitation or for enrolment, the device shows its own secret.
     """
     settle_secret(client, store)
     message = describe(config, store.load())
@@ -53,16 +77,7 @@ def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str
 
 
 def describe(config: Config, identity: Identity, trouble: str = "") -> Enrolment:
-    """Return what the device says of itself.
-
-    Args:
-        config: of the device.
-        identity: of the device.
-        trouble: see :func:`trouble_of`.
-
-    Raises:
-        BundleError: the bundle cannot be read.
-    """
+    """Return what the device says of itself. ``trouble``: see :func:`trouble_of`."""
     manifest = read_bundle(config.model.bundle).manifest
     return Enrolment(
         device_id=identity.device_id,
@@ -89,11 +104,7 @@ def trouble_of(config: Config) -> str:
 
 
 def renew_secret(client: ServerClient, store: IdentityStore) -> None:
-    """Change the device's secret. Both are kept until the aggregator has the new one: power may fail in between.
-
-    Raises:
-        LinkError: the aggregator does not answer, or says no.
-    """
+    """Change the device's secret. Both are kept until the aggregator has the new one: power may fail in between."""
     identity = dataclasses.replace(store.load(), next_secret=secrets.token_urlsafe(32))
     store.save(identity)
     client.change_secret(identity.next_secret)
@@ -103,11 +114,7 @@ def renew_secret(client: ServerClient, store: IdentityStore) -> None:
 
 
 def settle_secret(client: ServerClient, store: IdentityStore) -> None:
-    """Find out which of two secrets the aggregator knows, after a change of it was interrupted.
-
-    Raises:
-        LinkError: the aggregator does not answer, or says no.
-    """
+    """Find out which of two secrets the aggregator knows, after a change of it was interrupted."""
     identity = store.load()
     if not identity.next_secret:
         return

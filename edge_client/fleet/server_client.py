@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from edge_client.errors import LinkError, RefusedError, UnreachableError
-from edge_client.fleet.answers import Bounds, read_message, shorten
+from edge_client.fleet.answers import Bounds, Deadline, read_message, shorten
 from edge_client.fleet.certificates import refusal, trust, trust_nobody_yet
-from edge_client.fleet.deadline import Deadline
 from edge_client.storage.identity import Identity
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.errors import MessageError
@@ -53,28 +52,18 @@ class ServerClient:
     """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError.
 
     Attributes:
-        bounds: Bounds of what the aggregator may answer.
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
         server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
     def __init__(
-        self,
-        url: str,
-        identity: Identity | None,
-        bounds: Bounds | None = None,
-        authority: str | None = None,
+        self, url: str, identity: Identity | None, bounds: Bounds | None = None, authority: str | None = None
     ) -> None:
-        """Prepare; nothing is sent yet.
+        """Prepare; nothing is sent yet. Raises LinkError if the address cannot be one, or the authority none.
 
         Args:
-            url: address of the aggregator.
             identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
-            bounds: of what it may answer.
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
-
-        Raises:
-            LinkError: the address cannot be one, or the authority none.
         """
         import httpx
 
@@ -143,14 +132,7 @@ class ServerClient:
         return self._read(Work, found) if found else None
 
     def fetch(self, sha256: str, path: Path, largest: int, beat: Callable[[], None]) -> None:
-        """Download a blob into a file and check it against its name.
-
-        Args:
-            sha256: the blob's name.
-            path: where to put it.
-            largest: number of bytes from which on it is refused.
-            beat: called as it arrives.
-        """
+        """Download a blob, refused from so many bytes on, into a file and check it against its name."""
         found = hashlib.sha256()
         with self._asked("GET", f"/v1/blobs/{sha256}") as answer, written_durably(path) as file:
             for piece in self._pieces(answer, largest):
@@ -187,13 +169,8 @@ class ServerClient:
 
     @contextmanager
     def _asked(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
-        """Send a request; the body gets the answer, of which nothing but the headers was read.
-
-        Args:
-            method: of HTTP.
-            path: of the address.
-            extra_s: time that the answer may take beside the usual one, s.
-            body: what httpx takes.
+        """Send a request, whose answer may take so much longer; the body gets the answer, of which only the headers
+        were read.
         """
         import httpx
 

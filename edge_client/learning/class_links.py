@@ -1,13 +1,24 @@
-"""From the fleet's classes to the slots of the device's own labels, whatever the strategy."""
+"""From the fleet's classes to the slots of the device's own labels, and to those of the shared model.
+
+In the shared model slot k is the k-th class of the fleet, on every device; labels that are no class yet come after
+these, new sounds of the round first. A device's own label map has the order in which its owner taught it.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.bundle import Layer
+from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.limits import REPORTS
 from fleet_protocol.messages import ClassAssignment, ClassInfo, Work
+from fleet_protocol.tensors import Arrays
 
 log = logging.getLogger(__name__)
 
@@ -18,13 +29,7 @@ def take_labels(label_map: LabelMap, labels: Sequence[str], classes: Iterable[Cl
     A class that another label was linked to goes to the label of its name when the other has no clips any more: the
     owner has renamed them.
 
-    Args:
-        label_map: of the device's model.
-        labels: that there are clips of.
-        classes: of the fleet.
-
-    Raises:
-        LabelError: the head has no free slot.
+    Raises LabelError if the head has no free slot.
     """
     known = {info.name: info.class_id for info in classes}
     for label in labels:
@@ -67,21 +72,15 @@ def adopt_classes(label_map: LabelMap, classes: Iterable[ClassInfo]) -> LabelMap
     """Give the classes that the map lacks a slot, in their order, as many as there is room for."""
     left_out = []
     for info in classes:
-        adopted = label_map.room or _has_slot(label_map, info)
-        if adopted:
+        known = info.class_id in label_map.class_ids
+        unlinked_name = any(slot.name == info.name and slot.class_id is None for slot in label_map.slots)
+        if label_map.room or known or unlinked_name:
             label_map = label_map.adopt([(info.class_id, info.name)])
         else:
             left_out.append(info.name)
     if left_out:
         log.warning("the model's head has no slot left for the fleet's %s", ", ".join(left_out))
     return label_map
-
-
-def _has_slot(label_map: LabelMap, info: ClassInfo) -> bool:
-    """Tell whether a class has a slot, or a label of its name that is no class yet."""
-    return info.class_id in label_map.class_ids or any(
-        slot.name == info.name and slot.class_id is None for slot in label_map.slots
-    )
 
 
 def follow_fleet(label_map: LabelMap, work: Work, labels: Collection[str]) -> LabelMap:
@@ -93,9 +92,7 @@ def follow_fleet(label_map: LabelMap, work: Work, labels: Collection[str]) -> La
       again. That of a class which the fleet knows no more, such as one whose round was undone, is a new sound again.
 
     Args:
-        label_map: of the device's model.
         work: with the fleet's classes, and what became of others.
-        labels: that there are clips of.
     """
     names = {info.class_id: info.name for info in work.classes}
     merged = {item.class_id: item.into for item in work.merged}
@@ -134,3 +131,79 @@ def unlinked(label_map: LabelMap) -> list[int]:
 def to_report(label_map: LabelMap, with_clips: Collection[int]) -> list[int]:
     """Return the slots of new sounds that an upload reports, of those that there are clips of: as many as it may."""
     return [slot for slot in unlinked(label_map) if slot in with_clips][:REPORTS]
+
+
+@dataclass(frozen=True)
+class SlotOrder:
+    """Pairs of slots that mean the same.
+
+    Attributes:
+        own: Slots of the device's label map.
+        shared: The same classes' slots in the shared model.
+        own_capacity: Outputs of the device's head.
+        shared_capacity: Outputs of the shared model's head.
+        classes: Number of the fleet's classes: slots 0..classes-1 of the shared model.
+    """
+
+    own: tuple[int, ...]
+    shared: tuple[int, ...]
+    own_capacity: int
+    shared_capacity: int
+    classes: int
+
+    @classmethod
+    def of(cls, label_map: LabelMap, class_ids: Sequence[str], capacity: int, new: Sequence[int] = ()) -> SlotOrder:
+        """Return the order of the fleet's classes and a device's labels, of which the round's new sounds come first.
+
+        Raises LabelError if the shared model's head, of so many outputs, has no slot for every class and label.
+        """
+        linked = [slot for slot, class_id in enumerate(label_map.class_ids) if class_id in class_ids]
+        retired = [slot for slot, class_id in enumerate(label_map.class_ids) if class_id and class_id not in class_ids]
+        rest = [*new, *(slot for slot in unlinked(label_map) if slot not in new), *retired]
+        if len(class_ids) + len(rest) > capacity:
+            raise LabelError(
+                f"the fleet's {len(class_ids)} classes and {len(rest)} labels of this device do not fit the shared "
+                f"model's head of capacity {capacity}: publish a model that was built with a larger --capacity"
+            )
+        shared = [class_ids.index(str(label_map.class_ids[slot])) for slot in linked]
+        shared += range(len(class_ids), len(class_ids) + len(rest))
+        return cls((*linked, *rest), tuple(shared), label_map.capacity, capacity, len(class_ids))
+
+    def to_shared(self, values: Floats) -> Floats:
+        """Return float32 [rows, shared capacity] of [rows, own capacity]; slots without a pair become 0."""
+        return _moved(values, self.own, self.shared, self.shared_capacity)
+
+    def to_own(self, values: Floats) -> Floats:
+        """Return float32 [rows, own capacity] of [rows, shared capacity]; slots without a pair become 0."""
+        return _moved(values, self.shared, self.own, self.own_capacity)
+
+    def slots_to_shared(self, slots: Ints) -> Ints:
+        """Return the shared model's slots of the device's slots, int64 [n]."""
+        place = dict(zip(self.own, self.shared, strict=True))
+        return np.array([place[int(slot)] for slot in slots], np.int64)
+
+    def mask(self) -> Floats:
+        """Return float32 [shared capacity]: 1 for every class of the fleet and every label of the device."""
+        mask = np.zeros(self.shared_capacity, np.float32)
+        mask[: self.classes] = mask[list(self.shared)] = 1.0
+        return mask
+
+
+def move_head(source: Arrays, into: Arrays, head: Layer, slots: Sequence[int], places: Sequence[int]) -> Arrays:
+    """Return the weights of ``source`` with a head in another order.
+
+    Args:
+        into: weights of the same shapes, whose head's columns stay where none is moved.
+        head: which of the weights are the head: their last axis counts slots.
+    """
+    moved = {name: array for name, array in source.items() if name not in head.weights}
+    for name in head.weights:
+        moved[name] = into[name].copy()
+        moved[name][..., list(places)] = source[name][..., list(slots)]
+    return moved
+
+
+def _moved(values: Floats, slots: Sequence[int], places: Sequence[int], capacity: int) -> Floats:
+    moved = np.zeros((len(values), capacity), np.float32)
+    moved[:, list(places)] = values[:, list(slots)]
+    return moved

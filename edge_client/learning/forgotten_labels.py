@@ -23,27 +23,17 @@ from fleet_protocol.labels import LabelMap
 
 
 def note_forgotten(state: DeviceState, labels: Iterable[str]) -> None:
-    """Note labels that are to leave the model; the caller holds the clip store.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Note labels that are to leave the model; the caller holds the clip store."""
     noted = sorted({*_noted(state), *labels})
     if noted:
         write_checked(state.forgotten_path, json.dumps(noted).encode())
 
 
 def forget_noted(config: Config, state: DeviceState) -> bool:
-    """Take the labels that were noted out of the model, unless there are clips of them again.
+    """Take labels that were noted out of the model, unless there are clips of them again; False: a training is going
+    on.
 
     A label that is no class of the fleet gives its slot up. One that is takes the fleet's name.
-
-    Returns:
-        Whether nothing is noted any more. False: a training is going on.
-
-    Raises:
-        EdgeError: the model or the bundle cannot be read.
-        OSError: the disk refuses.
     """
     if not state.forgotten_path.exists():
         return True

@@ -24,18 +24,15 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 def private_mean(
     embeddings: Floats, statistics: EmbeddingStatistics, clip_norm: float, noise: float, rng: np.random.Generator
 ) -> Floats:
-    """Return the mean embedding of a class with noise, float32 [d].
+    """Return the mean embedding of a class with noise, float32 [d], of its clips' embeddings, float32 [n, d].
+
+    Raises FeatureError if there is no embedding, one is not finite, or ``clip_norm`` or ``noise`` is out of range.
 
     Args:
-        embeddings: of the class's clips, float32 [n, d].
-        statistics: of the words of the pretraining, which are public: they have the centre, which is the mean of the
-            words, and the whitening.
+        statistics: of the words of the pretraining, which are public: they have the centre and the whitening.
         clip_norm: greatest whitened distance of an embedding from the centre, C.
         noise: noise multiplier for one clip; 0: the plain mean, neither clipped nor noisy.
         rng: draws the noise. Whoever can predict it can subtract it: see :func:`noise_rng`.
-
-    Raises:
-        FeatureError: there is no embedding, one is not finite, or ``clip_norm`` or ``noise`` is out of range.
     """
     _require(embeddings, clip_norm, noise)
     if noise == 0:
@@ -61,16 +58,10 @@ def noise_rng(key: bytes, embeddings: Floats, clip_norm: float, noise: float) ->
     """Return the generator of a mean's noise: the same for the same clips, unknown to whoever lacks the key.
 
     A device that sends a class again without a change to its clips sends the same numbers, which tell nothing new.
-    Fresh noise in every round could be averaged away.
+    Fresh noise in every round could be averaged away. Another ``clip_norm`` or ``noise`` must not draw the same noise.
 
-    Args:
-        key: at least 16 random bytes that never leave the device; the secret for the aggregator is not one.
-        embeddings: of the class's clips, float32 [n, d].
-        clip_norm: as :func:`private_mean` gets it, which must not draw the same noise for another value.
-        noise: the same.
-
-    Raises:
-        FeatureError: the key is too short to be unknown, or longer than 64 bytes.
+    Raises FeatureError if the key, random bytes that never leave the device (the secret for the aggregator is none),
+    has not 16 to 64 bytes.
     """
     if not 16 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
         raise FeatureError(f"the key of a mean's noise has 16 to 64 random bytes, not {len(key)}; draw another one")

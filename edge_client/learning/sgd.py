@@ -24,10 +24,8 @@ class Optimiser:
     """Settings of momentum SGD.
 
     Attributes:
-        learning_rate: Step size.
         momentum: Share of the last step that the next one keeps.
         temperature: T of the softmax. Gradients shrink by 1/T^2, which is made up for (Hinton et al. 2015).
-        proximal: FedProx' mu.
     """
 
     learning_rate: float
@@ -39,15 +37,9 @@ class Optimiser:
 def train_epoch(
     model: ModelRuntime, x: Floats, targets: Floats, mask: Floats, optimiser: Optimiser, rng: np.random.Generator
 ) -> float:
-    """Pass once over the rows in a random order; return the mean loss (nan where there are no rows).
+    """Pass once over rows, float32 [rows, frames, coefficients], in a random order; return the mean loss, nan of none.
 
-    Args:
-        model: trained in place.
-        x: normalised features, float32 [rows, frames, coefficients].
-        targets: float32 [rows, capacity].
-        mask: float32 [capacity].
-        optimiser: step size and the like.
-        rng: draws the order.
+    Targets are float32 [rows, capacity], the mask is float32 [capacity]; the model is trained in place.
     """
     order = rng.permutation(len(x))
     batch = model.manifest.batch
@@ -69,10 +61,7 @@ def train_epoch(
 def accuracy(scores: Floats, labels: Ints, columns: Sequence[int]) -> float:
     """Share of right answers among the samples of some classes, as a fraction 0..1 (nan where there are none).
 
-    Args:
-        scores: float32 [samples, len(columns)].
-        labels: int64 [samples], each sample's class.
-        columns: the class of every column; samples of other classes do not count.
+    Scores are float32 [samples, len(columns)], labels int64 [samples]; ``columns`` has the class of every column.
     """
     order = np.asarray(columns, np.int64)
     rows = np.isin(labels, order)

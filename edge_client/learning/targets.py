@@ -22,15 +22,10 @@ def from_slots(slots: Ints, capacity: int) -> Floats:
 
 
 def at_temperature(targets: Floats, mask: Floats, temperature: float) -> Floats:
-    """Return what a network that is 99 % sure of one-hot targets at temperature 1 answers at another.
+    """Return what a network that is 99 % sure of one-hot targets, float32 [rows, capacity], answers at a temperature.
 
     Distillation compares answers at its temperature. A one-hot target would ask there for logits that grow without end,
-    and the labels' rows would outweigh the others.
-
-    Args:
-        targets: one-hot, float32 [rows, capacity].
-        mask: float32 [capacity]: the classes that the network chooses from.
-        temperature: T of the softmax.
+    and the labels' rows would outweigh the others. ``mask``, float32 [capacity], has the classes to choose from.
     """
     certain = np.log(_SURE / (1 - _SURE) * max(1.0, float(mask.sum()) - 1)) / temperature
     powers = np.exp(certain * targets) * mask
@@ -40,13 +35,8 @@ def at_temperature(targets: Floats, mask: Floats, temperature: float) -> Floats:
 def from_consensus(scores: Floats, slots: Sequence[int], capacity: int) -> Floats:
     """Turn the fleet's scores into targets: distillation of the consensus (after FedMD, Li & Wang 2019).
 
-    Args:
-        scores: float32 [rows, len(slots)], not negative: the columns of f_G that the device has a slot for.
-        slots: the device's slot of every column.
-        capacity: outputs of the head.
-
-    Returns:
-        Every row normalised to sum 1; rows that nobody has scored yet stay zero.
+    Scores, float32 [rows, len(slots)], are the columns of f_G that the device has a slot for. Every row is normalised
+    to sum 1; rows that nobody has scored yet stay zero.
     """
     total = scores.sum(axis=1, keepdims=True)
     targets = np.zeros((len(scores), capacity), np.float32)

@@ -1,57 +1,54 @@
-"""What the daemon asks of a training process: one line of JSON on its standard input, told apart by ``kind``."""
+"""What the daemon asks of a training process: one line of JSON on its standard input; and a plan as it may be used."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import dataclass
 
-from fleet_protocol.errors import MessageError
-from fleet_protocol.messages import Work, parse, to_json
+from edge_client.learning.methods.local_method import local_methods
+from edge_client.learning.personalisations.personalisation import personalisations
+from fleet_protocol.errors import MessageError, PlanError
+from fleet_protocol.messages import Choice, RoundPlan, Work, parse, to_json
+from fleet_protocol.setting import Settings, complete
 
 _TEACH = "teach"
 
 
-@dataclass(frozen=True)
-class RoundWork:
-    """The device's part in a round, ``kind`` as in :class:`fleet_protocol.messages.Work`.
-
-    Attributes:
-        work: Request of the aggregator.
-    """
-
-    work: Work
-
-
-@dataclass(frozen=True)
-class OwnerTraining:
-    """Learning what the owner taught, ``{"kind": "teach"}``.
-
-    Attributes:
-        work: None: no aggregator asked for it.
-    """
-
-    work: None = None
-
-
-TrainingJob = RoundWork | OwnerTraining
+TrainingJob = Work | None
+"""The device's part in a round; None: learning what the owner taught, ``{"kind": "teach"}``."""
 
 
 def to_line(job: TrainingJob) -> str:
     """Return a job as the training process reads it."""
-    document = {"kind": _TEACH} if job.work is None else to_json(job.work)
+    document = {"kind": _TEACH} if job is None else to_json(job)
     return json.dumps(document) + "\n"
 
 
 def from_line(line: str) -> TrainingJob:
-    """Read a job.
-
-    Raises:
-        MessageError: the line is no job.
-    """
+    """Read a job. Raises MessageError if the line is no job."""
     try:
         document = json.loads(line)
     except ValueError as error:
         raise MessageError(f"a training job must be a line of JSON: {error}") from error
     if isinstance(document, dict) and document.get("kind") == _TEACH:
-        return OwnerTraining()
-    return RoundWork(parse(Work, document))
+        return None
+    return parse(Work, document)
+
+
+def checked_plan(plan: RoundPlan) -> RoundPlan:
+    """Return a plan with settings in their ranges, without those that this version does not know; raise a PlanError
+    else.
+
+    The local method may be one that this version does not know, the personalisation may not.
+    """
+    method, personalisation = local_methods().get(plan.local.name), personalisations().get(plan.personalisation.name)
+    if personalisation is None:
+        raise PlanError(f"this device knows no personalisation {plan.personalisation.name!r}; update its software")
+    local = plan.local if method is None else _checked(plan.local, method.settings)
+    personal = _checked(plan.personalisation, personalisation.settings)
+    return dataclasses.replace(plan, local=local, personalisation=personal)
+
+
+def _checked(choice: Choice, known: Settings) -> Choice:
+    given = {name: value for name, value in choice.settings.items() if name in known}
+    return Choice(choice.name, complete(f"the plan's {choice.name!r}", known, given))

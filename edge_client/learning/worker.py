@@ -16,11 +16,10 @@ from pathlib import Path
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
-from edge_client.learning.checked_plan import checked_plan
 from edge_client.learning.class_links import follow_fleet
-from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.teaching.job import teach
-from edge_client.learning.training_job import TrainingJob, from_line
+from edge_client.learning.training_job import TrainingJob, checked_plan, from_line
 from edge_client.logs import set_up_log
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -56,20 +55,13 @@ def run(config: Config, job: TrainingJob) -> None:
     """Do one job and save its result: first what is to be sent, then the model.
 
     After a power cut in between, the model is as it was, and the same job is done again.
-
-    Args:
-        config: Configuration of the device.
-        job: A round's work, or learning what the owner taught.
-
-    Raises:
-        AuricleError: naming what is wrong with the state, the bundle, the recordings or what the aggregator sent.
     """
     state = DeviceState(config.device.state)
     state.lock("training", _PATIENCE_S)
-    if job.work is None:
+    if job is None:
         teach(config, state)
         return
-    work = dataclasses.replace(job.work, plan=checked_plan(job.work.plan))
+    work = dataclasses.replace(job, plan=checked_plan(job.plan))
     saved = _following(config, state.model.load(config.model.bundle), work)
     method, known = work.plan.local.name, local_methods()
     if method not in known:
@@ -81,7 +73,6 @@ def run(config: Config, job: TrainingJob) -> None:
 
 
 def _following(config: Config, saved: SavedModel, work: Work) -> SavedModel:
-    """Return the device's model with its labels linked as the fleet's classes are now."""
     labels = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
     followed = follow_fleet(saved.progress.label_map, work, labels)
     return dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, label_map=followed))

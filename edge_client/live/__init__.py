@@ -21,7 +21,7 @@ class Moment:
         time: End of the hop, in seconds since 1970, UTC.
         level_db: Loudest column of the spectrum, dB full scale.
         levels_db: Level of each column.
-        columns: Spectrum, ``edge_client.live.spectrum.BANDS`` bytes a column, oldest column and lowest band first.
+        columns: Spectrum, ``edge_client.live.feed.BANDS`` bytes a column, oldest column and lowest band first.
         column_s: Time from one column to the next, s.
         scores: Averaged score of every label, 0..1.
         thresholds: Averaged score from which each label counts as heard, 0..1.
@@ -47,11 +47,7 @@ class Moment:
 
     @classmethod
     def decode(cls, data: bytes) -> Moment:
-        """Read a datagram of :meth:`encode`.
-
-        Raises:
-            ValueError: it is none.
-        """
+        """Read a datagram of :meth:`encode`. Raises ValueError if it is none."""
         try:
             document = json.loads(data)
             document |= {name: tuple(document[name]) for name in ("levels_db", "heard")}

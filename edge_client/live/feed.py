@@ -1,4 +1,4 @@
-"""The daemon's side: a socket in its runtime folder, to which every hop is sent for as long as somebody watches.
+"""The daemon's socket, to which every hop is sent for as long as somebody watches, and the watcher's side of it.
 
 Nobody makes the daemon wait: it polls for new watchers once a hop without waiting, computes nothing while there are
 none, and leaves out a hop for a watcher that does not read.
@@ -14,17 +14,62 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from edge_client.audio.level import FLOOR_DB
+import numpy as np
+
+from edge_client.audio.level import FLOOR_DB, frame_levels_dbfs
 from edge_client.events import Heard
-from edge_client.live import SOCKET, Moment
-from edge_client.live.spectrum import Spectrum
-from edge_client.storage.runtime_files import runtime_path
-from fleet_protocol.arrays import Floats
+from edge_client.features.log_mel import mel_filters
+from edge_client.live import LARGEST, SOCKET, Moment
+from edge_client.storage.locks import runtime_path
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.feature_settings import LogMelSettings
 
 log = logging.getLogger(__name__)
 
+BANDS = 40
+COLUMN_S = 0.02
+_WINDOW_S = 0.032
+_LOW_HZ, _HIGH_HZ = 60.0, 8_000.0
+# Levels that a byte stands for, dB of a full-scale sine.
+LOWEST_DB, HIGHEST_DB = -110.0, -20.0
 # Watchers at once; more are turned away.
 _MAX_WATCHERS = 8
+_PAUSE_S = 0.2
+
+
+class Spectrum:
+    """Columns of a stream; what is too short for a column waits for the next samples."""
+
+    def __init__(self, sample_rate_hz: int) -> None:
+        self._hop, size = round(COLUMN_S * sample_rate_hz), round(_WINDOW_S * sample_rate_hz)
+        self.column_s = self._hop / sample_rate_hz
+        highest = min(_HIGH_HZ, sample_rate_hz / 2)
+        settings = LogMelSettings(
+            "live", sample_rate_hz, _WINDOW_S, _WINDOW_S, COLUMN_S, 1, BANDS, size, _LOW_HZ, highest
+        )
+        filters = mel_filters(settings)
+        self._window: Doubles = np.hanning(size)
+        self._filters = filters / filters.sum(axis=0) * 4 / self._window.sum() ** 2
+        self._waiting = np.zeros(0, np.float32)
+
+    def reset(self) -> None:
+        """Forget what waits: the next samples do not follow it."""
+        self._waiting = self._waiting[:0]
+
+    def __call__(self, samples: Floats) -> tuple[bytes, tuple[float, ...]]:
+        """Return the columns that float32 [samples] complete, ``BANDS`` bytes each, and the level of each in dB."""
+        waiting = np.concatenate([self._waiting, samples])
+        size = len(self._window)
+        count = max(0, (len(waiting) - size) // self._hop + 1)
+        self._waiting = waiting[count * self._hop :]
+        if not count:
+            return b"", ()
+        windows = np.lib.stride_tricks.sliding_window_view(waiting, size)[:: self._hop][:count]
+        power = np.square(np.abs(np.fft.rfft(windows * self._window))) @ self._filters
+        decibels = 10 * np.log10(power + 1e-12)
+        scaled = 255 * (decibels - LOWEST_DB) / (HIGHEST_DB - LOWEST_DB)
+        levels = frame_levels_dbfs(waiting[: count * self._hop], self._hop)
+        return scaled.clip(0, 255).astype(np.uint8).tobytes(), tuple(round(float(level), 1) for level in levels)
 
 
 class LiveFeed:
@@ -33,12 +78,7 @@ class LiveFeed:
     def __init__(self, state: Path, sample_rate_hz: int) -> None:
         """Open the socket, which the daemon's user alone can connect to.
 
-        Args:
-            state: the device's state folder.
-            sample_rate_hz: of the stream.
-
-        Raises:
-            OSError: the folder takes no socket.
+        Raises OSError if the folder takes no socket.
         """
         self._spectrum = Spectrum(sample_rate_hz)
         self._watchers: list[socket.socket] = []
@@ -73,7 +113,6 @@ class LiveFeed:
         Args:
             samples: float32 [samples] of the hop.
             standing: averaged score and threshold of every label.
-            heard: what the detector heard in it.
         """
         columns, levels = self._spectrum(samples)
         data = Moment(
@@ -117,3 +156,57 @@ def short_path(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+class LiveReader:
+    """One watcher; the daemon may come and go meanwhile."""
+
+    def __init__(self, state: Path) -> None:
+        self._path = state / SOCKET
+        self._socket: socket.socket | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the daemon has the line open."""
+        return self._socket is not None
+
+    def read(self, timeout_s: float) -> Moment | None:
+        """Return the next hop; None when there is none in time, because no sound comes or no daemon runs.
+
+        Raises PermissionError if the daemon runs as another user.
+        """
+        if self._socket is None and not self._connect():
+            time.sleep(min(_PAUSE_S, timeout_s))
+            return None
+        assert self._socket is not None
+        self._socket.settimeout(timeout_s)
+        try:
+            data = self._socket.recv(LARGEST)
+        except TimeoutError:
+            return None
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return None
+        return Moment.decode(data)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _connect(self) -> bool:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with short_path(self._path) as address:
+                connection.connect(address)
+        except PermissionError:
+            connection.close()
+            raise
+        except OSError:  # no daemon, or one that does not listen
+            connection.close()
+            return False
+        self._socket = connection
+        return True

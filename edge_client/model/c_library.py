@@ -1,36 +1,25 @@
 """TensorFlow Lite's C library, driven by ctypes: signatures, variables, and networks without signatures.
 
-The library does not depend on Python's version, so one file serves every Python of a processor. It comes with the
-package `pymicro-wakeword`; AURICLE_TFLITE_LIBRARY names another one. What a runtime's Python interface offers and
-`interpreter.py` needs has the same names here.
+The library does not depend on Python's version, so one file serves every Python of a processor. What a runtime's Python
+interface offers and `interpreter.py` needs has the same names here.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
 import weakref
 from collections.abc import Callable, Mapping
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_void_p
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edge_client.errors import ModelError
+from edge_client.model.library_file import library_path, why_not_loaded
 from fleet_protocol.arrays import Array
 
-PACKAGE = "pymicro-wakeword"
-VARIABLE = "AURICLE_TFLITE_LIBRARY"
-_FILE = "pymicro_wakeword/lib/libtensorflowlite_c.so"
-# SHA-256 of the package's libraries that the tests ran with: x86-64, aarch64, armv7l.
-_TESTED = {
-    "25465edb5cd7aadd00249d4d28f1d922ce5cc90195ad4403458111dd63493bae",
-    "12062437bfde367b1be592ebc4a9fe64b8453f90b3b7dc21fade002c38e1ac1a",
-    "fcb6ef6f3f9c68889868fb55aba544d43d0fe9703c1efeb2756e82b553d032ab",
-}
 _TYPES = {1: np.float32, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8}
 _SAID_BYTES = 500
 
@@ -44,6 +33,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "InterpreterOptionsCreate": (c_void_p, ()),
     "InterpreterOptionsDelete": (None, (c_void_p,)),
     "InterpreterOptionsSetNumThreads": (None, (c_void_p, c_int32)),
+    "InterpreterOptionsAddDelegate": (None, (c_void_p, c_void_p)),
     "InterpreterOptionsSetErrorReporter": (None, (c_void_p, _Reporter, c_void_p)),
     "InterpreterCreate": (c_void_p, (c_void_p, c_void_p)),
     "InterpreterDelete": (None, (c_void_p,)),
@@ -72,6 +62,11 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "TensorData": (c_void_p, (c_void_p,)),
     "TensorByteSize": (c_size_t, (c_void_p,)),
 }
+# Kernels of XNNPACK; the package's library for 32-bit ARM lacks them.
+_OPTIONAL: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "XNNPackDelegateCreate": (c_void_p, (c_void_p,)),
+    "XNNPackDelegateDelete": (None, (c_void_p,)),
+}
 
 
 class _Library:
@@ -79,7 +74,8 @@ class _Library:
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
-        for name, (returned, taken) in _FUNCTIONS.items():
+        self.has_xnnpack = all(hasattr(library, f"TfLite{name}") for name in _OPTIONAL)
+        for name, (returned, taken) in (_FUNCTIONS | (_OPTIONAL if self.has_xnnpack else {})).items():
             function = getattr(library, f"TfLite{name}")
             function.restype, function.argtypes = returned, taken
             setattr(self, name, function)
@@ -88,38 +84,23 @@ class _Library:
         raise AttributeError(f"the library's function TfLite{name} is not declared")
 
 
-def library_path() -> Path:
-    """Return where the library is.
+@cache
+def load() -> _Library:
+    """Load the library, once a process.
 
     Raises:
-        ImportError: there is none, or it is not the one that was tested.
+        ModelError: there is none that this machine can load.
     """
-    named = os.environ.get(VARIABLE, "")
-    if named:
-        if not Path(named).is_file():
-            raise ImportError(f"{VARIABLE} names {named}, which is no file; unset it, or name libtensorflowlite_c.so")
-        return Path(named)
-    try:
-        path = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
-    except metadata.PackageNotFoundError:
-        raise ImportError(f"not installed; {VARIABLE} may name a libtensorflowlite_c.so instead") from None
-    if not path.is_file():
-        raise ImportError(f"{path} is missing; install {PACKAGE} anew")
-    if hashlib.sha256(path.read_bytes()).hexdigest() not in _TESTED:
-        raise ImportError(
-            f"{path} (version {metadata.version(PACKAGE)}) is not a library that Auricle was tested with; install the "
-            f"version of constraints.txt anew, or name the file in {VARIABLE} if you trust it"
-        )
-    return path
-
-
-@cache
-def _library() -> _Library:
     path = library_path()
     try:
         return _Library(path)
     except (OSError, AttributeError) as error:
-        raise ImportError(f"{path} cannot be loaded: {error}") from error
+        raise why_not_loaded(path, error) from error
+
+
+def library_version() -> str:
+    """Return TensorFlow Lite's version; see :func:`load` for the errors."""
+    return str(load().Version().decode())
 
 
 class _Log:
@@ -148,9 +129,10 @@ class _Tensor:
     """A tensor of the library, and a NumPy view of its memory, renewed when the library moves or resizes it."""
 
     def __init__(self, library: _Library, pointer: int) -> None:
-        self._library, self._pointer = library, pointer
+        self._library, self._pointer = library, c_void_p(pointer)
+        self._data, self._size = library.TensorData, library.TensorByteSize
         self._place = (0, 0)
-        self.dtype: type = _TYPES.get(library.TensorType(pointer), np.void)
+        self.dtype: type = _TYPES.get(library.TensorType(self._pointer), np.void)
         self.shape = self._read_shape()
         self._view: Array = np.empty(0, self.dtype)
 
@@ -161,7 +143,7 @@ class _Tensor:
     @property
     def view(self) -> Array:
         """The values as they are now, in the tensor's own memory."""
-        place = (self._library.TensorData(self._pointer) or 0, self._library.TensorByteSize(self._pointer))
+        place = (self._data(self._pointer) or 0, self._size(self._pointer))
         if place != self._place:
             self._place, self.shape = place, self._read_shape()
             address, size = place
@@ -176,13 +158,19 @@ class Interpreter:
     Freed with the last reference to it and to its signatures.
     """
 
-    def __init__(self, model_content: bytes, num_threads: int = 1) -> None:
+    def __init__(self, model_content: bytes, num_threads: int = 1, *, frozen: bool = False) -> None:
         """Open a graph.
+
+        Args:
+            model_content: The graph, a TFLite file.
+            num_threads: How many threads compute.
+            frozen: Whether it is a network that is never trained, which XNNPACK computes three times as quickly, where
+                the library has it. Graphs that train are slower by it: they change their weights.
 
         Raises:
             ValueError: the library cannot take the graph; says why.
         """
-        self._library = library = _library()
+        self._library = library = load()
         self._log = _Log()
         # The bytes and the reporter must outlive the interpreter: the finaliser holds them.
         model = library.ModelCreateWithErrorReporter(model_content, len(model_content), self._log.reporter, None)
@@ -191,14 +179,17 @@ class Interpreter:
         options = library.InterpreterOptionsCreate()
         library.InterpreterOptionsSetNumThreads(options, num_threads)
         library.InterpreterOptionsSetErrorReporter(options, self._log.reporter, None)
+        delegate = library.XNNPackDelegateCreate(None) if frozen and library.has_xnnpack else None
+        if delegate:
+            library.InterpreterOptionsAddDelegate(options, delegate)
         self._handle = library.InterpreterCreate(model, options)
         library.InterpreterOptionsDelete(options)
         if not self._handle:
-            library.ModelDelete(model)
+            _delete(library, None, model, delegate)
             raise ValueError(self._log.take())
         self._inputs: list[_Tensor] = []
         self._outputs: list[_Tensor] = []
-        weakref.finalize(self, _free, library, self._handle, model, (model_content, self._log))
+        weakref.finalize(self, _delete, library, self._handle, model, delegate, (model_content, self._log))
 
     def get_signature_runner(self, name: str) -> Signature:
         """Return a signature as a callable.
@@ -260,13 +251,16 @@ class Signature:
     """One signature of a graph, called with its inputs by name; returns copies of its outputs by name."""
 
     def __init__(self, owner: Interpreter, library: _Library, handle: int, log: _Log) -> None:
-        self._owner, self._library, self._handle, self._log = owner, library, handle, log
+        self._owner, self._library, self._log = owner, library, log
+        self._handle = c_void_p(handle)
+        self._invoke = library.SignatureRunnerInvoke
         self._inputs: dict[str, _Tensor] = {}
         for index in range(library.SignatureRunnerGetInputCount(handle)):
             name = library.SignatureRunnerGetInputName(handle, index)
             self._inputs[name.decode()] = _Tensor(library, library.SignatureRunnerGetInputTensor(handle, name))
         self._outputs: dict[str, _Tensor] = {}
-        self._ready = False
+        # Of the inputs' memory, from one allocation to the next; None where it is to be allocated.
+        self._views: dict[str, Array] | None = None
         weakref.finalize(self, _free_signature, library, handle, owner)
 
     def get_input_details(self) -> dict[str, dict[str, Any]]:
@@ -278,29 +272,26 @@ class Signature:
 
         Raises:
             ValueError: an input is missing, unknown, or of another type than the graph's.
-            RuntimeError: the library cannot run it; says why.
+            ModelError: the library cannot run it; says why.
         """
-        if values.keys() != self._inputs.keys():
-            raise ValueError(f"it takes {', '.join(sorted(self._inputs))}, not {', '.join(sorted(values))}")
-        self._fit(values)
-        for name, value in values.items():
-            self._inputs[name].view[...] = value
-        self._checked(self._library.SignatureRunnerInvoke(self._handle))
+        if self._views is None or not _write(values, self._views):
+            _write(values, self._fit(values))
+        self._checked(self._invoke(self._handle))
         return {name: tensor.view.copy() for name, tensor in self._outputs.items()}
 
-    def _fit(self, values: Mapping[str, Array]) -> None:
-        """Give the tensors the shapes of these inputs; allocated anew only where one changed."""
+    def _fit(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Give the tensors the shapes of these inputs; return views of them."""
+        if values.keys() != self._inputs.keys():
+            raise ValueError(f"it takes {', '.join(sorted(self._inputs))}, not {', '.join(sorted(values))}")
+        for name, value in values.items():
+            if value.dtype != (wanted := self._inputs[name].dtype):
+                raise ValueError(f"input {name!r} is {np.dtype(wanted).name}, not {value.dtype.name}")
+        self._views = None
         library, handle = self._library, self._handle
         for name, value in values.items():
-            tensor = self._inputs[name]
-            if value.dtype != tensor.dtype:
-                raise ValueError(f"input {name!r} is {np.dtype(tensor.dtype).name}, not {value.dtype.name}")
-            if value.shape != tensor.shape:
+            if value.shape != self._inputs[name].shape:
                 shape = (c_int32 * value.ndim)(*value.shape)
-                self._ready = False
                 self._checked(library.SignatureRunnerResizeInputTensor(handle, name.encode(), shape, value.ndim))
-        if self._ready:
-            return
         self._checked(library.SignatureRunnerAllocateTensors(handle))
         for name in values:
             self._inputs[name] = _Tensor(library, library.SignatureRunnerGetInputTensor(handle, name.encode()))
@@ -309,16 +300,35 @@ class Signature:
             output = library.SignatureRunnerGetOutputName(handle, index)
             tensor = library.SignatureRunnerGetOutputTensor(handle, output)
             self._outputs[output.decode()] = _Tensor(library, tensor)
-        self._ready = True
+        self._views = {name: tensor.view for name, tensor in self._inputs.items()}
+        return self._views
 
     def _checked(self, status: int) -> None:
         if status:
-            self._ready = False
-            raise RuntimeError(self._log.take())
+            self._views = None
+            raise ModelError(
+                f"the graph cannot be computed ({self._log.take()}): TensorFlow Lite {library_version()} takes no such "
+                "inputs or operators; build it again with this version's `auricle-export`"
+            )
 
 
-def _free(library: _Library, interpreter: int, model: int, _kept: object) -> None:
-    library.InterpreterDelete(interpreter)
+def _write(values: Mapping[str, Array], views: Mapping[str, Array]) -> bool:
+    """Write inputs into their tensors; return False where names, shapes or types are not those of the tensors."""
+    if len(values) != len(views):
+        return False
+    for name, view in views.items():
+        value = values.get(name)
+        if value is None or value.shape != view.shape or value.dtype != view.dtype:
+            return False
+        view[...] = value
+    return True
+
+
+def _delete(library: _Library, interpreter: int | None, model: int, delegate: int | None, _kept: object = None) -> None:
+    if interpreter:
+        library.InterpreterDelete(interpreter)
+    if delegate:  # which must outlive it
+        library.XNNPackDelegateDelete(delegate)
     library.ModelDelete(model)
 
 

@@ -1,4 +1,8 @@
-"""Who may open the page: its token, and the names under which browsers may ask for it."""
+"""Who may open the page: its token, the names under which browsers may ask for it, and what each request passes.
+
+Other sites open in the same browser must neither read the page nor make it do something: names that lead here by DNS
+rebinding, forms and scripts of other origins, frames, and sounds embedded elsewhere are refused.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,12 @@ import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
@@ -19,17 +29,29 @@ _KEY = "page.key"
 # 80 bits: nobody guesses them, and a person can type them.
 _BYTES = 10
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+SESSION, CSRF = "session", "csrf"
+COOKIE = "auricle_page"
+CSRF_HEADER = "x-csrf-token"
+SIGN_IN, STATIC = "/sign-in", "/static/"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    # Not no-referrer: a browser would then not say either that a form of ours was sent by a page of ours.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
 
 
 def page_token(state: Path, *, new: bool = False) -> str:
     """Return the token with which a browser signs in, like ``k3vq-52xc-qe7h-ma4t``; drawn on first use.
 
-    Args:
-        state: state folder, in which the token is kept, readable by the device's user alone.
-        new: whether to draw another.
-
-    Raises:
-        OSError: the folder cannot be read or written.
+    The state folder keeps it, readable by the device's user alone.
     """
     path = state / _KEY
     if new or not path.exists():
@@ -43,11 +65,9 @@ class Access:
     """What the page asks of a browser.
 
     Attributes:
-        token: Token of the page.
         names: Names under which browsers may ask for it, in lower case.
         any_address: Whether they may ask for any numeric address. (A name can be made to lead here by whoever owns
             it, DNS rebinding; a number cannot.)
-        sign_in: Whether the token is asked for.
     """
 
     token: str
@@ -59,8 +79,7 @@ class Access:
     def of(cls, config: UiConfig, token: str) -> Access:
         """Return what the configuration asks for.
 
-        Raises:
-            ConfigError: it would be reachable from elsewhere, where others can read along, and nobody said so.
+        Raises ConfigError if it would be reachable from elsewhere, where others can read along, and nobody said so.
         """
         local = _is_local(config.host)
         if not local and not config.insecure_http:
@@ -104,3 +123,69 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class Guard:
+    """Wraps the application."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a refused request, or let the application answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def sealed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._refusal(Request(scope)) or self._app
+        await answer(scope, receive, sealed)
+
+    def _refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        name = _hostname(host)
+        if name is None or not self._access.knows(name):
+            return PlainTextResponse(
+                f"This page is not called {host[:100]!r}. If it should be, add the name to names in [ui].\n", 421
+            )
+        path, asks = request.url.path, request.method in ("GET", "HEAD")
+        if not asks and not _same_origin(request, host):
+            return JSONResponse({"error": "another site asked for this; it was refused"}, 403)
+        if asks and _from_another_site(request):
+            return PlainTextResponse("another site asked for this; it was refused\n", 403)
+        if path == SIGN_IN or path.startswith(STATIC):
+            return None
+        if self._access.sign_in and not self._access.is_signed(request.cookies.get(COOKIE, ""), SESSION):
+            page = asks and "text/html" in request.headers.get("accept", "")
+            return RedirectResponse(SIGN_IN, 303) if page else JSONResponse({"error": "sign in first"}, 401)
+        if not asks and not self._access.is_signed(request.headers.get(CSRF_HEADER, ""), CSRF):
+            return JSONResponse({"error": "this page is from before a restart; load it again"}, 403)
+        return None
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _same_origin(request: Request, host: str) -> bool:
+    """Return whether a page of ours asks, by what the browser says (Origin, or at least Fetch Metadata)."""
+    origin = request.headers.get("origin")
+    if origin is not None:
+        return origin in (f"http://{host}", f"https://{host}")
+    return request.headers.get("sec-fetch-site") == "same-origin"
+
+
+def _from_another_site(request: Request) -> bool:
+    """Return whether another site embeds something of ours; a link to the page is allowed."""
+    site, mode = request.headers.get("sec-fetch-site", "none"), request.headers.get("sec-fetch-mode", "")
+    return site in ("cross-site", "same-site") and mode != "navigate"

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_client.clips.files import clip_files, folder_of, store_digest
-from edge_client.clips.labels import rejected
+from edge_client.clips.files import clip_files, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
-from edge_client.daemon.status_file import read_status
+from edge_client.daemon.status import read_status
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import JOURNAL, past_events
 from edge_client.owner import Teaching
@@ -40,7 +39,6 @@ class HeardSound:
         label: Recognised label; ``unknown`` for an unknown sound.
         score: Averaged score, 0..1.
         level_db: Level of the window, dB full scale; None where the journal has the event no more.
-        kept: Whether its sound is kept.
         answer: Answer of the owner since the page was started; "" for none.
     """
 
@@ -58,7 +56,6 @@ class KnownSound:
     """One sound that the device knows.
 
     Attributes:
-        label: Its name.
         clips: Names of the clips that the owner taught it with.
         of_fleet: Whether it is a class of the fleet.
         rejected: Number of clips that resemble it and are none.
@@ -82,7 +79,6 @@ class OwnedDevice:
     """A device whose owner has the page open; may be used by several threads."""
 
     def __init__(self, config_path: Path, config: Config) -> None:
-        """Read nothing yet."""
         self.config = config
         self._config_path = config_path
         self._answers: OrderedDict[tuple[Kind, int], str] = OrderedDict()
@@ -95,11 +91,7 @@ class OwnedDevice:
         }
 
     def teaching(self) -> Teaching:
-        """Return the device as its owner teaches it.
-
-        Raises:
-            EdgeError: the configuration or the model cannot be used.
-        """
+        """Return the device as its owner teaches it."""
         return Teaching.open(self._config_path)
 
     def status(self) -> dict[str, Any]:
@@ -121,8 +113,7 @@ class OwnedDevice:
     def heard(self) -> list[HeardSound]:
         """Return the newest events, and older unknown sounds that wait for a name, newest first.
 
-        Raises:
-            StateError: the journal cannot be read.
+        Raises StateError if the journal cannot be read.
         """
         kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
         rows = {}
@@ -165,11 +156,7 @@ class OwnedDevice:
             time.sleep(_POLL_S)
 
     def sound(self, kind: Kind, at_ms: int) -> UnknownClip:
-        """Return the sound of an event.
-
-        Raises:
-            ClipError: it is not kept (any more).
-        """
+        """Return the sound of an event. Raises ClipError if it is not kept (any more)."""
         found = self._kept[kind].heard_at(at_ms / 1e3)
         if found is None:
             raise ClipError("the sound of this event is not kept any more: newer ones took its place, or it was used")
@@ -178,14 +165,7 @@ class OwnedDevice:
     def answer(self, kind: Kind, at_ms: int, label: str, *, is_label: bool) -> str:
         """Teach an event's sound, as `auricle-edge label` does; return what happens now.
 
-        Args:
-            kind: of the event.
-            at_ms: its time.
-            label: of which it is a sound, or which it resembles.
-            is_label: whether it is one.
-
-        Raises:
-            EdgeError: the label cannot be one, or the sound is gone.
+        Raises EdgeError if the label cannot be one, or the sound is gone.
         """
         sound, teaching = self.sound(kind, at_ms), self.teaching()
         folder = teaching.require_slot(label) if is_label else teaching.require_rejectable(label)
@@ -228,11 +208,7 @@ class OwnedDevice:
         return [pair for pair in pairs if set(pair) <= set(taught)]
 
     def clip(self, label: str, clip_id: str) -> Path:
-        """Return the file of a taught clip.
-
-        Raises:
-            ClipError: there is none of this name.
-        """
+        """Return the file of a taught clip. Raises ClipError if there is none of this name."""
         for path in clip_files(self.config.clips_folder):
             if (folder_of(path, self.config.clips_folder), path.stem) == (label, clip_id):
                 return path

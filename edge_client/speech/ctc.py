@@ -22,8 +22,7 @@ _LEAST = 1e-30  # stands for probabilities that float32 rounds to 0, so that eve
 def indices(text: str, characters: str) -> Ints:
     """Return a text as outputs of the head, int64 [length].
 
-    Raises:
-        ModelError: a character is not one of the bundle's.
+    Raises ModelError if a character is not one of the bundle's.
     """
     for character in text:
         if character not in characters:
@@ -39,17 +38,13 @@ def text_of(symbols: Array, characters: str) -> str:
 def posteriors(probabilities: Floats, transcripts: Sequence[Array]) -> tuple[Floats, Doubles]:
     """Return the targets with which a training step descends the CTC loss, and that loss.
 
+    Targets, float32 [n, steps, symbols], say how likely each symbol is at each step, given the transcript; losses,
+    float64 [n], are minus the logarithm of the transcript's probability. Raises ModelError if the transcripts do not
+    fit.
+
     Args:
         probabilities: float32 [n, steps, symbols], as predicted by the weights that are to be trained.
         transcripts: n arrays of integers 1 to symbols - 1; a transcript can be empty.
-
-    Returns:
-        targets, float32 [n, steps, symbols]: how likely each symbol is at each step, given the transcript; and losses,
-        float64 [n], minus the logarithm of the transcript's probability.
-
-    Raises:
-        ModelError: another number of transcripts than rows, a symbol that the head does not have, or a transcript that
-            does not fit into the steps.
     """
     rows, steps, symbols = probabilities.shape
     _require_fitting(transcripts, rows, steps, symbols)
@@ -83,12 +78,7 @@ def greedy(probabilities: Floats) -> list[Ints]:
 def character_error_rate(said: Sequence[Sequence[object] | Array], heard: Sequence[Sequence[object] | Array]) -> float:
     """Return insertions, deletions and substitutions for each character that was said; nan where none was.
 
-    Args:
-        said: texts, or arrays of symbols.
-        heard: what was made of each.
-
-    Raises:
-        ModelError: there are more of one than of the other, or a single text stands for many.
+    Raises ModelError if there are more of one than of the other, or a single text stands for many.
     """
     if isinstance(said, str) or isinstance(heard, str) or len(said) != len(heard):
         raise ModelError("the error rate compares as many texts that were heard as were said; pass two lists of them")
@@ -147,14 +137,12 @@ def _prefix_sums(heard: Doubles, states: Ints) -> Doubles:
 
 
 def _log_sum(values: Doubles) -> Doubles:
-    """Return the log of the sum of exponentials over the last axis; one of them is finite."""
     most = values.max(axis=-1)
     total: Doubles = most + np.log(np.exp(values - most[..., None]).sum(axis=-1))
     return total
 
 
 def _edits(said: list[object], heard: list[object]) -> int:
-    """Return the Levenshtein distance."""
     row = list(range(len(heard) + 1))
     for number, one in enumerate(said, start=1):
         corner, row[0] = row[0], number

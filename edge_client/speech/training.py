@@ -19,17 +19,12 @@ def train_epoch(
     """Pass once over the utterances in a random order; return their mean CTC loss (nan where there are none).
 
     Each batch is predicted first: its targets depend on what the weights of the moment say of it. That costs a third
-    more than the step alone.
+    more than the step alone. Raises ModelError if the model has no steps, or a transcript does not fit.
 
     Args:
-        model: of a bundle that transcribes; trained in place.
         x: normalised features, float32 [rows, frames, coefficients].
         transcripts: symbols of each row, see :func:`edge_client.speech.ctc.posteriors`.
         optimiser: step size, momentum and FedProx' mu; its temperature is not used.
-        rng: draws the order.
-
-    Raises:
-        ModelError: the model has no steps, or a transcript does not fit.
     """
     if not model.manifest.steps:
         raise ModelError(f"{model.manifest.architecture} recognises classes of sounds; texts train a bundle of speech")

@@ -18,11 +18,7 @@ class Transcriber:
     """Writes down what is said in recordings that are no longer than a bundle's clip."""
 
     def __init__(self, bundle: Path) -> None:
-        """Open the bundle.
-
-        Raises:
-            BundleError, ModelError: it cannot be opened, or recognises classes.
-        """
+        """Open the bundle. Raises BundleError, ModelError if it cannot be opened, or recognises classes."""
         self._model = ModelRuntime.open(bundle)
         if not self._model.manifest.characters:
             raise ModelError(
@@ -33,11 +29,7 @@ class Transcriber:
         self._front_end = open_front_end(self._settings)
 
     def __call__(self, path: Path) -> str:
-        """Return what a sound file says.
-
-        Raises:
-            RecordingError: it cannot be read, or is longer than a clip.
-        """
+        """Return what a sound file says. Raises RecordingError if it cannot be read, or is longer than a clip."""
         samples = read_recording(path, self._settings.sample_rate_hz)
         if len(samples) > self._settings.clip_samples:
             raise RecordingError(

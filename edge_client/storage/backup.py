@@ -39,18 +39,10 @@ _LOCK = ".lock"
 
 
 def write_backup(state: Path, target: Path) -> int:
-    """Write a state folder to a file, which only its owner can read; a daemon may run meanwhile.
+    """Write a state folder to a file, which only its owner can read, and return how many files are in it.
 
-    Args:
-        state: The state folder; the caller holds the clip store.
-        target: The file, which is replaced.
-
-    Returns:
-        How many files are in it.
-
-    Raises:
-        DamagedError: a file of the state and its copy are damaged.
-        OSError: the disk refuses.
+    A daemon may run meanwhile; the caller holds the clip store. Raises DamagedError if a file of the state and its copy
+    are damaged.
     """
     digests = {}
     with written_durably(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
@@ -63,14 +55,9 @@ def write_backup(state: Path, target: Path) -> int:
 
 
 def unpack_backup(source: Path, state: Path) -> Path:
-    """Put the files of a backup into ``.restore``, all of them whole; nothing else of the state changes.
+    """Put the files of a backup into ``.restore``, laid out as a state folder, and return it; nothing else changes.
 
-    Returns:
-        The folder, laid out as a state folder.
-
-    Raises:
-        StateError: this is no backup, or it is damaged.
-        OSError: the disk refuses.
+    Raises StateError if this is no backup, or it is damaged.
     """
     folder = state / _RESTORE
     shutil.rmtree(folder, ignore_errors=True)
@@ -99,11 +86,7 @@ def _digests(backup: BackupArchive) -> dict[str, object]:
 
 
 def commit_restore(state: Path) -> None:
-    """Say that what :func:`unpack_backup` unpacked shall take the place of the state, and see to it.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Say that what :func:`unpack_backup` unpacked shall take the place of the state, and see to it."""
     folder = state / _RESTORE
     for name in _FOLDERS:
         if (folder / name).is_dir():
@@ -116,12 +99,7 @@ def commit_restore(state: Path) -> None:
 def finish_restore(state: Path) -> bool:
     """Put the rest of a restored state into its place; return whether there was something to do.
 
-    What was unpacked and never committed is removed.
-
-    Only for the process that holds the locks.
-
-    Raises:
-        OSError: the disk refuses.
+    What was never committed is removed. Only for the process that holds the locks.
     """
     folder = state / _RESTORE
     if not (folder / _COMPLETE).exists():

@@ -23,21 +23,15 @@ T = TypeVar("T")
 
 
 class BlobCache:
-    """A folder of blobs.
-
-    Attributes:
-        folder: The folder.
-    """
+    """A folder of blobs."""
 
     def __init__(self, folder: Path) -> None:
-        """Read nothing yet."""
         self.folder = folder
 
     def path(self, sha256: str) -> Path:
         """Return where a blob of the aggregator is kept.
 
-        Raises:
-            StateError: this is no digest, so it must not become a path.
+        Raises StateError if this is no digest, so it must not become a path.
         """
         if not is_digest(sha256):
             raise StateError(f"a blob is named by 64 hex digits, not {sha256[:100]!r}")
@@ -46,8 +40,7 @@ class BlobCache:
     def has(self, sha256: str) -> bool:
         """Return whether a blob is in the cache, undamaged; one that is damaged is removed.
 
-        Raises:
-            StateError: this is no digest.
+        Raises StateError if this is no digest.
         """
         path = self.path(sha256)
         if not path.exists():
@@ -59,11 +52,7 @@ class BlobCache:
         return False
 
     def read(self, sha256: str) -> bytes:
-        """Return a blob of the cache.
-
-        Raises:
-            StateError: it is not there or damaged, or this is no digest.
-        """
+        """Return a blob of the cache. Raises StateError if it is not there or damaged, or this is no digest."""
         path = self.path(sha256)
         try:
             data = path.read_bytes()

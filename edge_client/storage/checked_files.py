@@ -25,20 +25,15 @@ _WRITING = threading.Lock()
 
 
 def write_checked(path: Path, data: bytes) -> None:
-    """Replace a file's content durably, with its digest behind it.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Replace a file's content durably, with its digest behind it."""
     write_durably(path, data + b"\n#sha256 " + digest(data).encode() + b"\n")
 
 
 def read_checked(path: Path) -> bytes:
     """Return what :func:`write_checked` wrote.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        DamagedError: the content does not match its digest, or has none.
+    Raises FileNotFoundError if there is no such file; DamagedError if the content does not match its digest, or has
+    none.
     """
     with path.open("rb") as file:
         data = file.read(max(0, path.stat().st_size - _LINE_BYTES))
@@ -49,22 +44,14 @@ def read_checked(path: Path) -> bytes:
 
 
 def write_twice(path: Path, data: bytes) -> None:
-    """Replace a file's content durably, and then that of its copy.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Replace a file's content durably, and then that of its copy."""
     with _WRITING:
         write_checked(path, data)
         write_checked(copy_of(path), data)
 
 
 def remove_twice(path: Path) -> None:
-    """Remove a file, and then its copy.
-
-    Raises:
-        OSError: the disk refuses.
-    """
+    """Remove a file, and then its copy."""
     remove_durably(path)
     remove_durably(copy_of(path))
 
@@ -72,8 +59,7 @@ def remove_twice(path: Path) -> None:
 def read_twice(path: Path) -> bytes:
     """Return what :func:`write_twice` wrote; the copy's content, and a line in the log, where the file is damaged.
 
-    Raises:
-        FileNotFoundError, DamagedError: as :func:`read_file_or_copy`.
+    Raises FileNotFoundError, DamagedError as :func:`read_file_or_copy`.
     """
     data, from_copy = read_file_or_copy(path)
     if from_copy:
@@ -86,9 +72,8 @@ def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
 
     A file without a copy that ends in no digest was written before there were any. It is returned as it is.
 
-    Raises:
-        FileNotFoundError: there is no such file; its copy alone does not count, so that the owner can remove it.
-        DamagedError: the file and its copy are damaged.
+    Raises FileNotFoundError if there is no such file; its copy alone does not count, so that the owner can remove it;
+    DamagedError if the file and its copy are damaged.
     """
     try:
         return read_checked(path), False
@@ -110,9 +95,7 @@ def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
 def mend_twice(path: Path) -> str:
     """Make a file and its copy whole and equal again; return what was wrong, or "".
 
-    Raises:
-        OSError: the disk refuses.
-        DamagedError: both are damaged.
+    Raises DamagedError if both are damaged.
     """
     with _WRITING:
         return _mended(path)
@@ -147,11 +130,7 @@ def copy_of(path: Path) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 digest of a file of any size.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the SHA-256 digest of a file of any size."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -11,39 +12,66 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.storage import owner_choices
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
-from edge_client.storage.identity import IdentityStore
+from edge_client.storage.identity import IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
-from edge_client.storage.membership import MembershipStore
-from edge_client.storage.outbox import Outbox
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
 
+log = logging.getLogger(__name__)
 # Written twice, because the device could not get them again.
 KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensors", owner_choices.FILE)
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
+    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
     r"\.[0-9a-f]{8}"
 )
+
+
+class Outbox:
+    """A folder of files, each at :meth:`update_path` or :meth:`learned_path`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def update_path(self, round_id: int) -> Path:
+        """Return where the upload for a round waits."""
+        return self.folder / f"update-{round_id}.safetensors"
+
+    def learned_path(self, round_id: int) -> Path:
+        """Return where the report waits that a round's result was learned."""
+        return self.folder / f"learned-{round_id}.json"
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Write what is to be sent."""
+        write_checked(path, data)
+
+    def read(self, path: Path) -> bytes | None:
+        """Return what waits to be sent; None where nothing does, or where it is damaged: then it is removed."""
+        try:
+            return read_checked(path)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            log.error("%s; it is made again", error)
+            remove_durably(path)
+            return None
+
+    def is_empty(self) -> bool:
+        """Return whether nothing waits to be sent."""
+        return not finished_files(self.folder)
+
+    def remove(self, path: Path) -> None:
+        """Remove what was sent, or what nobody wants any more."""
+        remove_durably(path)
 
 
 class DeviceState:
     """A state folder. Whatever is read from it is compared with its digest first; :meth:`mend` restores damage.
 
     Attributes:
-        folder: The folder.
-        identity: Identity of the device.
-        membership: The fleet that it joined.
-        model: Saved model.
-        outbox: Work that waits to be sent.
-        blobs: Cache of what the aggregator sent.
-        unknown_folder: Place of unknown sounds that wait for a name.
-        detected_folder: Place of detected sounds to be confirmed or corrected, if their owner wants them kept.
-        trash_folder: Place of deleted clips, for a while.
         forgotten_path: Place of labels that are to leave the model (``edge_client.learning.forgotten_labels``).
         choices_path: Place of the owner's decisions beside the clips (``edge_client.storage.owner_choices``).
-        embeddings_path: Place of embeddings of the owner's clips.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -62,16 +90,12 @@ class DeviceState:
         self.choices_path = folder / owner_choices.FILE
         self.embeddings_path = folder / "embeddings.safetensors"
         self._expectations_path = folder / "expectations.json"
+        self._self_test_path = folder / "self-test"
 
     def lock(self, purpose: str, patience_s: float = 0.0) -> int:
         """Make sure that no other process does the same; the lock lasts until the process ends.
 
-        Args:
-            purpose: what the process does.
-            patience_s: how long to wait for another one, in seconds.
-
-        Raises:
-            StateError: another process does.
+        Raises StateError if another process does, and still after so many seconds of patience.
         """
         descriptor = take_lock(self.folder / f"{purpose}.lock", patience_s)
         if descriptor is None:
@@ -89,12 +113,7 @@ class DeviceState:
     def leave_fleet(self, bundle_path: Path) -> None:
         """Forget who the device was in its fleet, and which labels were which of the fleet's classes.
 
-        The identity goes last: a leave that was interrupted can be done again. Only for the process that holds the
-        locks.
-
-        Raises:
-            BundleError: the bundle cannot be read.
-            StateError: the saved model is damaged.
+        The identity goes last: a leave that was interrupted can be done again. Only for who holds the locks.
         """
         self.model.forget_fleet(bundle_path)
         for path in (*finished_files(self.outbox.folder), *finished_files(self.blobs.folder)):
@@ -105,17 +124,11 @@ class DeviceState:
     def mend(self) -> list[str]:
         """Compare every file with its digest and restore what is damaged, or remove it where it can be made again.
 
-        Only for the process that holds the locks, while nothing trains.
-
-        Returns:
-            What was damaged, a sentence each.
-
-        Raises:
-            OSError: the disk refuses.
-            DamagedError: a file that the device needs is damaged, and so is its copy.
+        Only for the process that holds the locks, while nothing trains. Returns what was damaged, a sentence each.
+        Raises DamagedError if a file that the device needs is damaged, and so is its copy.
         """
         found = [mend_twice(self.folder / name) for name in KEPT_TWICE]
-        once = (self.embeddings_path, self._expectations_path, self.forgotten_path)
+        once = (self.embeddings_path, self._expectations_path, self._self_test_path, self.forgotten_path)
         checked = [*once, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
@@ -144,6 +157,17 @@ class DeviceState:
             return list(json.loads(read_checked(self._expectations_path)))
         except (FileNotFoundError, DamagedError):
             return []
+
+    def save_self_test(self, passed: str) -> None:
+        """Keep which runtime passed its test, and where (``edge_client.model.self_test.runtime_here``)."""
+        write_checked(self._self_test_path, passed.encode())
+
+    def self_test(self) -> str:
+        """Return what was saved; "" where nothing was, or it is damaged."""
+        try:
+            return read_checked(self._self_test_path).decode()
+        except (FileNotFoundError, DamagedError):
+            return ""
 
 
 def _is_damaged(path: Path) -> bool:

@@ -24,12 +24,7 @@ class EmbeddingCache:
     """One file of arrays by key; for one process at a time."""
 
     def __init__(self, path: Path, recipe: str) -> None:
-        """Read what there is; a damaged file, or one made by another recipe, counts as empty.
-
-        Args:
-            path: the file, which need not exist.
-            recipe: tells how the arrays are computed from what their keys name.
-        """
+        """Read what there is; a damaged file, or one whose arrays another recipe computed, counts as empty."""
         self._path = path
         self._recipe = recipe
         self._kept = _read(path, recipe)
@@ -49,21 +44,12 @@ class EmbeddingCache:
 
 
 def clip_key(path: Path) -> str:
-    """Return the key of a recording: 32 hex digits of the digest of its content.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the key of a recording: 32 hex digits of the digest of its content."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
 def forget_clips(path: Path, present: Iterable[Path]) -> None:
-    """Remove from a cache all but the embeddings of clips that are still there.
-
-    Args:
-        path: the cache's file, which need not exist.
-        present: the clips.
-    """
+    """Remove from a cache, whose file need not exist, all but the embeddings of clips that are still there."""
     if not path.exists():
         return
     try:

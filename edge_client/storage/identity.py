@@ -1,4 +1,4 @@
-"""Who a device is to its aggregator, and the key of its noise: drawn once, kept twice, never shown."""
+"""Who a device is to its aggregator, which fleet it joined, and the key of its noise: kept twice, never shown."""
 
 from __future__ import annotations
 
@@ -30,23 +30,16 @@ class Identity:
 
 
 class IdentityStore:
-    """The files ``identity.json`` and ``noise.key`` of a state folder.
-
-    Attributes:
-        path: Place of the identity.
-        noise_path: Place of the key of the noise.
-    """
+    """The files ``identity.json`` and ``noise.key`` of a state folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read nothing yet."""
         self.path = folder / "identity.json"
         self.noise_path = folder / "noise.key"
 
     def load(self) -> Identity:
         """Return the device's identity, drawn on first use.
 
-        Raises:
-            StateError: the file is damaged, and so is its copy.
+        Raises StateError if the file is damaged, and so is its copy.
         """
         if not self.path.exists():
             self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
@@ -66,8 +59,7 @@ class IdentityStore:
     def noise_key(self) -> bytes:
         """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent.
 
-        Raises:
-            StateError: the file is damaged, and so is its copy.
+        Raises StateError if the file is damaged, and so is its copy.
         """
         path = self.noise_path
         if not path.exists():
@@ -78,3 +70,42 @@ class IdentityStore:
                 f"{path} is damaged ({len(key)} bytes, not {_NOISE_KEY_BYTES}); remove it to draw another key"
             )
         return key
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The fleet that the device joined by an invitation.
+
+    Attributes:
+        authority: Certificate of the authority that vouches for it, PEM; None where public ones do, or nobody.
+    """
+
+    url: str
+    authority: str | None = None
+
+
+class MembershipStore:
+    """The file ``membership.json`` of a state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "membership.json"
+
+    def load(self) -> Membership | None:
+        """Return the fleet that the device joined by an invitation; None where it did not.
+
+        Raises StateError if the file is damaged, and so is its copy.
+        """
+        try:
+            return Membership(**json.loads(read_twice(self.path)))
+        except FileNotFoundError:
+            return None
+        except (DamagedError, ValueError, TypeError) as error:
+            raise StateError(f"{self.path} is damaged ({error}); remove it and join the fleet again") from error
+
+    def save(self, membership: Membership) -> None:
+        """Note the fleet that the device joined."""
+        write_twice(self.path, json.dumps(dataclasses.asdict(membership)).encode())
+
+    def remove(self) -> None:
+        """Forget the fleet."""
+        remove_twice(self.path)

@@ -1,4 +1,8 @@
-"""Locks between processes (flock): the kernel frees them when their holder ends, however it ends."""
+"""Locks between processes (flock), which the kernel frees when their holder ends, and places for what lives as long.
+
+What the daemon writes again and again lies under systemd in the runtime folder, which is memory: an SD card is worn out
+by writing. The state folder then holds a link, so that whoever knows the configuration finds it.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +17,9 @@ _POLL_S = 0.05
 
 
 def take_lock(path: Path, patience_s: float = 0.0) -> int | None:
-    """Lock a file, which is made where it is missing; closing the descriptor returned frees it again.
+    """Lock a file, which is made where it is missing, and return its descriptor, with which it is freed again.
 
-    Args:
-        path: the file, one for each purpose.
-        patience_s: how long to wait for another holder, in seconds.
-
-    Returns:
-        The open file's descriptor; None where another holder kept the lock.
-
-    Raises:
-        OSError: the file cannot be opened or made.
+    Returns None where another holder kept the lock for ``patience_s``. Raises OSError if it cannot be opened.
     """
     make_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,3 +43,23 @@ def is_locked(path: Path) -> bool:
         return True
     os.close(descriptor)
     return False
+
+
+def runtime_path(folder: Path, name: str) -> Path:
+    """Return where a file of this name belongs; the state folder has a link to it where it is elsewhere.
+
+    Raises OSError if the state folder cannot be written.
+    """
+    link = folder / name
+    runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    path = Path(runtime) / name if runtime else link
+    if runtime or link.is_symlink():
+        link.unlink(missing_ok=True)
+    if runtime:
+        link.symlink_to(path)
+    return path
+
+
+def in_memory() -> bool:
+    """Return whether those places are memory."""
+    return bool(os.environ.get("RUNTIME_DIRECTORY"))

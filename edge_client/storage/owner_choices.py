@@ -23,13 +23,8 @@ _PATIENCE_S = 5.0
 
 
 class Move(NamedTuple):
-    """A clip that moved from one folder of the clip store to another.
-
-    Attributes:
-        source: Folder in which it was.
-        target: Folder in which it is.
-        name: Name of its file.
-        shared: Whether the target had the very same clip before.
+    """A clip that moved from a folder of the clip store to another; ``shared``: the target had the very same clip
+    before.
     """
 
     source: str
@@ -87,11 +82,8 @@ def read_choices(path: Path) -> OwnerChoices:
 
 
 def same_sounds(choices: OwnerChoices, expected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the pairs of labels that sound the same, and of which the owner did not say that they differ.
-
-    Args:
-        choices: the owner's.
-        expected: what is to be expected of each label, ``DeviceState.expectations``.
+    """Return the pairs of labels that are expected to sound the same, and of which the owner did not say that they
+    differ.
     """
     known = {found["label"] for found in expected}
     pairs = [(found["label"], other) for found in expected for other in found.get("same", ())]
@@ -101,8 +93,7 @@ def same_sounds(choices: OwnerChoices, expected: Sequence[Mapping[str, Any]]) ->
 def forget(path: Path, *, older_than_ms: int = 0, labels: Collection[str] = ()) -> None:
     """Drop renamings of before a time, and whatever names one of some labels.
 
-    Raises:
-        StateError, OSError: as :func:`change_choices`.
+    Raises StateError, OSError as :func:`change_choices`.
     """
     gone = set(labels)
     if path.exists():
@@ -121,9 +112,7 @@ def forget(path: Path, *, older_than_ms: int = 0, labels: Collection[str] = ()) 
 def change_choices(path: Path, change: Callable[[OwnerChoices], OwnerChoices]) -> None:
     """Replace the file by what a function makes of it; no other process changes it meanwhile.
 
-    Raises:
-        StateError: another process does not let go of it.
-        OSError: the disk refuses.
+    Raises StateError if another process does not let go of it.
     """
     lock = take_lock(path.with_suffix(".lock"), _PATIENCE_S)
     if lock is None:

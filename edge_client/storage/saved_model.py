@@ -85,14 +85,9 @@ class SavedModel:
 
 
 class ModelStore:
-    """The file ``model.safetensors`` of a state folder.
-
-    Attributes:
-        path: Its place.
-    """
+    """The file ``model.safetensors`` of a state folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read nothing yet."""
         self.path = folder / "model.safetensors"
         # The document of the file, and the file's identity when it was read.
         self._read: tuple[tuple[int, int, int], dict[str, Any]] | None = None
@@ -100,9 +95,7 @@ class ModelStore:
     def load(self, bundle_path: Path) -> SavedModel:
         """Return what the device last saved; the bundle's own weights where it never did.
 
-        Raises:
-            BundleError: the bundle cannot be read.
-            StateError: the saved model is damaged, or belongs to another bundle.
+        Raises StateError if the saved model is damaged, or belongs to another bundle.
         """
         bundle = read_bundle(bundle_path)
         path, manifest = self.path, bundle.manifest
@@ -144,16 +137,11 @@ class ModelStore:
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
 
     def follow_front_end(self, bundle_path: Path) -> bool:
-        """Begin anew from a bundle whose front end is another than that of the saved model, as after an upgrade.
+        """Begin anew from a bundle whose front end is another than the saved model's, as after an upgrade; say whether
+        so.
 
         What the model learned is worth nothing on other features. The owner's clips are learned again, because none
         count as taught; the numbers of the rounds stay.
-
-        Returns:
-            Whether it was so.
-
-        Raises:
-            BundleError: the bundle cannot be read.
         """
         document = self._document()
         if not document:
@@ -213,12 +201,7 @@ class ModelStore:
         write_twice(self.path, pack(arrays, document))
 
     def forget_fleet(self, bundle_path: Path) -> None:
-        """Forget which labels were which of the fleet's classes, and its rounds.
-
-        Raises:
-            BundleError: the bundle cannot be read.
-            StateError: the saved model is damaged.
-        """
+        """Forget which labels were which of the fleet's classes, and its rounds."""
         if not self.path.exists():
             return
         saved = self.load(bundle_path)

@@ -47,14 +47,8 @@ class Stream:
     def __init__(self, loaded: Loaded, config: DetectorConfig, start: AudioStart) -> None:
         """Begin.
 
-        Args:
-            loaded: what is listened with.
-            config: of the detector.
-            start: rate, width and channels of the sound.
-
-        Raises:
-            EdgeError: the rate cannot be converted.
-            ValueError: a sample has another width than 16 bits, or there is no channel.
+        Raises EdgeError if the rate cannot be converted; ValueError if a sample has another width than 16 bits, or
+        there is no channel.
         """
         if start.width != 2 or start.channels < 1:
             raise ValueError(f"the sound must be 16-bit PCM, not {8 * start.width}-bit in {start.channels} channels")
@@ -83,14 +77,6 @@ class WakeWords(AsyncEventHandler):
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Prepare; nothing is loaded before the client asks.
-
-        Args:
-            load: returns what the daemon listens with at present.
-            config: of the detector.
-            reader: of the connection.
-            writer: of the connection.
-        """
         super().__init__(cast("asyncio.StreamReader", _BoundedReader(reader)), writer)
         self._load = load
         self._config = config
@@ -186,20 +172,14 @@ class _BoundedReader:
         self._reader = reader
 
     async def readline(self) -> bytes:
-        """Return a line of at most 64 KiB, as asyncio bounds it.
-
-        Raises:
-            TimeoutError: it took too long.
-        """
+        """Return a line of at most 64 KiB, as asyncio bounds it. Raises TimeoutError if it took too long."""
         async with asyncio.timeout(_IDLE_S):
             return await self._reader.readline()
 
     async def readexactly(self, count: int) -> bytes:
         """Return so many bytes.
 
-        Raises:
-            ValueError: these are more than an event may have.
-            TimeoutError: they took too long.
+        Raises ValueError if these are more than an event may have, TimeoutError if they took too long.
         """
         if not 0 <= count <= _LARGEST:
             raise ValueError(f"an event may have {_LARGEST:,} bytes, not {count:,}")
@@ -207,5 +187,4 @@ class _BoundedReader:
             return await self._reader.readexactly(count)
 
     def feed_eof(self) -> None:
-        """Let the reading end."""
         self._reader.feed_eof()

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Manifest
-from fleet_simulator.data.log_mel_archive import pictures
-from fleet_simulator.data.log_mel_features import picture_features
+from fleet_simulator.data.log_mel import picture_features, pictures
 from fleet_simulator.data.recording_features import recording_features
 from fleet_simulator.data.recording_layouts import LAYOUTS, NOBODY, Entry
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.sections import DataSection
 
 _POOL = 1024
 _SPEAKERS = 200
@@ -23,24 +22,17 @@ _SPEAKERS = 200
 
 @dataclass(frozen=True)
 class Corpus:
-    """Clips of several labels.
+    """Clips of several labels."""
 
-    Attributes:
-        names: the labels, in the order of their slots.
-        labels: int64 [clips], every clip's slot.
-        speakers: [clips], who speaks, or which longer recording a clip was cut from; ``NOBODY`` for noise.
-        features: int64 [n] rows -> float32 [n, frames, coefficients], normalised.
-        trained: [n] rows -> float32 [n, variants, frames, coefficients], as devices have them, the first as it was
-            recorded there; None: they have nothing but ``features``.
-        windows: so many clips in a row were cut from the same recording.
-    """
-
-    names: tuple[str, ...]
-    labels: Ints
+    names: tuple[str, ...]  # the labels, in the order of their slots
+    labels: Ints  # int64 [clips], every clip's slot
+    # [clips], who speaks, or which longer recording a clip was cut from; ``NOBODY`` for noise
     speakers: NDArray[np.str_]
-    features: Callable[[Ints], Floats]
+    features: Callable[[Ints], Floats]  # int64 [n] rows -> float32 [n, frames, coefficients], normalised
+    # [n] rows -> float32 [n, variants, frames, coefficients], as devices have them, the first as it was recorded there;
+    # None: they have nothing but ``features``
     trained: Callable[[Ints], Floats] | None = None
-    windows: int = 1
+    windows: int = 1  # so many clips in a row were cut from the same recording
 
     def on_devices(self, rows: Ints) -> Floats:
         """Return rows as devices have them, float32 [n, variants, frames, coefficients]."""
@@ -50,8 +42,7 @@ class Corpus:
 def read_corpus(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     """Read what ``[data]`` names.
 
-    Raises:
-        CorpusError: it is missing, lacks a label or speakers, or has more labels than the model has slots.
+    Raises CorpusError: it is missing, lacks a label or speakers, or has more labels than the model has slots.
     """
     read = synthetic if data.source == "synthetic" else _of_entries
     corpus = read(data, manifest, seed)

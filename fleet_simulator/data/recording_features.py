@@ -17,7 +17,7 @@ from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_simulator.data.recording_layouts import Entry
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment.data_section import DataSection
+from fleet_simulator.experiment.sections import DataSection
 
 
 def recording_features(
@@ -27,9 +27,6 @@ def recording_features(
 
     That is float32 [clips, 1 + variants, frames, coefficients]; None: the same. Of every recording there are
     ``data.windows`` clips, one after another.
-
-    Raises:
-        CorpusError: a recording cannot be read.
     """
     settings = manifest.feature_settings
     front_end, mean, std = open_front_end(settings), np.asarray(manifest.mean), np.asarray(manifest.std)

@@ -46,21 +46,13 @@ NOBODY = ""
 
 @dataclass(frozen=True)
 class Entry:
-    """One recording.
+    """One recording."""
 
-    Attributes:
-        path: where it lies, in the file system or in an archive.
-        label: its class; empty where only its word names it.
-        speaker: who speaks, or which longer recording it was cut from; ``NOBODY``: neither.
-        word: a class of its own where that is wanted: what is said, where the label stands for many words.
-        second: which second of a long recording this is, from 0; None: all of it.
-    """
-
-    path: PurePath
-    label: str
-    speaker: str
-    word: str = ""
-    second: int | None = None
+    path: PurePath  # where it lies, in the file system or in an archive
+    label: str  # its class; empty where only its word names it
+    speaker: str  # who speaks, or which longer recording it was cut from; ``NOBODY``: neither
+    word: str = ""  # a class of its own where that is wanted: what is said, where the label stands for many words
+    second: int | None = None  # which second of a long recording this is, from 0; None: all of it
 
 
 def speech_commands(folder: Path) -> list[Entry]:
@@ -158,8 +150,7 @@ def _seconds(path: Path) -> list[int | None]:
 def recordings(folder: Path, pattern: str) -> list[Path]:
     """Return the recordings of a folder whose paths are like a pattern, in order; hidden ones are left out.
 
-    Raises:
-        CorpusError: there is no such folder.
+    Raises CorpusError: there is no such folder.
     """
     if not folder.is_dir():
         raise CorpusError(f"there is no folder {folder}")

@@ -26,29 +26,23 @@ LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class FaultsSection:
-    """``[faults]``; left out, nothing is wrong.
+    """``[faults]``; left out, nothing is wrong."""
 
-    Attributes:
-        attackers: share of the devices.
-        attack: what they do. With g the global model and u the update that they trained, they send ``sign_flip``:
-            g - strength u; ``scaling``: g + strength u, at most what float32 holds; ``noise``: g and noise of
-            ``strength`` times the update's size; ``label_flip``: what they trained on labels counted from the other
-            end; ``false_clips``: the same, and that it is of 2^31 - 1 clips; ``silent``: nothing that the aggregator
-            takes, so that the others are alone. With the strategy ``zero_shot`` they describe the new sounds that they
-            report ``poisoned_impressions``: by ``strength`` times a class that the fleet knows and the rest
-            themselves; ``noise``: by noise of ``strength`` times the description's size. Or they upload
-            ``flipped_scores``: their classes' scores in reverse order; ``sure_scores``: as these, 1 for the largest.
-        strength: of the attack.
-        honest_rounds: how many rounds the attackers are honest before they attack. Labels are wrong from the start on,
-            so ``label_flip`` and ``false_clips`` have none.
-        wrong_labels: share of the clips, on every device, that have a wrong label, any other one.
-    """
-
-    attackers: float = 0.0
+    attackers: float = 0.0  # share of the devices
+    # what they do. With g the global model and u the update that they trained, they send ``sign_flip``: g - strength u;
+    # ``scaling``: g + strength u, at most what float32 holds; ``noise``: g and noise of ``strength`` times the update's
+    # size; ``label_flip``: what they trained on labels counted from the other end; ``false_clips``: the same, and that
+    # it is of 2^31 - 1 clips; ``silent``: nothing that the aggregator takes, so that the others are alone. With the
+    # strategy ``zero_shot`` they describe the new sounds that they report ``poisoned_impressions``: by ``strength``
+    # times a class that the fleet knows and the rest themselves; ``noise``: by noise of ``strength`` times the
+    # description's size. Or they upload ``flipped_scores``: their classes' scores in reverse order; ``sure_scores``: as
+    # these, 1 for the largest.
     attack: str = "sign_flip"
-    strength: float = 1.0
+    strength: float = 1.0  # of the attack
+    # how many rounds the attackers are honest before they attack. Labels are wrong from the start on, so ``label_flip``
+    # and ``false_clips`` have none.
     honest_rounds: int = 0
-    wrong_labels: float = 0.0
+    wrong_labels: float = 0.0  # share of the clips, on every device, that have a wrong label, any other one
 
     def __post_init__(self) -> None:
         require(0 <= self.attackers <= 1, "attackers", self.attackers, "must be from 0 to 1")
@@ -66,8 +60,7 @@ class FaultsSection:
     def require_possible(self, possible: tuple[str, ...], whose: str) -> None:
         """Refuse an attack that devices of a strategy cannot make.
 
-        Raises:
-            RefusedKeyError: it is none of the possible ones.
+        Raises RefusedKeyError: it is none of the possible ones.
         """
         allowed = not self.attackers or self.attack in possible
         require(allowed, "attack", self.attack, f"{whose} takes {', '.join(possible)}")
@@ -89,10 +82,6 @@ def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, c
 
     Args:
         labels: the right ones, int64 [clips].
-        owned: every device's rows.
-        faults: what is wrong.
-        classes: how many there are.
-        seed: of the experiment.
     """
     taught, rng = labels.copy(), np.random.default_rng([seed, 5])
     if faults.wrong_labels:
@@ -110,10 +99,8 @@ def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.rand
     """Return what an attacker sends.
 
     Args:
-        faults: what is wrong.
         start: g, float32 [weights].
         trained: g + u, float32 [weights].
-        rng: the device's, in this round.
     """
     update, strength = trained - start, np.float32(faults.strength)
     if faults.attack == "sign_flip":
@@ -133,11 +120,9 @@ def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.G
     """Return an attacker's upload, whose new sounds are described as other ones.
 
     Args:
-        faults: what is wrong.
         arrays: of the upload; ``impressions`` and ``profiles``, or ``prototypes``, [known and new, ...] describe its
             classes.
         known: how many of them the fleet knows.
-        rng: the device's, in this round.
     """
     changed, strength = dict(arrays), np.float32(faults.strength)
     names = [name for name in ("impressions", "profiles", "prototypes") if name in arrays]
@@ -158,7 +143,6 @@ def misjudged(faults: FaultsSection, scores: Floats) -> Floats:
     """Return an attacker's scores of the public set: those of its classes in reverse order.
 
     Args:
-        faults: what is wrong.
         scores: probabilities, float32 [samples, classes].
     """
     flipped = np.ascontiguousarray(scores[:, ::-1])

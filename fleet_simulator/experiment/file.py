@@ -11,14 +11,13 @@ from typing import Any
 
 from aggregator_server.errors import AggregatorError
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.personalisations.registry import personalisations
+from edge_client.learning.personalisations.personalisation import personalisations
 from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError, RefusedKeyError
-from fleet_simulator.experiment.changes import apply_changes
 from fleet_simulator.experiment.faults import ATTACKS, SCORE_ATTACKS, UNSHARED_ATTACKS, FaultsSection
-from fleet_simulator.experiment.local_kinds import is_prototypes, is_scores, method_of
+from fleet_simulator.experiment.local_kinds import is_prototypes, is_scores, method_of, require_memory
 from fleet_simulator.experiment.sections import (
     AnyExperiment,
     BaselinesSection,
@@ -28,7 +27,7 @@ from fleet_simulator.experiment.sections import (
     ModelSection,
     RoundsSection,
 )
-from fleet_simulator.experiment.upload_memory import require_memory
+from fleet_simulator.experiment.sweep import apply_changes
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.plugins import Plugin
 
@@ -49,7 +48,6 @@ def load(experiment: Source, changes: Sequence[str] = (), plugins: tuple[Plugin,
     Args:
         experiment: path of the file, or what it would hold.
         changes: of its settings (:func:`apply_changes`).
-        plugins: files with methods that it may name, which are in use.
 
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
@@ -62,21 +60,10 @@ def load(experiment: Source, changes: Sequence[str] = (), plugins: tuple[Plugin,
     return replace(_with_fleet(file), plugins=plugins)
 
 
-def load_experiment(experiment: Source, changes: Sequence[str] = ()) -> Experiment:
-    """Read and check an experiment whose devices are dealt clips; see :func:`load`."""
-    return _with_fleet(read_toml(experiment, changes))
-
-
-def load_zero_shot(experiment: Source, changes: Sequence[str] = ()) -> ZeroShotExperiment:
-    """Read and check an experiment whose users each have a section; see :func:`load`."""
-    return _with_users(read_toml(experiment, changes))
-
-
 def read_toml(experiment: Source, changes: Sequence[str] = ()) -> TomlFile:
     """Read an experiment's file, or take what it would hold, with changes to it.
 
-    Raises:
-        ExperimentError: naming what is wrong with it.
+    Raises ExperimentError: naming what is wrong with it.
     """
     if isinstance(experiment, Path):
         file = TomlFile.read(experiment, "experiment", ExperimentError)
@@ -163,11 +150,7 @@ def _blaming(file: TomlFile, section: str) -> Iterator[None]:
 
 
 def _require_personal(experiment: Experiment) -> None:
-    """Check the personalisation, and that it can be run.
-
-    Raises:
-        ExperimentError, ProtocolError: not so.
-    """
+    """Check the personalisation, and that it can be run."""
     name, local = experiment.personal.name, experiment.plan.local.name
     if name == "none":
         return
@@ -183,11 +166,7 @@ def _require_personal(experiment: Experiment) -> None:
 
 
 def _require_bundles(experiment: Experiment) -> None:
-    """Check that the bundles can be read, and that the devices' own models go with the plan.
-
-    Raises:
-        ExperimentError, BundleError, FeatureMismatchError: not so.
-    """
+    """Check that the bundles can be read, and that the devices' own models go with the plan."""
     model, plan = experiment.model, experiment.plan
     method, shared = method_of(plan.local.name), read_bundle(model.bundle).manifest
     if is_prototypes(method) and (shared.embedding_statistics is None or not shared.background):
@@ -207,11 +186,7 @@ def _require_bundles(experiment: Experiment) -> None:
 
 
 def _require_public(experiment: Experiment, shared: Manifest) -> None:
-    """Check that there is a public set where the strategy needs one.
-
-    Raises:
-        ExperimentError: there is none.
-    """
+    """Check that there is a public set where the strategy needs one."""
     plan = experiment.plan
     mixed = any(read_bundle(path).manifest.network != shared.network for path in experiment.model.own)
     scored = plan.others is not None and mixed

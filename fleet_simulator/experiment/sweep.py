@@ -1,16 +1,66 @@
-"""Sweeps: a change such as ``seed=1,2,3`` stands for a run for each value; several of them, for each combination."""
+"""Settings that the command line changes in an experiment (``--set rounds.count=20``), and sweeps over several.
+
+A change such as ``seed=1,2,3`` stands for a run for each value; several of them, for each combination of their values.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.changes import full_key, is_toml
+
+_SHORT = {"rounds": "rounds.count", "seed": "rounds.seed"}
+
+
+def apply_changes(document: dict[str, Any], changes: Sequence[str]) -> None:
+    """Change an experiment's parsed file.
+
+    Args:
+        document: of the file, changed in place.
+        changes: each ``section.key=value``, with a value as TOML writes it, or a word that needs no quotes;
+            ``rounds=N`` stands for ``rounds.count=N``, ``seed=N`` for ``rounds.seed=N``.
+
+    Raises:
+        ExperimentError: a change is not written like that, or its key leads through something that is no section.
+    """
+    for change in changes:
+        key, equals, text = change.partition("=")
+        names = full_key(key).split(".")
+        if not equals or not all(names):
+            raise ExperimentError(f"--set {change}: write it like --set rounds.count=20")
+        if len(names) < 2:
+            raise ExperimentError(f"--set {change}: name the section too, as in --set rounds.{names[0]}={text}")
+        table = document
+        for name in names[:-1]:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise ExperimentError(f"--set {change}: {name} is no section of keys")
+        table[names[-1]] = _value(text.strip())
+
+
+def full_key(key: str) -> str:
+    """Return a setting's dotted key, for which a short one may stand."""
+    return _SHORT.get(key.strip(), key.strip())
+
+
+def is_toml(text: str) -> bool:
+    """Tell whether a text is one value as TOML writes it."""
+    try:
+        return len(tomllib.loads(f"value = {text}")) == 1
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _value(text: str) -> Any:  # noqa: ANN401  (whatever TOML holds)
+    return tomllib.loads(f"value = {text}")["value"] if is_toml(text) else text
+
 
 MOST = 1000
 _PLAIN = re.compile(r"[A-Za-z0-9.+_-]{1,40}")

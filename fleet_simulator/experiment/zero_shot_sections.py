@@ -8,35 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aggregator_server.strategies.recommended import FleetKind
+from aggregator_server.strategies.registry import FleetKind
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_simulator.errors import ExperimentError, require
-from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
-from fleet_simulator.experiment.sections import AnyExperiment, RoundsSection
+from fleet_simulator.experiment.sections import AnyExperiment, DataSection, RoundsSection
 from fleet_simulator.plugins import Plugin
 
 
 @dataclass(frozen=True)
 class ZeroShotSection:
-    """``[zero_shot]``.
+    """``[zero_shot]``."""
 
-    Attributes:
-        public: clips of each label in the public set, of those labels that some user knows from the start.
-        clips: smallest and largest number of clips of a label that a user takes into a round.
-        by_speaker: whether a speaker's clips, or those of a recording, stay together; false: each is dealt for itself.
-        tell_count: whether the aggregator is told how many new classes there are.
-        held_out: share of every user's clips that no round trains on, by which the user judges what rounds make of its
-            model; 0: none are.
-        guard: whether a user that judges refuses results that are worse for it.
-    """
-
-    public: int = 300
+    public: int = 300  # clips of each label in the public set, of those labels that some user knows from the start
+    # smallest and largest number of clips of a label that a user takes into a round
     clips: tuple[int, ...] = (200, 300)
+    # whether a speaker's clips, or those of a recording, stay together; false: each is dealt for itself
     by_speaker: bool = True
-    tell_count: bool = False
+    tell_count: bool = False  # whether the aggregator is told how many new classes there are
+    # share of every user's clips that no round trains on, by which the user judges what rounds make of its model; 0:
+    # none are
     held_out: float = 0.0
-    guard: bool = True
+    guard: bool = True  # whether a user that judges refuses results that are worse for it
 
     def __post_init__(self) -> None:
         require(self.public >= 1, "public", self.public, "must be at least 1")
@@ -47,19 +40,12 @@ class ZeroShotSection:
 
 @dataclass(frozen=True)
 class EventSection:
-    """``[[users.events]]``: before a round, a user meets a sound, or gets another model.
+    """``[[users.events]]``: before a round, a user meets a sound, or gets another model."""
 
-    Attributes:
-        round: the first round that sees it.
-        label: of the clips that come; "" where none do.
-        clips: how many; fewer where the user's share of the data has no more.
-        bundle: the new model, which starts untrained; the labels that the user knows stay.
-    """
-
-    round: int
-    label: str = ""
-    clips: int = 0
-    bundle: BundlePath | None = None
+    round: int  # the first round that sees it
+    label: str = ""  # of the clips that come; "" where none do
+    clips: int = 0  # how many; fewer where the user's share of the data has no more
+    bundle: BundlePath | None = None  # the new model, which starts untrained; the labels that the user knows stay
 
     def __post_init__(self) -> None:
         require(self.round >= 1, "round", self.round, "must be at least 1")
@@ -69,19 +55,12 @@ class EventSection:
 
 @dataclass(frozen=True)
 class UserSection:
-    """``[[users]]``.
+    """``[[users]]``."""
 
-    Attributes:
-        bundle: the user's first model.
-        labels: those that the user knows from the start.
-        share_names: whether the user's words for new sounds travel.
-        events: what happens to the user.
-    """
-
-    bundle: BundlePath
-    labels: tuple[str, ...]
-    share_names: bool = False
-    events: tuple[EventSection, ...] = ()
+    bundle: BundlePath  # the user's first model
+    labels: tuple[str, ...]  # those that the user knows from the start
+    share_names: bool = False  # whether the user's words for new sounds travel
+    events: tuple[EventSection, ...] = ()  # what happens to the user
 
     def __post_init__(self) -> None:
         require(bool(self.labels), "labels", list(self.labels), "must name at least one label")

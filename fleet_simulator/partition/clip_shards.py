@@ -39,19 +39,13 @@ class Owned:
 
 @dataclass(frozen=True)
 class ClipShards:
-    """Clips by shard: three for each device (see :class:`Owned`), then the public set, then the test clips.
+    """Clips by shard: three for each device (see :class:`Owned`), then the public set, then the test clips."""
 
-    Attributes:
-        names: Labels in the order of their slots.
-        ends: Rows at which every shard begins and the last one ends, int64 [shards + 1].
-        slots: The clips' slots as the devices have them, int16 [clips].
-        variants: Rows of one shard -> normalised features, float32 [n, variants, frames, coefficients]: the clips as
-            they were recorded and, on devices, augmented copies of them.
-    """
-
-    names: tuple[str, ...]
-    ends: Ints
-    slots: NDArray[np.int16]
+    names: tuple[str, ...]  # Labels in the order of their slots
+    ends: Ints  # Rows at which every shard begins and the last one ends, int64 [shards + 1]
+    slots: NDArray[np.int16]  # The clips' slots as the devices have them, int16 [clips]
+    # Rows of one shard -> normalised features, float32 [n, variants, frames, coefficients]: the clips as they were
+    # recorded and, on devices, augmented copies of them
     variants: Callable[[slice], Floats]
 
     @property
@@ -118,10 +112,6 @@ def deal(
     """Put a corpus into shards, which read its features as they are needed.
 
     Args:
-        corpus: the clips.
-        owned: every device's rows.
-        public: rows of the public set.
-        test: rows that the fleet's model is evaluated on.
         taught: (the right slots of all clips, the rows that every device trains on and chooses by) -> the slots as
             the devices have them.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,59 @@ from fleet_protocol.arrays import Doubles, Ints
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import Experiment, FleetSection
+from fleet_simulator.partition.clip_shards import Owned
+
+
+def deal_groups(
+    counts: Ints, targets: Doubles, bounded: int, rng: np.random.Generator, *, spread: bool = False
+) -> tuple[Ints, Ints]:
+    """Give groups, largest first, to the part that lacks most of what they have.
+
+    Args:
+        counts: clips of each group and label, int64 [groups, labels].
+        targets: clips that each part should get of each label, float64 [parts, labels].
+        bounded: so many of the first parts have no use for more than their target; the others have, and the one that
+            has least of it first.
+        spread: whether a group counts the less for a part, the larger it is beside the part's target, so that parts
+            that want few clips get them from many groups: by how much the sum of (target - given)^2 / target falls.
+
+    Returns:
+        The groups in the order in which they were given, and the part of each of these.
+    """
+    order = rng.permutation(len(counts))
+    order = order[np.argsort(-counts[order].sum(axis=1), kind="stable")]
+    given = np.zeros_like(targets)
+    parts = np.empty(len(counts), np.int64)
+    for place, group in enumerate(counts[order]):
+        lack = np.divide(targets - given, targets, out=np.zeros_like(targets), where=targets > 0)
+        if spread:
+            lack -= np.divide(group / 2, targets, out=np.zeros_like(targets), where=targets > 0)
+        more = 1e-3 * targets[bounded:] / np.maximum(given[bounded:], 1.0)
+        lack[bounded:] = np.maximum(lack[bounded:], more)
+        wants = (targets[:, group > 0] > 0).any(axis=1)
+        parts[place] = np.where(wants, lack @ group, -np.inf).argmax()
+        given[parts[place]] += group
+    return order, parts
+
+
+def hold_out(devices: Sequence[Ints], share: float, seed: int, windows: int = 1) -> list[Owned]:
+    """Split every device's rows at random; each of the two halves is ``share / 2`` of them, rounded.
+
+    Args:
+        share: of the rows that a device does not train on.
+        windows: so many rows after one another are of the same recording and stay together.
+    """
+    rng = np.random.default_rng([seed, 6])
+    return [_owned(rows.reshape(-1, windows), share, rng) for rows in devices]
+
+
+def _owned(recordings: Ints, share: float, rng: np.random.Generator) -> Owned:
+    edge = round(share / 2 * len(recordings))
+    if not edge:
+        return Owned(recordings.ravel(), recordings[:0].ravel(), recordings[:0].ravel())
+    order = rng.permutation(recordings)
+    parts = order[2 * edge :], order[:edge], order[edge : 2 * edge]
+    return Owned(*(np.sort(part.ravel()) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -25,8 +79,7 @@ class Split:
 def split(corpus: Corpus, experiment: Experiment) -> Split:
     """Deal the clips out. No speaker is in two of test, public set and devices; nobody's clips are dealt one by one.
 
-    Raises:
-        CorpusError: there are fewer speakers or clips than devices, or none to test on.
+    Raises CorpusError: there are fewer speakers or clips than devices, or none to test on.
     """
     data, fleet = experiment.data, experiment.fleet
     rng = np.random.default_rng([experiment.rounds.seed, 2])

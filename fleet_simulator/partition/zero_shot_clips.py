@@ -22,7 +22,7 @@ from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
-from fleet_simulator.partition.group_dealing import deal_groups
+from fleet_simulator.partition.splits import deal_groups
 
 
 @dataclass(frozen=True)
@@ -44,26 +44,10 @@ class Stock:
 
 
 class UserClips:
-    """The clips of an experiment, as features that are NOT normalised.
-
-    Attributes:
-        public_set: D_0.
-        test: rows of the test clips by label.
-        section: ``[zero_shot]`` of the experiment.
-        stocks: of every user, by label.
-    """
+    """The clips of an experiment, as features that are NOT normalised."""
 
     def __init__(self, experiment: ZeroShotExperiment, corpus: Corpus, manifest: Manifest) -> None:
-        """Deal the clips out.
-
-        Args:
-            experiment: says who wants what.
-            corpus: normalised for ``manifest``.
-            manifest: of the first user's model.
-
-        Raises:
-            CorpusError: some part would get no clip of a label.
-        """
+        """Deal the clips out."""
         self._corpus, self._seed = corpus, experiment.rounds.seed
         self._settings = manifest.feature_settings
         self._mean, self._std = np.asarray(manifest.mean, np.float32), np.asarray(manifest.std, np.float32)

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,7 @@ PACKAGES = ("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulat
 
 
 def about(experiment: Any) -> dict[str, Any]:  # noqa: ANN401  (a dataclass of either kind of experiment)
-    """Return what ``result.json`` tells of a run, JSON-ready.
-
-    Args:
-        experiment: with its sections, and a ``digest`` of them and of the bundles.
-    """
+    """Return what ``result.json`` tells of a run, JSON-ready."""
     settings = json.loads(json.dumps(dataclasses.asdict(experiment), default=str))
     return {
         "version": version(),
@@ -45,3 +42,8 @@ def code_digest() -> str:
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{package}/{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def available_cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

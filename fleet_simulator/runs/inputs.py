@@ -6,10 +6,25 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from pathlib import Path
 
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_simulator.data.corpora import Corpus, read_corpus
 from fleet_simulator.experiment.sections import DataSection
-from fleet_simulator.runs.counted_model import CountedModel
+
+
+class CountedModel(ModelRuntime):
+    """One opened model."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        super().__init__(bundle)
+        self.samples = 0
+
+    def train_step(self, x: Floats, targets: Floats, mask: Floats, **settings: float) -> float:
+        """Take one step; see :meth:`ModelRuntime.train_step`."""
+        self.samples += len(x)
+        return super().train_step(x, targets, mask, **settings)
+
 
 _CORPORA = 3
 
@@ -23,11 +38,7 @@ class Inputs:
         self._models: dict[Hashable, CountedModel] = {}
 
     def corpus(self, data: DataSection, manifest: Manifest, seed: int) -> Corpus:
-        """Return the clips that ``[data]`` names; those of the last three sections stay in memory.
-
-        Raises:
-            CorpusError: see :func:`fleet_simulator.data.corpora.read_corpus`.
-        """
+        """Return the clips that ``[data]`` names; those of the last three sections stay in memory."""
         scaled = manifest.feature_settings.digest, manifest.mean, manifest.std, manifest.capacity
         key = (data, _stamp(data.path), scaled, seed if data.seeded else None)
         if key not in self._corpora:
@@ -38,11 +49,7 @@ class Inputs:
         return self._corpora[key]
 
     def bundle(self, path: Path) -> Bundle:
-        """Return a bundle.
-
-        Raises:
-            BundleError: it cannot be read.
-        """
+        """Return a bundle. Raises BundleError: it cannot be read."""
         key = path, _stamp(path)
         if key not in self._bundles:
             self._bundles[key] = read_bundle(path)
@@ -51,8 +58,7 @@ class Inputs:
     def model(self, path: Path, which: str) -> CountedModel:
         """Return an opened model, a different one for every ``which``; its weights are whatever it had last.
 
-        Raises:
-            BundleError, ModelError: it cannot be opened.
+        Raises BundleError, ModelError: it cannot be opened.
         """
         key = path, _stamp(path), which
         if key not in self._models:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from edge_client.storage.locks import take_lock
+from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import Arrays, pack, unpack
@@ -23,8 +28,7 @@ _LOCK = "lock"
 def locked(folder: Path) -> Iterator[None]:
     """Keep other runs out of a folder; however this process ends, the folder is free again.
 
-    Raises:
-        RunFolderError: another run is on in it.
+    Raises RunFolderError: another run is on in it.
     """
     path = folder / _LOCK
     descriptor = take_lock(path)
@@ -42,22 +46,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_state(folder: Path, experiment: str, arrays: Arrays, document: dict[str, Any]) -> None:
-    """Replace the state; after a power cut there is the old one or the new one.
-
-    Args:
-        folder: of the run.
-        experiment: digest of the experiment.
-        arrays: of the state.
-        document: the rest of it, JSON-ready.
-    """
+    """Replace the state; after a power cut there is the old one or the new one."""
     write_durably(folder / STATE, pack(arrays, {"experiment": experiment} | document))
 
 
 def read_state(folder: Path, experiment: str) -> tuple[Arrays, dict[str, Any]] | None:
     """Return the arrays and the document of a run's state; None where there is none yet.
 
-    Raises:
-        RunFolderError: the folder holds a run of another experiment, or a damaged one.
+    Raises RunFolderError: the folder holds a run of another experiment, or a damaged one.
     """
     path = folder / STATE
     if not path.is_file():
@@ -72,3 +68,39 @@ def read_state(folder: Path, experiment: str) -> tuple[Arrays, dict[str, Any]] |
             "remove the folder, or name another with --output"
         )
     return arrays, document
+
+
+class RowFile:
+    """Rows of ``width`` numbers, float32, that several processes write at their own places, without mapping it.
+
+    The file is as long as its last row that was written; holes read as zeros.
+    """
+
+    def __init__(self, path: Path, width: int) -> None:
+        self.path = path
+        self.width = width
+
+    @cached_property
+    def _descriptor(self) -> int:
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        weakref.finalize(self, os.close, descriptor)
+        return descriptor
+
+    def write(self, row: int, rows: Floats) -> None:
+        """Write one row, float32 [width], or several, [n, width], from a place on."""
+        data, place = np.ascontiguousarray(rows, np.float32).data.cast("B"), row * self.width * 4
+        while data:
+            written = os.pwrite(self._descriptor, data, place)
+            data, place = data[written:], place + written
+
+    def read(self, row: int, count: int) -> Floats:
+        """Return float32 [count, width]."""
+        rows = np.zeros((count, self.width), np.float32)
+        data, place = rows.data.cast("B"), row * self.width * 4
+        while data and (got := os.preadv(self._descriptor, [data], place)):
+            data, place = data[got:], place + got
+        return rows
+
+    def flush(self) -> None:
+        """Make what any process wrote survive a power cut."""
+        os.fsync(self._descriptor)

@@ -21,11 +21,10 @@ from aggregator_server.aggregation.contract import (
 from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
-from aggregator_server.rounds.others import plan_for_others
+from aggregator_server.rounds.plan import plan_for_others
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
-from aggregator_server.strategies.statistics import DeviceStatistics
-from aggregator_server.strategies.strategy import Strategy, unchanged
+from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, unchanged
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -37,22 +36,15 @@ from fleet_simulator.errors import SimulationError
 
 @dataclass
 class FleetState:
-    """What an aggregator has in its database after a round.
+    """What an aggregator has in its database after a round."""
 
-    Attributes:
-        public_set: The newest version.
-        weights: Weights of the shared model; empty: the fleet has none.
-        kept: Arrays that the aggregation keeps, such as a server optimiser's moments or every device's prototypes.
-        consensus: Scores on the public set, float32 [samples, classes]; None before the first.
-        prototypes: The fleet's; None before the first.
-        assigned: Class of every (device, slot) that was recognised.
-    """
-
-    public_set: PublicSet
-    weights: Arrays = field(default_factory=dict)
+    public_set: PublicSet  # The newest version
+    weights: Arrays = field(default_factory=dict)  # Weights of the shared model; empty: the fleet has none
+    # Arrays that the aggregation keeps, such as a server optimiser's moments or every device's prototypes
     kept: Arrays = field(default_factory=dict)
-    consensus: Floats | None = None
-    prototypes: FleetPrototypes | None = None
+    consensus: Floats | None = None  # Scores on the public set, float32 [samples, classes]; None before the first
+    prototypes: FleetPrototypes | None = None  # The fleet's; None before the first
+    # Class of every (device, slot) that was recognised
     assigned: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def digests(self) -> dict[str, str | None]:
@@ -67,43 +59,23 @@ class FleetState:
 
 @dataclass(frozen=True)
 class Uploads:
-    """What the devices of a round sent.
+    """What the devices of a round sent."""
 
-    Attributes:
-        own: By the plan.
-        others: By the plan's part for others.
-        averaged: Whether ``own`` are means of several devices' uploads, whose number of clips is their weight.
-    """
-
-    own: Sequence[Contribution]
-    others: Sequence[Contribution] = ()
+    own: Sequence[Contribution]  # By the plan
+    others: Sequence[Contribution] = ()  # By the plan's part for others
+    # Whether ``own`` are means of several devices' uploads, whose number of clips is their weight
     averaged: bool = False
 
 
 class Aggregator:
-    """One fleet's aggregator.
-
-    Attributes:
-        strategy: Of all rounds.
-        plan: Of all rounds, as it was requested.
-        state: After the last round.
-    """
+    """One fleet's aggregator."""
 
     def __init__(
-        self,
-        name: str,
-        plan: RoundPlan,
-        state: FleetState,
-        manifest: Manifest | None = None,
-        *,
-        attacked: bool = False,
+        self, name: str, plan: RoundPlan, state: FleetState, manifest: Manifest | None = None, *, attacked: bool = False
     ) -> None:
         """Prepare.
 
         Args:
-            name: of the strategy.
-            plan: of all rounds.
-            state: before the next round.
             manifest: of the shared model; None: the fleet has none.
             attacked: whether an upload may be refused; else a refusal means that the simulation errs.
         """
@@ -117,8 +89,7 @@ class Aggregator:
     def prepared(self, reported: Sequence[DeviceStatistics]) -> RoundPlan:
         """Return a round's plan, completed from what devices reported with their uploads so far.
 
-        Raises:
-            InvalidPlanError: the strategy cannot be run with these settings.
+        Raises InvalidPlanError: the strategy cannot be run with these settings.
         """
         if self.strategy.prepare is unchanged:
             return self.plan
@@ -149,8 +120,6 @@ class Aggregator:
         """End a round: check and combine its uploads, and take the result up.
 
         Args:
-            work: of the round.
-            uploads: of its devices.
             new_classes: how many there are among the reports, where the aggregator is told.
             revoked: devices of whose earlier uploads nothing may count.
 

@@ -17,42 +17,35 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundResult
-from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.methods.local_method import LocalMethod
+from edge_client.learning.personalisations.personalisation import personalisations
 from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Manifest
-from fleet_protocol.messages import RoundPlan, Work
+from fleet_protocol.messages import Choice, RoundPlan, Work
+from fleet_protocol.personalisation import Schedule
 from fleet_protocol.public_set import pack_consensus
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.faults import taught_labels
-from fleet_simulator.experiment.local_kinds import is_scores, method_of
+from fleet_simulator.experiment.local_kinds import averages_blocks, is_scores, method_of
 from fleet_simulator.experiment.sections import Experiment
-from fleet_simulator.experiment.upload_memory import averages_blocks
 from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards, write_shards
-from fleet_simulator.partition.held_out import hold_out
-from fleet_simulator.partition.splits import split
+from fleet_simulator.partition.splits import hold_out, split
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
-from fleet_simulator.runs.row_file import RowFile
+from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.device_models import (
-    CONSENSUS,
-    PROTOTYPES,
-    architectures_of,
-    layout_of,
-    public_set_of,
-)
-from fleet_simulator.simulation.device_time import DeviceTime
-from fleet_simulator.simulation.federation import Contributed
-from fleet_simulator.simulation.metrics import metrics
-from fleet_simulator.simulation.state import State
+from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
+from fleet_simulator.simulation.federation import Contributed, Federation, State
+from fleet_simulator.simulation.metrics import DeviceTime, metrics
 from fleet_simulator.simulation.tasks import (
     NO_OWN,
     Block,
+    Evaluate,
     Learn,
     Setup,
     Task,
@@ -72,11 +65,6 @@ class DealtFleet:
     """Virtual devices; see :class:`fleet_simulator.simulation.federation.Devices`.
 
     Attributes:
-        experiment: What is run.
-        shards: Every device's clips.
-        setup: What workers need to know.
-        pool: The workers; set before the first round.
-        layout: Of the shared model's weights in a row.
         models: File of the weights that devices start from: those of the fleet, then those of its groups.
         own_versions: Places of the devices' own models, uint8 [devices]; see :class:`Block`.
     """
@@ -285,13 +273,70 @@ def _shards(experiment: Experiment, folder: Path, inputs: Inputs, in_memory: boo
     parts, classes = split(corpus, experiment), len(corpus.names)
     owned = hold_out(parts.devices, fleet.held_out, seed, corpus.windows)
     shards = deal(
-        corpus,
-        owned,
-        parts.public,
-        parts.test,
-        lambda labels, rows: taught_labels(labels, rows, faults, classes, seed),
+        corpus, owned, parts.public, parts.test, lambda labels, rows: taught_labels(labels, rows, faults, classes, seed)
     )
     if not in_memory:
         write_shards(folder / "data", shards, digest)
         return open_shards(folder / "data", digest) or shards
     return shards
+
+
+_DEVICES = 16  # of one task
+
+
+def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
+    """Return an entry for each device that has clips, in the order of their numbers; none where none are held out.
+
+    After the last round groups train and devices fine-tune, by the same code as for a real fleet (Xu et al. 2025,
+    algorithm 1).
+    """
+    fleet = federation.devices
+    if not isinstance(fleet, DealtFleet) or not fleet.experiment.fleet.held_out:
+        return []
+    experiment, members = fleet.experiment, federation.members
+    how, rounds = experiment.personal, experiment.rounds.count
+    own, others = fleet.parted(members, federation.aggregator.plan)
+    works = federation.opened(rounds)
+    making = personalisations()[how.name].groups
+    if making is not None:
+        planned = making({device_id(one): int(fleet.clips[one]) for one in own}, how.settings)
+        rounds += _train_groups(federation, fleet, planned)
+        groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
+    else:
+        groups = {0: own}
+    local = federation.opened(rounds + 1) if experiment.fleet.local_models else (None, None)
+    parts = [(works[0], model, how, group, local[0]) for model, group in groups.items()]
+    # What a plan says of personalisation is for those with the fleet's network.
+    parts.append((works[1], 0, Choice("none"), others, local[1]))
+    tasks = []
+    for work, model, how_to, group, next_round in parts:
+        for start in range(0, len(group), _DEVICES):
+            some = group[start : start + _DEVICES]
+            tasks.append(Evaluate(rounds, work, tuple(some), model, how_to, fleet.versions(some), next_round))
+    entries = [entry for part in fleet.pool.run(tasks) for entry in part]
+    of_device = {device: model - 1 for model, group in groups.items() for device in group if model}
+    for entry in entries:
+        entry |= {key: None for key, value in entry.items() if isinstance(value, float) and math.isnan(value)}
+        entry |= {"group": of_device[entry["device"]]} if of_device else {}
+    return sorted(entries, key=lambda entry: int(entry["device"]))
+
+
+def _train_groups(federation: Federation, fleet: DealtFleet, planned: Schedule) -> int:
+    """Let every group go on from the fleet's model among itself; return how many rounds that took."""
+    state, layout = federation.state.fleet, fleet.layout
+    start = (state.weights, state.kept)
+    present = dict.fromkeys(range(len(planned.groups)), start)
+    for index in present:
+        fleet.models.write(1 + index, layout.flatten(state.weights))
+    for step, index in enumerate(planned.sequence):
+        devices = [int(member, 16) for member in planned.groups[index]]
+        work, _ = federation.opened(federation.experiment.rounds.count + 1 + step)
+        blocks = fleet.blocks(work, devices, 1 + index)
+        trained = fleet.pool.run(blocks)
+        sent = [one for block, part in zip(blocks, trained, strict=True) for one in fleet.contributions(block, part)]
+        uploads = Uploads(sent, averaged=fleet.setup.averages)
+        result, _ = federation.aggregator.combined(work, uploads, *present[index])
+        assert result.weights is not None
+        present[index] = result.weights, result.state
+        fleet.models.write(1 + index, layout.flatten(result.weights))
+    return len(planned.sequence)

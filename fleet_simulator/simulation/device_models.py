@@ -10,7 +10,7 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout
 from edge_client.learning.rounds.job import RoundContext
-from edge_client.learning.rounds.task import PublicRows
+from edge_client.learning.rounds.local_training import PublicRows
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Bundle, Manifest
@@ -21,7 +21,7 @@ from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.row_file import RowFile
+from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.heads import Heads
 from fleet_simulator.simulation.tasks import NO_OWN, Setup, classes_of
 
@@ -52,23 +52,13 @@ class DeviceModels:
     """The opened models, the files of weights, and what the aggregator sent.
 
     Attributes:
-        setup: Of the run.
-        shards: The devices' clips.
-        shared: Runtime of the shared model.
-        own: Runtimes of the devices' own models.
-        initial: Weights of their bundles.
         architectures: Which of them every device has, int64 [devices].
-        layout: Of the shared model's weights in a row.
         weights: The fleet's, after :meth:`load`.
         public: The public set as the shared model takes it, after :meth:`load`.
     """
 
     def __init__(self, setup: Setup, shards: ClipShards, inputs: Inputs) -> None:
-        """Open the bundles.
-
-        Raises:
-            BundleError, ModelError: one cannot be opened.
-        """
+        """Open the bundles."""
         self.setup = setup
         self.shards = shards
         own = setup.own or (setup.bundle,)

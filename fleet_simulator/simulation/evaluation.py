@@ -13,13 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from edge_client.learning.held_out import FEWEST
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune
-from edge_client.learning.personalisations.registry import personalisations
+from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune, personalisations
 from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, recognised
-from edge_client.learning.rounds.job import RoundJob
-from edge_client.learning.training_data import Clips, held_out_accuracy, rescaled
+from edge_client.learning.rounds.job import NetworkJob
+from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.labels import LabelMap
@@ -39,19 +37,12 @@ _SETTLE, _SMALLER = 0.7, 0.25
 
 @dataclass(frozen=True)
 class Baselines:
-    """Trains what a device would have without a fleet.
+    """Trains what a device would have without a fleet."""
 
-    Attributes:
-        model: of the device's own bundle; its weights are overwritten.
-        initial: the bundle's weights.
-        label_map: of a device that knows every class.
-        how: how to train.
-    """
-
-    model: ModelRuntime
-    initial: Mapping[str, Floats]
-    label_map: LabelMap
-    how: BaselinesSection
+    model: ModelRuntime  # of the device's own bundle; its weights are overwritten
+    initial: Mapping[str, Floats]  # the bundle's weights
+    label_map: LabelMap  # of a device that knows every class
+    how: BaselinesSection  # how to train
 
     def train(self, clips: Clips, beside: Clips | None, rng: np.random.Generator) -> Arrays:
         """Return weights trained on clips, and beside them on as many others; the last passes take smaller steps."""
@@ -97,9 +88,6 @@ class Judge:
 
         Args:
             device: whose clips held out to choose by decide, and the public set where these do not tell.
-            model: of both; its weights are overwritten.
-            present: with which the device listens.
-            result: of the rounds.
         """
         own, public = (self.clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
         judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
@@ -111,7 +99,7 @@ class Judge:
 class Evaluation:
     """Evaluates one worker's virtual devices, and the fleet's model."""
 
-    def __init__(self, models: DeviceModels, job: Callable[[int, int, Work], RoundJob]) -> None:
+    def __init__(self, models: DeviceModels, job: Callable[[int, int, Work], NetworkJob]) -> None:
         """Take the models; ``job`` returns the part of a device, with its own model's place, in a round."""
         self._models = models
         self._job = job

@@ -1,9 +1,12 @@
-"""One simulated federation round by round, whatever its strategy and its devices."""
+"""One simulated federation round by round, whatever its strategy and its devices.
+
+After every round its state is on the disk: a killed run goes on from there, to the same bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -13,34 +16,94 @@ import numpy as np
 from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
-from aggregator_server.selection.contract import Candidate, History
-from aggregator_server.selection.draw import select
-from aggregator_server.strategies.statistics import DeviceStatistics
-from fleet_protocol.arrays import Ints
+from aggregator_server.selection.draw import Candidate, History, select
+from aggregator_server.strategies.strategy import DeviceStatistics
+from fleet_protocol.arrays import Bools, Ints
 from fleet_protocol.bundle import Manifest
-from fleet_protocol.messages import Work
+from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.messages import ClassInfo, Work
+from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import SimulationError
 from fleet_simulator.experiment.sections import AnyExperiment
 from fleet_simulator.runs.progress import Progress
+from fleet_simulator.runs.run_folder import read_state, write_state
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
-from fleet_simulator.simulation.state import State, load_state, save_state
 from fleet_simulator.simulation.tasks import device_id
+
+
+@dataclass
+class State:
+    """All that decides how a run goes on."""
+
+    fleet: FleetState  # What the aggregator has
+    uploaded: Bools  # Which devices have taken part, bool [devices]
+    suspicion: Ints  # Against every device, int64 [devices]; see :mod:`aggregator_server.fleet.conduct`
+    rounds: list[dict[str, Any]] = field(default_factory=list)  # One JSON-ready entry for each finished round
+    devices: Arrays = field(default_factory=dict)  # Arrays that the devices keep
+    document: dict[str, Any] = field(default_factory=dict)  # The rest of what the devices keep, JSON-ready
+
+
+def save_state(folder: Path, state: State, experiment: str) -> None:
+    """Replace the state; after a power cut there is the old one or the new one. ``experiment`` is its digest."""
+    fleet = state.fleet
+    arrays: Arrays = {"uploaded": state.uploaded, "suspicion": state.suspicion}
+    parts = {"weights": fleet.weights, "server": fleet.kept, "devices": state.devices}
+    document: dict[str, Any] = {
+        "rounds": state.rounds,
+        "assigned": [[device, slot, class_id] for (device, slot), class_id in fleet.assigned.items()],
+        "devices": state.document,
+    }
+    public, prototypes = fleet.public_set, fleet.prototypes
+    if any(info.discovered_in is not None for info in public.classes):
+        parts["public"] = {"features": public.features, "labels": public.labels, "synthetic": public.synthetic}
+        document["classes"] = [[info.class_id, info.name, info.discovered_in] for info in public.classes]
+    if fleet.consensus is not None:
+        arrays["consensus"] = fleet.consensus
+    if prototypes is not None:
+        parts["prototypes"] = {"means": prototypes.means, "devices": prototypes.devices}
+        document["prototypes"] = [prototypes.features, prototypes.class_ids, prototypes.provisional]
+    for part, of_part in parts.items():
+        arrays |= {f"{part}/{name}": array for name, array in of_part.items()}
+    write_state(folder, experiment, arrays, document)
+
+
+def load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
+    """Return the state of a run; None where there is none yet.
+
+    Raises RunFolderError: the folder holds a run of another experiment, or a damaged one.
+    """
+    found = read_state(folder, experiment)
+    if found is None:
+        return None
+    arrays, document = found
+
+    def part(name: str) -> Arrays:
+        return {key.removeprefix(f"{name}/"): arrays[key].copy() for key in arrays if key.startswith(f"{name}/")}
+
+    public_set, prototypes = first, None
+    if "classes" in document:
+        rows, classes = part("public"), tuple(ClassInfo(*row) for row in document["classes"])
+        public_set = PublicSet(first.settings, classes, rows["features"], rows["labels"], rows["synthetic"])
+    if "prototypes" in document:
+        digest, class_ids, provisional = document["prototypes"]
+        of_fleet = part("prototypes")
+        prototypes = FleetPrototypes(
+            digest, tuple(class_ids), of_fleet["means"], of_fleet["devices"], tuple(provisional)
+        )
+    assigned = {(device, slot): class_id for device, slot, class_id in document["assigned"]}
+    fleet = FleetState(public_set, part("weights"), part("server"), arrays.get("consensus"), prototypes, assigned)
+    kept = arrays["uploaded"].copy(), arrays["suspicion"].copy()
+    return State(fleet, *kept, document["rounds"], part("devices"), document["devices"])
 
 
 @dataclass(frozen=True)
 class Contributed:
-    """What came of a round's contributions.
+    """What came of a round's contributions."""
 
-    Attributes:
-        uploads: What the aggregator gets.
-        losses: Mean loss of every device's last pass; none where no device trained.
-        new_classes: How many new classes there are among the reports, where the aggregator is told.
-    """
-
-    uploads: Uploads
-    losses: Sequence[float]
-    new_classes: int | None = None
+    uploads: Uploads  # What the aggregator gets
+    losses: Sequence[float]  # Mean loss of every device's last pass; none where no device trained
+    new_classes: int | None = None  # How many new classes there are among the reports, where the aggregator is told
 
 
 class Devices(Protocol):
@@ -69,41 +132,21 @@ class Devices(Protocol):
 
         Args:
             work: as the aggregator sends it to those with the shared model's network.
-            for_others: the same for others.
             devices: numbers of those that were selected, ascending.
-            progress: is told how many are done.
         """
 
     def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
-        """Do what devices do with a round's result; return what the round's entry says of it.
-
-        Args:
-            work: as the aggregator sends it to those with the shared model's network.
-            for_others: the same for others.
-            result: of the round, which the aggregator's state has taken up.
-            devices: those that took part.
-        """
+        """Do what devices do with a round's result; return what the round's entry says of it."""
 
     def kept(self) -> tuple[Arrays, dict[str, Any]]:
         """Return what :meth:`restore` needs: arrays, and the rest JSON-ready."""
 
 
 class Federation:
-    """A run: its aggregator, its virtual devices, and how a round goes.
-
-    Attributes:
-        experiment: What is run.
-        devices: Those of the run.
-        state: After the last finished round.
-        aggregator: Of the run.
-    """
+    """A run: its aggregator, its virtual devices, and how a round goes."""
 
     def __init__(self, experiment: AnyExperiment, devices: Devices, folder: Path) -> None:
-        """Read the state where there is one.
-
-        Raises:
-            RunFolderError: the folder holds a run of another experiment, or a damaged one.
-        """
+        """Read the state where there is one."""
         self.experiment = experiment
         self.devices = devices
         self._folder = folder

@@ -10,8 +10,7 @@ import numpy as np
 from edge_client.config.sections import TrainingConfig
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows
-from edge_client.learning.teaching.fleet_centres import centres
-from edge_client.learning.teaching.head import train_head
+from edge_client.learning.teaching.head import centres, train_head
 from edge_client.learning.teaching.head_material import Heard, head_material
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -36,7 +35,6 @@ class Heads:
 
         Args:
             model: does the work; its weights are overwritten.
-            initial: weights of its bundle.
             nothing: embeddings of windows in which nobody speaks, as devices hear them, float32 [windows, numbers];
                 None: there are none but those of the pretraining.
         """
@@ -74,9 +72,6 @@ class Heads:
         """Return a head for all labels and for what is no label.
 
         Args:
-            label_map: of the device.
-            takes: of its owner.
-            seed: of everything random.
             public_set: of the fleet; None: the device never saw one, and knows its own labels alone.
             of_fleet: :meth:`centres` of the fleet's prototypes.
             own: weights that learned the device's takes alone; None: they are trained where they are needed.

@@ -10,30 +10,26 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any
 
 from fleet_simulator.errors import WorkerError
 from fleet_simulator.simulation.tasks import Setup, Task
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
+from fleet_simulator.simulation.workers import Pool
 
 LOCAL = "local"
 _PATIENCE_S = 10.0
 
 
-class RayWorkers:
+class RayWorkers(Pool):
     """A pool of Ray actors, each on one core: tasks go to whoever is free, answers come in the order of the tasks."""
 
     def __init__(self, setup: Setup, count: int | None, address: str = LOCAL) -> None:
         """Connect to a cluster, or start one on this machine.
 
         Args:
-            setup: what all tasks have in common.
             count: actors; None: one for each core of the cluster.
             address: of the cluster; ``local`` starts one that ends with this process.
-
-        Raises:
-            WorkerError: Ray is not installed, or no cluster answers there.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address == LOCAL:  # listen on loopback alone; Ray has no better name for it
@@ -56,22 +52,12 @@ class RayWorkers:
         everywhere: dict[str, Any] = ray.cluster_resources()  # type: ignore[no-untyped-call,unused-ignore]
         self._actors = [actor.remote(setup) for _ in range(count or int(everywhere["CPU"]))]
 
-    def __enter__(self) -> RayWorkers:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """Leave the cluster; one that was started here ends."""
         self._ray.shutdown()
 
     def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
-        """Return the tasks' answers, in the order of the tasks; ``done`` is told of each as it ends.
-
-        Raises:
-            WorkerError: a task failed, or an actor ended.
-        """
+        """Hand the tasks out."""
         left = iter(enumerate(tasks))
         busy: dict[Any, tuple[int, Task, Any]] = {}
         answers: dict[int, Any] = {}
@@ -103,11 +89,7 @@ class RayWorkers:
 
 
 def _require_answer(address: str) -> None:
-    """Check that somebody listens at HOST:PORT, for Ray tries for minutes; other forms of address are Ray's own.
-
-    Raises:
-        OSError: nobody does.
-    """
+    """Check that somebody listens at HOST:PORT, for Ray tries for minutes; other forms of address are Ray's own."""
     host, _, port = address.rpartition(":")
     if host and "/" not in host and port.isdigit():
         socket.create_connection((host, int(port)), _PATIENCE_S).close()

@@ -16,34 +16,27 @@ from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.sections import AnyExperiment, Experiment
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.plugins import use_plugins
-from fleet_simulator.runs.about import about
-from fleet_simulator.runs.cores import available_cores
+from fleet_simulator.runs.about import about, available_cores
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import RESULT, locked
-from fleet_simulator.simulation.dealt_fleet import DealtFleet
+from fleet_simulator.simulation.dealt_fleet import DealtFleet, evaluate_devices
 from fleet_simulator.simulation.federation import Federation
-from fleet_simulator.simulation.personal_models import evaluate_devices
 from fleet_simulator.simulation.ray_workers import RayWorkers
 from fleet_simulator.simulation.users import Users
-from fleet_simulator.simulation.workers import InThisProcess, Workers
+from fleet_simulator.simulation.workers import InThisProcess, Pool, Workers
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes:
-        rounds: One JSON-ready entry for each; docs/simulator.md and docs/simulator-zero-shot.md say what stands in it.
-        devices: An entry for each device, where devices hold clips out; docs/simulator.md says what stands in it.
-        seconds: Of the rounds that this run itself has done.
-        folder: Of the run; ``state.safetensors`` in it holds what the aggregator has.
-    """
-
+    # One JSON-ready entry for each; docs/simulator.md and docs/simulator-zero-shot.md say what stands in it
     rounds: list[dict[str, Any]]
+    # An entry for each device, where devices hold clips out; docs/simulator.md says what stands in it
     devices: list[dict[str, Any]]
-    seconds: list[float]
-    folder: Path
+    seconds: list[float]  # Of the rounds that this run itself has done
+    folder: Path  # Of the run; ``state.safetensors`` in it holds what the aggregator has
 
 
 def run(
@@ -107,9 +100,7 @@ def _opened(
         yield federation
 
 
-def _pool(
-    fleet: DealtFleet, count: int | None, cluster: str | None, inputs: Inputs
-) -> InThisProcess | Workers | RayWorkers:
+def _pool(fleet: DealtFleet, count: int | None, cluster: str | None, inputs: Inputs) -> Pool:
     if cluster is not None:
         return RayWorkers(fleet.setup, count, cluster)
     if count == 0:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundResult
-from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.strategy import DeviceStatistics
 from edge_client.learning.rounds.job import RoundContext
 from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import read_bundle
@@ -28,20 +28,12 @@ from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.federation import Contributed
-from fleet_simulator.simulation.state import State
+from fleet_simulator.simulation.federation import Contributed, State
 from fleet_simulator.simulation.virtual_user import Memory, VirtualUser, word_of
 
 
 class Users:
-    """Virtual users; see :class:`fleet_simulator.simulation.federation.Devices`.
-
-    Attributes:
-        users: In the order of the experiment.
-        first: What the aggregator has before the first round.
-        manifest: None: no model is shared.
-        clips: 1 for every user: all take part.
-    """
+    """Virtual users; see :class:`fleet_simulator.simulation.federation.Devices`."""
 
     manifest = None
 

@@ -12,7 +12,7 @@ from aggregator_server.aggregation import Updates, aggregate_weights
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.errors import ModelError
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.rounds.job import RoundJob
+from edge_client.learning.rounds.job import NetworkJob
 from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
 from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
@@ -23,19 +23,12 @@ from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.messages import Choice, Update, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import (
-    MOST_CLIPS,
-    SCORE_ATTACKS,
-    attacked,
-    attacking_devices,
-    attacks,
-    misjudged,
-)
+from fleet_simulator.experiment.faults import MOST_CLIPS, SCORE_ATTACKS, attacked, attacking_devices, attacks, misjudged
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.plugins import use_plugins
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.row_file import RowFile
+from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.evaluation import Evaluation
 from fleet_simulator.simulation.tasks import (
@@ -55,18 +48,7 @@ class VirtualDevices:
     """The runtimes and files of one worker."""
 
     def __init__(self, setup: Setup, shards: ClipShards | None = None, inputs: Inputs | None = None) -> None:
-        """Open the bundles.
-
-        Args:
-            setup: what to do.
-            shards: the clips; None: those in the run's folder.
-            inputs: where the bundles come from; None: from the disk.
-
-        Raises:
-            BundleError, ModelError: one cannot be opened.
-            PluginError: a file with methods was changed since the run began.
-            WorkerError: there are no clips in the folder.
-        """
+        """Open the bundles."""
         use_plugins(setup.plugins)
         found = shards or open_shards(setup.folder / "data")
         if found is None:
@@ -138,7 +120,7 @@ class VirtualDevices:
             self._models.keep_own(device, next_version(version))
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 
-    def _job(self, device: int, version: int, work: Work) -> RoundJob:
+    def _job(self, device: int, version: int, work: Work) -> NetworkJob:
         """Return a device's part of a round, with the weights that it starts from."""
         models, method = self._models, method_of(work.plan.local.name)
         context = models.context(work, first=version == NO_OWN)

@@ -11,11 +11,10 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution
 from edge_client.errors import EdgeError, ModelError
-from edge_client.learning.held_out import FEWEST
 from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, public_rows
 from edge_client.learning.rounds.job import RoundContext, percent
 from edge_client.learning.rounds.score_sharing import ZeroShot
-from edge_client.learning.training_data import Clips, held_out_accuracy
+from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import read_bundle
@@ -30,21 +29,14 @@ from fleet_simulator.simulation.tasks import device_id
 
 @dataclass
 class Memory:
-    """What a user's device keeps from round to round.
+    """What a user's device keeps from round to round."""
 
-    Attributes:
-        bundle: Path of its present model.
-        trained: Weights that its rounds go on from.
-        label_map: Labels and classes of the model's slots.
-        listening: Weights that listen, where users refuse results that are worse; None: those of the last result.
-        unheard: Slots that these never learned.
-    """
-
-    bundle: Path
-    trained: Arrays
-    label_map: LabelMap
+    bundle: Path  # Path of its present model
+    trained: Arrays  # Weights that its rounds go on from
+    label_map: LabelMap  # Labels and classes of the model's slots
+    # Weights that listen, where users refuse results that are worse; None: those of the last result
     listening: Arrays | None = None
-    unheard: tuple[int, ...] = ()
+    unheard: tuple[int, ...] = ()  # Slots that these never learned
 
     @property
     def listening_labels(self) -> LabelMap:
@@ -67,17 +59,7 @@ class VirtualUser:
     """One user. No two threads may use it at once."""
 
     def __init__(self, number: int, section: UserSection, clips: UserClips, memory: Memory) -> None:
-        """Open the user's model.
-
-        Args:
-            number: counts from 0.
-            section: of the experiment.
-            clips: of all users.
-            memory: a new device's, or what a run that goes on left.
-
-        Raises:
-            BundleError, ModelError: the model cannot be opened.
-        """
+        """Open the user's model."""
         self.number = number
         self.device_id = device_id(number)
         self.section = section
@@ -106,13 +88,7 @@ class VirtualUser:
     def contribute(self, work: Work, context: RoundContext, *, evaluated: bool) -> Contribution:
         """Do what a device does when it is asked to contribute.
 
-        Args:
-            work: as the aggregator would send it.
-            context: what the work names.
-            evaluated: whether the trained model is evaluated on the test clips too.
-
-        Raises:
-            DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
+        Raises DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
         """
         drawn = self.clips.of_round(self.number, work.round_id)
         job = self._job(work, context)
@@ -137,8 +113,6 @@ class VirtualUser:
         """Do what a device does with a round's result; return what was measured, in %.
 
         Args:
-            work: as the aggregator would send it.
-            context: what the work names.
             words: the users' word for every class that the fleet discovered; devices do not get them.
             evaluated: whether the resulting model is evaluated on the test clips too.
         """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import WorkerError
@@ -18,43 +18,47 @@ from fleet_simulator.simulation.tasks import Setup, Task
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
 
 
-class Pool(Protocol):
-    """Workers, wherever they are."""
+class Pool(ABC):
+    """Workers, wherever they are; a context that ends them."""
 
-    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = ...) -> list[Any]:
-        """Return the tasks' answers, in the order of the tasks."""
+    @abstractmethod
+    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
+        """Return the tasks' answers, in the order of the tasks; ``done`` is told of each as it ends.
+
+        Raises WorkerError: a task failed, or what did it ended.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-class InThisProcess:
+class InThisProcess(Pool):
     """A pool without processes: this one does every task, at once."""
 
     def __init__(self, setup: Setup, shards: ClipShards, inputs: Inputs) -> None:
         """Open the models, or take those that are open; see :class:`VirtualDevices`."""
         self._devices = VirtualDevices(setup, shards, inputs)
 
-    def __enter__(self) -> InThisProcess:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the models open, for the inputs' next run."""
-
     def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
-        """Return the tasks' answers, in the order of the tasks; ``done`` is told of each as it ends.
-
-        Raises:
-            WorkerError: a task failed.
-        """
+        """Do every task."""
         answers = []
         for task in tasks:
             answers.append(self._devices.answer(task))
             done(task)
         return answers
 
+    def close(self) -> None:
+        """Leave the models open, for the inputs' next run."""
 
-class Workers:
+
+class Workers(Pool):
     """A pool of processes: tasks go to whoever is free, answers come back in the order of the tasks."""
 
     def __init__(self, setup: Setup, count: int) -> None:
@@ -72,13 +76,7 @@ class Workers:
             self._connections.append(ours)
             self._processes.append(process)
 
-    def __enter__(self) -> Workers:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         """End the processes."""
         for connection in self._connections:
             connection.close()
@@ -88,17 +86,8 @@ class Workers:
                 process.kill()
                 process.join()
 
-    @property
-    def process_ids(self) -> list[int]:
-        """Of the workers."""
-        return [process.pid for process in self._processes if process.pid is not None]
-
     def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
-        """Return the tasks' answers, in the order of the tasks; ``done`` is told of each as it ends.
-
-        Raises:
-            WorkerError: a task failed, or a process ended.
-        """
+        """Hand the tasks out."""
         left: Iterator[tuple[int, Task]] = iter(enumerate(tasks))
         busy: dict[Connection, tuple[int, Task]] = {}
         answers: dict[int, Any] = {}

@@ -5,8 +5,6 @@ TensorFlow's own gradients of matrix products and of softmax are made of built-i
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -56,10 +54,6 @@ class MultiHeadAttention(keras.layers.Layer):  # type: ignore[misc]
 
     def _by_head(self, x: Tensor) -> Tensor:
         return tf.transpose(tf.reshape(x, [-1, x.shape[1], self.num_heads, self.key_dim]), [0, 2, 1, 3])
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "num_heads": self.num_heads, "key_dim": self.key_dim, "use_bias": False}
 
 
 class SinusoidalPositions(keras.layers.Layer):  # type: ignore[misc]

@@ -28,10 +28,6 @@ class Reshape(keras.layers.Layer):  # type: ignore[misc]
         """Reshape [n, ...] to [n, *target_shape]."""
         return tf.reshape(inputs, [-1, *self.target_shape])
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "target_shape": self.target_shape}
-
 
 class Flatten(keras.layers.Layer):  # type: ignore[misc]
     """Give every sample one axis."""
@@ -62,10 +58,6 @@ class _Weighted(keras.layers.Layer):  # type: ignore[misc]
 
     def _add_bias(self) -> Variable:
         return self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "units": self.units, "activation": self.activation}
 
 
 class Dense(_Weighted):
@@ -100,12 +92,6 @@ class Convolution(_Weighted):
         self.kernel_size = kernel_size
         self.padding = padding
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        config = super().get_config()
-        config["filters"] = config.pop("units")
-        return {**config, "kernel_size": self.kernel_size, "padding": self.padding}
-
 
 class Conv2D(Convolution):
     """A convolution, with or without a bias; its kernel can be longer one way than the other."""
@@ -136,11 +122,6 @@ class Conv2D(Convolution):
             inputs, kernel, bias, _pair(self.strides), self.padding, self.activation, self.dilation_rate
         )
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        options = {"strides": self.strides, "dilation_rate": self.dilation_rate, "use_bias": self.use_bias}
-        return {**super().get_config(), **options}
-
 
 class DepthwiseConv2D(keras.layers.Layer):  # type: ignore[misc]
     """A convolution of every channel by itself, without a bias."""
@@ -160,11 +141,6 @@ class DepthwiseConv2D(keras.layers.Layer):  # type: ignore[misc]
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to [n, rows, columns, channels]."""
         return operators.depthwise_convolution(inputs, tensors(self.kernel)[0], self.padding)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        options = {"kernel_size": self.kernel_size, "padding": self.padding, "use_bias": False}
-        return {**super().get_config(), **options}
 
 
 class SeparableConv2D(Convolution):

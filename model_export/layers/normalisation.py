@@ -63,10 +63,6 @@ class _Normalisation(keras.layers.Layer):  # type: ignore[misc]
         offset = tf.zeros(x.shape[-1]) if self.beta is None else tensors(self.beta)[0]
         return normalise(x, scale, offset, by_position=by_position)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "center": self.center, "scale": self.scale}
-
 
 class GroupNormalization(_Normalisation):
     """Normalise every clip as a whole."""
@@ -79,10 +75,6 @@ class GroupNormalization(_Normalisation):
     def call(self, inputs: Tensor) -> Tensor:
         """Normalise each of [n, ..., channels]."""
         return self._normalise(inputs, by_position=False)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "groups": 1}
 
 
 class LayerNormalization(_Normalisation):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -100,10 +98,6 @@ class AveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
         rows, columns = self.pool_size
         return average_pool(inputs, (rows, columns))
 
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "pool_size": self.pool_size}
-
 
 class GlobalAveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
     """Average over all rows and columns."""
@@ -125,10 +119,6 @@ class MaxPooling2D(keras.layers.Layer):  # type: ignore[misc]
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
         return max_pool(inputs, self.pool_size)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return what the layer is built from again."""
-        return {**super().get_config(), "pool_size": self.pool_size}
 
 
 class MaxPooling1D(keras.layers.Layer):  # type: ignore[misc]

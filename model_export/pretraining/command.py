@@ -14,7 +14,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file
-from model_export.pretraining.augmentation import Augmentation
+from model_export.pretraining.batches import Augmentation
 from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, require_recordings, speakers_of
 
 if TYPE_CHECKING:
@@ -63,17 +63,16 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
 def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     """Train, write the file, and return the report.
 
-    Args:
-        chosen: what :func:`add_arguments` declares.
-        progress: where to say how far the training is.
-
-    Raises:
-        ExportError: an option, the corpus or the checkpoint cannot be used.
+    Raises ExportError: an option, the corpus or the checkpoint cannot be used.
     """
     _require_sensible(chosen)
     for folder in (*chosen.few_shot, *filter(None, [chosen.test])):
         require_recordings(folder)
-    division = divide(read_corpus(chosen.data), _speakers(chosen), [w for w in chosen.leave_out_words.split(",") if w])
+    division = divide(
+        read_corpus(chosen.data),
+        set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers)),
+        [w for w in chosen.leave_out_words.split(",") if w],
+    )
 
     from model_export.pretraining import report
     from model_export.pretraining.batches import Batches
@@ -115,10 +114,6 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
     if chosen.contrastive < 0:
         raise ExportError(f"--contrastive must not be negative, but is {chosen.contrastive}")
     front_end_file.require_output(chosen.output)
-
-
-def _speakers(chosen: argparse.Namespace) -> set[str]:
-    return set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers))
 
 
 def _finish(

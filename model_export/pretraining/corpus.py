@@ -33,17 +33,12 @@ _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 
 @dataclass(frozen=True)
 class Corpus:
-    """Clips of one second.
+    """Clips of one second."""
 
-    Attributes:
-        pixels: uint8 [clips, 98, 40]; :data:`model_export.pretraining.pictures.LOG_POWERS` says what they mean.
-        words: the word of every clip; ``NOISE`` where nobody speaks.
-        speakers: who speaks; ``NOBODY`` where that is not known.
-    """
-
+    # uint8 [clips, 98, 40]; :data:`model_export.pretraining.pictures.LOG_POWERS` says what they mean
     pixels: NDArray[np.uint8]
-    words: NDArray[np.str_]
-    speakers: NDArray[np.str_]
+    words: NDArray[np.str_]  # the word of every clip; ``NOISE`` where nobody speaks
+    speakers: NDArray[np.str_]  # who speaks; ``NOBODY`` where that is not known
 
     def __len__(self) -> int:
         return len(self.words)
@@ -68,24 +63,17 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Division:
-    """A corpus in the parts that a pretraining needs.
+    """A corpus in the parts that a pretraining needs."""
 
-    Attributes:
-        training: clips that the network is trained on.
-        validation: the same words by speakers left out of training.
-        new_words: words left out of training, by all speakers.
-    """
-
-    training: Corpus
-    validation: Corpus
-    new_words: Corpus
+    training: Corpus  # clips that the network is trained on
+    validation: Corpus  # the same words by speakers left out of training
+    new_words: Corpus  # words left out of training, by all speakers
 
 
 def divide(corpus: Corpus, speakers: Iterable[str], words: Iterable[str]) -> Division:
     """Leave speakers and words out of training.
 
-    Raises:
-        CorpusError: a word is not in the corpus, or too little is left to train on.
+    Raises CorpusError: a word is not in the corpus, or too little is left to train on.
     """
     words = list(words)
     unknown = sorted(set(words) - set(corpus.vocabulary))
@@ -108,9 +96,7 @@ def divide(corpus: Corpus, speakers: Iterable[str], words: Iterable[str]) -> Div
 def read_corpus(data: Sequence[Path]) -> Corpus:
     """Read archives of pictures and folders of recordings into one corpus.
 
-    Raises:
-        CorpusError: a path is neither, or holds no clips.
-        RecordingError: a recording cannot be read.
+    Raises CorpusError: a path is neither, or holds no clips; RecordingError: a recording cannot be read.
     """
     parts = [_read_folder(path) if path.is_dir() else _read_archive(path) for path in data]
     return Corpus(
@@ -130,11 +116,7 @@ def _read_archive(archive: Path) -> Corpus:
 
 
 def speakers_of(folder: Path) -> set[str]:
-    """Return who speaks in a folder of recordings or an archive of pictures.
-
-    Raises:
-        CorpusError: it holds neither.
-    """
+    """Return who speaks in a folder of recordings or an archive of pictures. Raises CorpusError: it holds neither."""
     if folder.is_dir():
         return {speaker for _, _, speaker in _recordings(folder)} - {NOBODY}
     spoken = (path.name.partition("_nohash_") for path in picture_paths(folder))
@@ -152,8 +134,6 @@ def read_features(
     """Read recordings in ``<label>/*``; long ones of noise count second by second.
 
     Args:
-        folder: of the recordings.
-        settings: rate and length of clips.
         compute: from clips, float32 [clips, samples], to features, [clips, ...].
 
     Returns:
@@ -180,8 +160,7 @@ def read_features(
 def require_recordings(folder: Path) -> None:
     """Refuse a folder without recordings, before hours are spent on what it is to be measured with.
 
-    Raises:
-        CorpusError: there are none.
+    Raises CorpusError: there are none.
     """
     _recordings(folder)
 

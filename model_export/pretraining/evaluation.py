@@ -21,55 +21,34 @@ _MOST_CLIPS = 40  # of a word, tested in one draw
 
 @dataclass(frozen=True)
 class Confusion:
-    """A word that is taken for another.
+    """A word that is taken for another."""
 
-    Attributes:
-        word: what was said.
-        taken_for: what it was taken for.
-        percent: share of the word's clips.
-    """
-
-    word: str
-    taken_for: str
-    percent: float
+    word: str  # what was said
+    taken_for: str  # what it was taken for
+    percent: float  # share of the word's clips
 
 
 @dataclass(frozen=True)
 class ClosedSet:
-    """Accuracy on words of the training, by speakers who were left out.
+    """Accuracy on words of the training, by speakers who were left out."""
 
-    Attributes:
-        clips: number of clips.
-        classes: number of classes.
-        percent: share that is recognised.
-        confusions: the most frequent ones.
-    """
-
-    clips: int
-    classes: int
-    percent: float
-    confusions: tuple[Confusion, ...]
+    clips: int  # number of clips
+    classes: int  # number of classes
+    percent: float  # share that is recognised
+    confusions: tuple[Confusion, ...]  # the most frequent ones
 
 
 @dataclass(frozen=True)
 class FewShot:
-    """Accuracy on words that were left out, each known from a few takes; mean of 20 draws.
+    """Accuracy on words that were left out, each known from a few takes; mean of 20 draws."""
 
-    Attributes:
-        corpus: which words.
-        takes: takes of each word by each speaker who taught it.
-        speakers: speakers who taught each word.
-        ways: words to choose from.
-        same_speaker: share of other takes of these speakers that is recognised, per cent; None: there are none.
-        other_speakers: the same of takes by speakers who taught no word; None: there are none.
-    """
-
-    corpus: str
-    takes: int
-    speakers: int
-    ways: int
+    corpus: str  # which words
+    takes: int  # takes of each word by each speaker who taught it
+    speakers: int  # speakers who taught each word
+    ways: int  # words to choose from
+    # share of other takes of these speakers that is recognised, per cent; None: there are none
     same_speaker: float | None
-    other_speakers: float | None
+    other_speakers: float | None  # the same of takes by speakers who taught no word; None: there are none
 
 
 def closed_set(logits: Floats, classes: Sequence[str], words: NDArray[np.str_]) -> ClosedSet:
@@ -114,12 +93,7 @@ def _compared(guessed: NDArray[np.str_], right: NDArray[np.str_], classes: int) 
 
 
 def few_shot(
-    corpus: str,
-    embeddings: Floats,
-    words: NDArray[np.str_],
-    speakers: NDArray[np.str_],
-    statistics: Scatter,
-    seed: int,
+    corpus: str, embeddings: Floats, words: NDArray[np.str_], speakers: NDArray[np.str_], statistics: Scatter, seed: int
 ) -> list[FewShot]:
     """Teach words by takes and recognise others: nearest prototype by whitened cosine, over 20 draws.
 

@@ -1,6 +1,7 @@
 """The file of a trained front end, ``NAME.frontend``: a zip of two graphs, statistics of its words, and a description.
 
-``frontend.json`` holds the other members' sizes and SHA-256 digests. Equal content gives equal bytes.
+``frontend.json`` holds the other members' sizes and SHA-256 digests. Equal content gives equal bytes. A file may leave
+out a member that another file in its folder holds. A network without a quantised form has an empty one.
 """
 
 from __future__ import annotations
@@ -9,53 +10,50 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fleet_protocol.front_end_members import DESCRIPTION, SUFFIX, find_member
 from fleet_protocol.tensors import Arrays, unpack
 from model_export.errors import ExportError
 
 FORMAT, VERSION = "auricle-front-end", 1
-SUFFIX = ".frontend"
-DESCRIPTION, FLOAT32, INT8, STATISTICS = (
-    "frontend.json",
-    "network.tflite",
-    "network_int8.tflite",
-    "statistics.safetensors",
-)
+FLOAT32, INT8, STATISTICS = "network.tflite", "network_int8.tflite", "statistics.safetensors"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold
 
 
 @dataclass(frozen=True)
 class FrontEndFile:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes:
+    description: dict[str, Any]  # content of ``frontend.json``
+    float32: bytes  # the network's graph
+    int8: bytes  # the same, quantised; empty where there is no such form
+    statistics: Arrays  # arrays that describe the words of its training
+    words: tuple[str, ...]  # these words
+
+
+def serialise(
+    description: Mapping[str, Any], float32: bytes, int8: bytes, statistics: bytes, *, left_out: Sequence[str] = ()
+) -> bytes:
+    """Return the file's bytes; format, version, sizes and digests are filled in here.
+
+    Args:
         description: content of ``frontend.json``.
         float32: the network's graph.
-        int8: the same, quantised.
-        statistics: arrays that describe the words of its training.
-        words: these words.
+        int8: the same, quantised; empty where there is no such form.
+        statistics: of the words, packed.
+        left_out: names of members that another file of the same folder holds.
     """
-
-    description: dict[str, Any]
-    float32: bytes
-    int8: bytes
-    statistics: Arrays
-    words: tuple[str, ...]
-
-
-def serialise(description: Mapping[str, Any], float32: bytes, int8: bytes, statistics: bytes) -> bytes:
-    """Return the file's bytes; format, version, sizes and digests are filled in here."""
     members = {FLOAT32: float32, INT8: int8, STATISTICS: statistics}
     files = {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in members.items()}
     document = {"format": FORMAT, "version": VERSION, **description, "files": files}
     members[DESCRIPTION] = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name in sorted(members):
+        for name in sorted(members.keys() - set(left_out)):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), members[name], zipfile.ZIP_DEFLATED, 9)
     return buffer.getvalue()
 
@@ -63,21 +61,26 @@ def serialise(description: Mapping[str, Any], float32: bytes, int8: bytes, stati
 def read(path: Path) -> FrontEndFile:
     """Open a file and check it.
 
-    Raises:
-        ExportError: it is missing, damaged, no front end, or of a version that this program does not know.
+    Raises ExportError: it is missing, damaged, no front end, or of a version that this program does not know.
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in (DESCRIPTION, FLOAT32, INT8, STATISTICS)}
+            held = set(archive.namelist())
+            members = {name: archive.read(name) for name in (DESCRIPTION, FLOAT32, INT8, STATISTICS) if name in held}
         description = json.loads(members[DESCRIPTION])
+        if (description.get("format"), description.get("version")) != (FORMAT, VERSION):
+            raise ExportError(
+                f"{path} is of version {description.get('version')!r}, not {VERSION}; update the software"
+            )
+        files = {name: file["sha256"] for name, file in description["files"].items()}
+        for name in files.keys() - members.keys():
+            members[name] = find_member(files[name], path.parent)
     except (OSError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise ExportError(
             f"{path} is no readable front end ({error}); make one with `auricle-export pretrain`"
         ) from error
-    if (description.get("format"), description.get("version")) != (FORMAT, VERSION):
-        raise ExportError(f"{path} is of version {description.get('version')!r}, not {VERSION}; update the software")
-    for name, file in description["files"].items():
-        if _digest(members.get(name, b"")) != file["sha256"]:
+    for name, sha256 in files.items():
+        if _digest(members[name]) != sha256:
             raise ExportError(f"{path} is damaged: {name} does not match its digest; copy or make it again")
     statistics, document = unpack(members[STATISTICS])
     return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, tuple(document["words"]))
@@ -86,8 +89,7 @@ def read(path: Path) -> FrontEndFile:
 def require_output(path: Path) -> None:
     """Refuse a path to which no front end can be written, before hours are spent on it.
 
-    Raises:
-        ExportError: its suffix is another, or its folder is missing.
+    Raises ExportError: its suffix is another, or its folder is missing.
     """
     if path.suffix != SUFFIX:
         raise ExportError(f"--output must end in {SUFFIX}, not be {path}")

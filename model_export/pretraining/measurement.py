@@ -8,17 +8,79 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
-from fleet_protocol.arrays import Floats
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from model_export.pretraining.augmentation import normalised
-from model_export.pretraining.batches import Batches
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
+from model_export.pretraining.batches import Batches, normalised
 from model_export.pretraining.conversion import run
 from model_export.pretraining.corpus import NOISE, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
 from model_export.pretraining.pictures import LOG_POWERS
-from model_export.pretraining.statistics import Embedded, measure
 from model_export.pretraining.training import embed
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Embeddings of clips, float32 [clips, embedding], and the word of every clip."""
+
+    embeddings: Floats
+    words: NDArray[np.str_]
+
+    def of(self, word: str) -> Doubles:
+        """Return a word's, float64 [clips, embedding]."""
+        return np.asarray(self.embeddings[self.words == word], np.float64)
+
+
+def measure(
+    clips: Embedded, variants: Embedded, speech: Floats, samples: int, noises: int, seed: int
+) -> EmbeddingStatistics:
+    """Measure the embeddings of a corpus.
+
+    Args:
+        variants: moved, stretched, in noise; at least two of every word.
+        speech: of windows in which words follow one another, in noise, float32 [windows, embedding].
+        samples: clips of every word to keep; fewer where a word has fewer, then repeated.
+        noises: clips of noise to keep at most.
+    """
+    rng = np.random.default_rng([seed, 1])
+    vocabulary = tuple(sorted(set(map(str, clips.words)) - {NOISE}))
+    groups = [clips.of(word) for word in vocabulary]
+    varied = [_alike(rng, clips.of(word), variants.of(word)) for word in vocabulary]
+    noise = np.concatenate([clips.of(NOISE), variants.of(NOISE)])
+    return EmbeddingStatistics(
+        means=_means(groups),
+        within=_within(groups),
+        words=vocabulary,
+        counts=np.array([len(group) for group in groups], np.int64),
+        samples=np.stack([np.resize(rng.permutation(group), (samples, group.shape[1])) for group in groups]).astype(
+            np.float32
+        ),
+        noise=noise[np.sort(rng.permutation(len(noise))[:noises])].astype(np.float32),
+        varied=scatter_of(varied),
+        speech=scatter_of([speech.astype(np.float64)]),
+    )
+
+
+def _alike(rng: np.random.Generator, clips: Doubles, variants: Doubles) -> Doubles:
+    """Return variants, and clips: as many where there are as many, so that both kinds count alike."""
+    return np.concatenate([rng.permutation(clips)[: len(variants)], variants])
+
+
+def scatter_of(groups: Sequence[Doubles]) -> Scatter:
+    """Return the scatter of classes, each float64 [clips, embedding]."""
+    return Scatter(_means(groups), _within(groups))
+
+
+def _means(groups: Sequence[Doubles]) -> Floats:
+    return np.asarray(np.stack([group.mean(axis=0) for group in groups]), np.float32)
+
+
+def _within(groups: Sequence[Doubles]) -> Floats:
+    """Return the covariance within groups, pooled over them."""
+    residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
+    return np.asarray(residuals.T @ residuals / max(1, len(residuals) - len(groups)), np.float32)
+
 
 _SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps
 _VARIANTS, _WINDOWS = 120, 1200  # of each word's clips, and of running speech, whose scatter is measured
@@ -42,21 +104,13 @@ def _embedded(network: keras.Model, corpus: Corpus) -> Floats:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """A trained network, and what it is measured on.
+    """A trained network, and what it is measured on."""
 
-    Attributes:
-        network: the network, folded.
-        int8: the same as an int8 graph.
-        head: its classifier: words and noise.
-        division: the corpus.
-        statistics: of the training words' embeddings.
-    """
-
-    network: keras.Model
-    int8: bytes
-    head: dict[str, Floats]
-    division: Division
-    statistics: EmbeddingStatistics
+    network: keras.Model  # the network, folded
+    int8: bytes  # the same as an int8 graph
+    head: dict[str, Floats]  # its classifier: words and noise
+    division: Division  # the corpus
+    statistics: EmbeddingStatistics  # of the training words' embeddings
 
     def closed_sets(self, test: Path | None) -> dict[str, ClosedSet]:
         """Measure words of the training by speakers left out, and twelve classes of a test folder's recordings."""

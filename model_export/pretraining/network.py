@@ -18,23 +18,14 @@ from model_export.pretraining.pictures import BANDS, FRAMES
 
 @dataclass(frozen=True)
 class Design:
-    """Sizes of a network.
+    """Sizes of a network."""
 
-    Attributes:
-        stem: filters of the two convolutions, 5 x 5 with stride 2 and 3 x 3 with stride (1, 2).
-        narrow: channels to which all bands of a frame are reduced.
-        blocks: channels of the temporal blocks, each of which halves the number of frames.
-        taps: frames that a temporal convolution sees.
-        max_multiply_adds: what an inference may cost.
-        max_weights: how many weights it may have.
-    """
-
-    stem: tuple[int, int]
-    narrow: int
-    blocks: tuple[int, ...]
-    taps: int
-    max_multiply_adds: int
-    max_weights: int
+    stem: tuple[int, int]  # filters of the two convolutions, 5 x 5 with stride 2 and 3 x 3 with stride (1, 2)
+    narrow: int  # channels to which all bands of a frame are reduced
+    blocks: tuple[int, ...]  # channels of the temporal blocks, each of which halves the number of frames
+    taps: int  # frames that a temporal convolution sees
+    max_multiply_adds: int  # what an inference may cost
+    max_weights: int  # how many weights it may have
 
     @property
     def stages(self) -> int:
@@ -57,7 +48,6 @@ def build(design: Design, folded: bool = False) -> keras.Model:
     """Build the network: [n, 98, 40] to [n, embedding].
 
     Args:
-        design: its sizes.
         folded: whether the convolutions have a bias instead of batch normalisation, as on a device.
     """
     picture = keras.Input((FRAMES, BANDS), name="log_mel")
@@ -70,8 +60,6 @@ def connect(source: ModuleType, x: Tensor, design: Design, start: int = 0, *, no
     Args:
         source: where the layers come from: Keras, or model_export.layers.device_layers.
         x: [n, 98, 40], or [n, frames, channels] as stage ``start - 1`` leaves it.
-        design: sizes of the network.
-        start: the first stage.
         normalised: whether the convolutions have batch normalisation instead of a bias.
     """
     layers = _Layers(source, normalised)

@@ -26,11 +26,7 @@ _POWERS = np.exp((np.arange(256) - _OFFSET) / _SLOPE).astype(np.float32)
 
 
 def picture_paths(archive: Path) -> list[PurePosixPath]:
-    """List the pictures of an archive, in its order.
-
-    Raises:
-        CorpusError: it is no such archive.
-    """
+    """List the pictures of an archive, in its order. Raises CorpusError: it is no such archive."""
     if not archive.is_file():
         raise CorpusError(f"there is no log-mel archive {archive}")
     try:
@@ -47,8 +43,7 @@ def picture_paths(archive: Path) -> list[PurePosixPath]:
 def decode(archive: Path, paths: Sequence[PurePath]) -> NDArray[np.uint8]:
     """Decode some pictures, uint8 [clips, frames, bands].
 
-    Raises:
-        CorpusError: Pillow is not installed, or a picture is damaged.
+    Raises CorpusError: Pillow is not installed, or a picture is damaged.
     """
     try:
         from PIL import Image

@@ -34,31 +34,18 @@ _PROGRESS_S = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """How a network is trained.
+    """How a network is trained."""
 
-    Attributes:
-        size: name of the network's design.
-        steps: number of steps.
-        batch: clips of a step.
-        learning_rate: the highest.
-        warm_up: steps over which it rises.
-        backwards: share of the words that are played backwards.
-        contrastive: weight of the contrastive loss.
-        seed: of the initial weights and of all draws.
-        checkpoint_s: seconds between checkpoints.
-        threads: threads that work at the same time, at least 1.
-    """
-
-    size: str = "base"
-    steps: int = 12_800
-    batch: int = 128
-    learning_rate: float = 2.5e-3
-    warm_up: int = 150
-    backwards: float = 1 / 3
-    contrastive: float = 0.0
-    seed: int = 0
-    checkpoint_s: float = 60.0
-    threads: int = 2
+    size: str = "base"  # name of the network's design
+    steps: int = 12_800  # number of steps
+    batch: int = 128  # clips of a step
+    learning_rate: float = 2.5e-3  # the highest
+    warm_up: int = 150  # steps over which it rises
+    backwards: float = 1 / 3  # share of the words that are played backwards
+    contrastive: float = 0.0  # weight of the contrastive loss
+    seed: int = 0  # of the initial weights and of all draws
+    checkpoint_s: float = 60.0  # seconds between checkpoints
+    threads: int = 2  # threads that work at the same time, at least 1
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -68,44 +55,23 @@ class Options:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is.
+    """How far a training is."""
 
-    Attributes:
-        step: steps that are done.
-        steps: steps in all.
-        loss: mean loss since the last report.
-        remaining_s: seconds that are left at the present pace.
-    """
-
-    step: int
-    steps: int
-    loss: float
-    remaining_s: float
+    step: int  # steps that are done
+    steps: int  # steps in all
+    loss: float  # mean loss since the last report
+    remaining_s: float  # seconds that are left at the present pace
 
 
 class Training:
-    """A network, its classifier, its optimiser and the number of steps that are done.
-
-    Attributes:
-        options: how it is trained.
-        batches: what it is trained on.
-        step: number of steps that are done.
-        network: the front end, with batch normalisation.
-        classifier: the same with a head that tells the classes apart.
-        identity: all that decides what the training comes to, JSON-ready.
-    """
+    """A network, its classifier, its optimiser and the number of steps that are done."""
 
     def __init__(self, options: Options, batches: Batches, checkpoint: Path, corpus_digest: str) -> None:
         """Build everything anew, or as the checkpoint has it.
 
         Args:
-            options: how to train.
-            batches: what to train on.
             checkpoint: file from which a run goes on, and into which it writes its state.
             corpus_digest: of the corpus that the batches are drawn from.
-
-        Raises:
-            ExportError: the checkpoint is damaged, or another run's.
         """
         self.options = options
         self.step = 0

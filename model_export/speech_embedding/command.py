@@ -14,7 +14,7 @@ import numpy as np
 
 from edge_client.features.augmentation import BackgroundNoise, augment_takes
 from edge_client.features.speech_embedding import clip_parts
-from edge_client.learning.teaching.negatives import artificial_noise
+from edge_client.learning.teaching.hearing import artificial_noise
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import FrozenNetwork, SpeechEmbeddingSettings
@@ -53,18 +53,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def make(chosen: argparse.Namespace, progress: TextIO) -> str:
     """Convert the network, measure the recordings, write the file; return what to print.
 
-    Args:
-        chosen: what :func:`add_arguments` declares.
-        progress: where to say what is being done.
-
-    Raises:
-        ExportError: an option, the package or the recordings cannot be used.
-        RecordingError: a recording cannot be read.
+    Raises ExportError: an option, the package or the recordings cannot be used; RecordingError: a recording cannot be
+    read.
     """
     _require_sensible(chosen)
     convolutions = read_convolutions()
 
-    from model_export.pretraining.statistics import Embedded, measure
+    from model_export.pretraining.measurement import Embedded, measure
     from model_export.speech_embedding.network import SpeechNetwork, float32_graph, int8_graph
 
     network = SpeechNetwork(convolutions)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from edge_client.features.speech_mel import BANDS, PART_FRAMES
+from edge_client.features.speech_embedding import BANDS, PART_FRAMES
 from fleet_protocol.arrays import Floats
 from model_export.bundle import Converter, convert
 from model_export.layers.operators import Tensor
@@ -39,15 +39,10 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Rectifier:
-    """A way to compute f(x) from r = max(x + 2, 0), which the convolution before makes by its bias and a fused ReLU.
+    """A way to compute f(x) from r = max(x + 2, 0), which the convolution before makes by its bias and a fused ReLU."""
 
-    Attributes:
-        form: a function of r.
-        scale: of f, divided by the function; the next layer's weights make up for it.
-    """
-
-    form: Callable[[Tensor], Tensor]
-    scale: float
+    form: Callable[[Tensor], Tensor]  # a function of r
+    scale: float  # of f, divided by the function; the next layer's weights make up for it
 
 
 # They add negative numbers, because SUB has no fast code.
@@ -152,8 +147,7 @@ def _converter(network: SpeechNetwork) -> Iterator[Converter]:
 def float32_graph(convolutions: Sequence[Convolution]) -> bytes:
     """Convert the network to a streaming graph, float32.
 
-    Raises:
-        OperatorError: it needs an operator that a runtime lacks.
+    Raises OperatorError: it needs an operator that a runtime lacks.
     """
     with _converter(SpeechNetwork(convolutions)) as converter:
         return convert(converter)
@@ -163,7 +157,6 @@ def int8_graph(convolutions: Sequence[Convolution], clips: Floats) -> bytes:
     """Convert the network to a streaming graph with int8 weights and activations, float32 at its ends.
 
     Args:
-        convolutions: of the package.
         clips: mel features from which the activations' ranges are measured, float32 [clips, parts, 8, 32].
 
     Raises:

@@ -32,15 +32,10 @@ _SHA256 = "c0aea21eb84a4ce90a08c870da41b7a7173b45269e6a3207c71d67c40f3a59d8"
 
 @dataclass(frozen=True)
 class Convolution:
-    """Weights of a convolution.
+    """Weights of a convolution."""
 
-    Attributes:
-        kernel: float32 [frames, bands, inputs, outputs].
-        bias: float32 [outputs].
-    """
-
-    kernel: Floats
-    bias: Floats
+    kernel: Floats  # float32 [frames, bands, inputs, outputs]
+    bias: Floats  # float32 [outputs]
 
 
 def settings(network: FrozenNetwork) -> SpeechEmbeddingSettings:
@@ -49,11 +44,7 @@ def settings(network: FrozenNetwork) -> SpeechEmbeddingSettings:
 
 
 def find_models() -> Path:
-    """Return the folder of the package's models.
-
-    Raises:
-        ExportError: the package is missing.
-    """
+    """Return the folder of the package's models. Raises ExportError: the package is missing."""
     found = importlib.util.find_spec(_PACKAGE)  # does not import it: it loads a library of its own
     if found is None or not found.submodule_search_locations:
         raise ExportError(
@@ -66,8 +57,7 @@ def find_models() -> Path:
 def read_convolutions() -> list[Convolution]:
     """Return the network's convolutions, the input's first.
 
-    Raises:
-        ExportError: the package is missing, or its file is not the one that is known.
+    Raises ExportError: the package is missing, or its file is not the one that is known.
     """
     path = find_models() / _FILE
     try:

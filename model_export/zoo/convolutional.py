@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
-from model_export.zoo.design import Design, share
-
-if TYPE_CHECKING:
-    from model_export.layers.operators import Tensor
+from model_export.zoo.design import Design, Tensor, share
 
 
 @dataclass(frozen=True)
@@ -27,11 +24,10 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocks(Design):
     """A chain of hidden layers."""
 
     has_options: ClassVar[bool] = True
-    transcribes: ClassVar[bool] = False
     blocks: tuple[Block, ...]
 
     def narrowed(self, width: float) -> Self:

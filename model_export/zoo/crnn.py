@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import Self
 
-from model_export.zoo.design import Design, share
-
-if TYPE_CHECKING:
-    from model_export.layers.operators import Tensor
+from model_export.zoo.design import Design, Tensor, share
 
 
 @dataclass(frozen=True)
-class ConvolutionalRecurrent:
+class ConvolutionalRecurrent(Design):
     """Convolutions over time, each halving the time by max-pooling, then a gated recurrent unit's last state."""
 
-    has_options: ClassVar[bool] = False
-    transcribes: ClassVar[bool] = False
     filters: tuple[int, ...]
     units: int
     bidirectional: bool = False

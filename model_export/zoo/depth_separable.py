@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import Self
 
-from model_export.zoo.design import Design, share
-
-if TYPE_CHECKING:
-    from model_export.layers.operators import Tensor
+from model_export.zoo.design import Design, Tensor, share
 
 
 @dataclass(frozen=True)
-class DepthSeparable:
+class DepthSeparable(Design):
     """A convolution, so many depth-separable blocks, and the mean over time and frequency."""
 
-    has_options: ClassVar[bool] = False
-    transcribes: ClassVar[bool] = False
     channels: int
     blocks: int
 
@@ -41,7 +36,4 @@ class DepthSeparable:
         return source.GlobalAveragePooling2D(name="mean")(x)
 
 
-MODELS: dict[str, Design] = {
-    "dscnn_small": DepthSeparable(64, 4),
-    "dscnn_172": DepthSeparable(172, 5),
-}
+MODELS: dict[str, Design] = {"dscnn_small": DepthSeparable(64, 4), "dscnn_172": DepthSeparable(172, 5)}

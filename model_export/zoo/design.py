@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
-if TYPE_CHECKING:  # the command line lists the networks without loading TensorFlow
-    from model_export.layers.operators import Tensor
+Tensor = Any  # the command line lists the networks without loading TensorFlow
 
 
-class Design(Protocol):
-    """A network, from features to what the head is given.
+class Design(ABC):
+    """A network, from features to what the head is given."""
 
-    Attributes:
-        has_options: Whether a bundle can choose the activation and the downsampling.
-        transcribes: Whether the head says a character at every step, in place of one class of a clip.
-    """
+    has_options: ClassVar[bool] = False  # Whether a bundle can choose the activation and the downsampling
+    transcribes: ClassVar[bool] = (
+        False  # Whether the head says a character at every step, in place of one class of a clip
+    )
 
-    has_options: ClassVar[bool]
-    transcribes: ClassVar[bool]
-
+    @abstractmethod
     def narrowed(self, width: float) -> Self:
         """Return the network with a share of its channels and units: the width multiplier of Howard et al. 2017."""
 
+    @abstractmethod
     def connect(self, source: ModuleType, x: Tensor, activation: str, downsampling: str) -> Tensor:
         """Map normalised features [n, frames, numbers per frame] to the embedding [n, width].
 

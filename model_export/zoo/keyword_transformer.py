@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import Self
 
-from model_export.zoo.design import Design, share
-
-if TYPE_CHECKING:
-    from model_export.layers.operators import Tensor
+from model_export.zoo.design import Design, Tensor, share
 
 
 @dataclass(frozen=True)
-class KeywordTransformer:
+class KeywordTransformer(Design):
     """So many layers of attention on tokens of some width, with dense layers that are wider inside."""
 
-    has_options: ClassVar[bool] = False
-    transcribes: ClassVar[bool] = False
     layers: int
     width: int
     inner: int

@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
-from model_export.zoo.design import Design, share
-
-if TYPE_CHECKING:
-    from model_export.layers.operators import Tensor
+from model_export.zoo.design import Design, Tensor, share
 
 _POOLS = ((2, 2), (2, 2), (1, 2), (1, 2), (1, 2))
 
 
 @dataclass(frozen=True)
-class ConvolutionalSpeech:
+class ConvolutionalSpeech(Design):
     """Convolutions, each followed by max-pooling, and a dense layer at every step.
 
     The first two pools halve the time. The published network halves it a third time: the Mandarin syllables that it
     writes come at five a second, English letters at up to fifteen.
     """
 
-    has_options: ClassVar[bool] = False
     transcribes: ClassVar[bool] = True
     filters: tuple[int, ...]
     units: int

@@ -14,18 +14,22 @@ from statistics import fmean
 
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import (
-    BaselinesSection,
-    Experiment,
-    FleetSection,
-    ModelSection,
-    RoundsSection,
-)
-from studies.gained import WITHOUT, listened, own_accuracies, own_and_strangers, worse_than_alone
-from studies.keywords import keyword_clips
+from fleet_simulator.experiment.sections import BaselinesSection, Experiment, FleetSection, ModelSection, RoundsSection
+from studies.fleets import Scale, keyword_clips
 from studies.run import Figures, Run
-from studies.scale import Scale
-from studies.study import Cell, Picture, Results, Summary, Table, series
+from studies.study import (
+    WITHOUT,
+    Cell,
+    Picture,
+    Results,
+    Summary,
+    Table,
+    listened,
+    own_accuracies,
+    own_and_strangers,
+    series,
+    worse_than_alone,
+)
 
 TITLE = "Which parts earn their place in the recommended plan"
 
@@ -53,28 +57,19 @@ TRIALS = [Trial(rate, passes) for passes, rate in product((2, 4), (0.05, 0.1, 0.
 
 @dataclass(frozen=True)
 class Variant:
-    """The plan with one part exchanged.
+    """The plan with one part exchanged."""
 
-    Attributes:
-        strategy: its local method.
-        local: settings of that.
-        aggregation: rule and settings.
-        selection: which devices take part; empty: all.
-        personal: what devices make of the result; empty: nothing.
-        each_pass: clips trained on for each clip of a device in a pass: rehearsal takes a public one for each, and two
-            models take each twice.
-        each_round: the same, beyond the passes of a round.
-        first: the same, before a device's first round.
-    """
-
-    strategy: str = "fedavg"
-    local: Mapping[str, Value] = field(default_factory=dict)
-    aggregation: Mapping[str, Value] = field(default_factory=lambda: SCREENED)
-    selection: Mapping[str, Value] = field(default_factory=dict)
+    strategy: str = "fedavg"  # its local method
+    local: Mapping[str, Value] = field(default_factory=dict)  # settings of that
+    aggregation: Mapping[str, Value] = field(default_factory=lambda: SCREENED)  # rule and settings
+    selection: Mapping[str, Value] = field(default_factory=dict)  # which devices take part; empty: all
+    # what devices make of the result; empty: nothing
     personal: Mapping[str, Value] = field(default_factory=lambda: LOCAL)
+    # clips trained on for each clip of a device in a pass: rehearsal takes a public one for each, and two models take
+    # each twice
     each_pass: float = 2.0
-    each_round: float = 0.0
-    first: float = 0.0
+    each_round: float = 0.0  # the same, beyond the passes of a round
+    first: float = 0.0  # the same, before a device's first round
 
     def rounds(self, passes: int, budget: float) -> int:
         """Return how many rounds train on ``budget`` clips for each clip of a device."""

@@ -13,10 +13,8 @@ from statistics import fmean
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
-from studies.keywords import KEYWORDS, keyword_clips
-from studies.published import LPA, MEAN
+from studies.fleets import KEYWORDS, LPA, MEAN, Scale, keyword_clips
 from studies.run import Figures, Run
-from studies.scale import Scale
 from studies.study import Cell, Picture, Results, Series, Summary, Table, measured
 
 TITLE = "Attackers, and the rules that hold against them"

@@ -12,33 +12,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import (
-    BaselinesSection,
-    Experiment,
-    FleetSection,
-    ModelSection,
-    RoundsSection,
-)
-from studies.fedmlac.methods import FIVE, LISTENING, WARM_UP, Method, fedavg, fedmlac, fedopt
-from studies.fedmlac.names import (
+from fleet_simulator.experiment.sections import BaselinesSection, Experiment, FleetSection, ModelSection, RoundsSection
+from studies.fedmlac.calls import OftenVisited, shared_scores
+from studies.fedmlac.methods import (
     CLEAN,
     FEDMLAC,
+    FIVE,
     FLEETS_OF_FIVE,
     HALF_WRONG,
+    LISTENING,
     NO_LPA,
     NOISE,
     SCORES,
     TUNED_ON,
+    WARM_UP,
     WRONG,
+    Method,
+    fedavg,
+    fedmlac,
+    fedopt,
     some,
 )
-from studies.fedmlac.often import OftenVisited
-from studies.fedmlac.scores import shared_scores
 from studies.fedmlac.tables import summary as summary
-from studies.keywords import KEYWORDS, keyword_clips
-from studies.published import LPA
+from studies.fleets import KEYWORDS, LPA, Scale, keyword_clips
 from studies.run import Call, Run
-from studies.scale import Scale
 
 TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
 
@@ -60,17 +57,11 @@ METHODS: Mapping[str, Method] = {
 
 @dataclass(frozen=True)
 class Condition:
-    """What the methods are compared under.
+    """What the methods are compared under."""
 
-    Attributes:
-        wrong: share of the devices' labels that are wrong.
-        noise: keys of ``[data]``.
-        methods: by name, those that are run.
-    """
-
-    wrong: float = 0.0
-    noise: Mapping[str, float | str] = field(default_factory=dict)
-    methods: tuple[str, ...] = ("FedAvg", FEDMLAC)
+    wrong: float = 0.0  # share of the devices' labels that are wrong
+    noise: Mapping[str, float | str] = field(default_factory=dict)  # keys of ``[data]``
+    methods: tuple[str, ...] = ("FedAvg", FEDMLAC)  # by name, those that are run
 
 
 CONDITIONS: Mapping[str, Condition] = {
@@ -101,16 +92,7 @@ def _bundles(scale: Scale) -> dict[str, Path]:
 
 
 def experiment(scale: Scale, method: Method, condition: Condition, seed: int, size: Size, *, alone: bool) -> Experiment:
-    """Return a run.
-
-    Args:
-        scale: where clips and bundles are.
-        method: what is run.
-        condition: under which.
-        seed: of everything random.
-        size: of the fleet.
-        alone: whether the models that devices would have without a fleet are made as well.
-    """
+    """Return a run."""
     bundles = _bundles(scale)
     warm_up = int(WARM_UP["warm_up"])
     rounds = RoundsSection(
@@ -179,14 +161,7 @@ def _some(scale: Scale, name: str, seed: int, size: Size) -> Iterator[Run]:
 
 
 def _run(
-    scale: Scale,
-    name: str,
-    method: Method,
-    condition: Condition,
-    seed: int,
-    size: Size,
-    *,
-    alone: bool = False,
+    scale: Scale, name: str, method: Method, condition: Condition, seed: int, size: Size, *, alone: bool = False
 ) -> Run:
     visits = size.rounds * size.devices * size.share
     cost = visits * (0.19 if method.own else 0.1) + 8 + 50 * alone

@@ -7,7 +7,8 @@ from operator import itemgetter
 from statistics import fmean
 from typing import Any
 
-from studies.fedmlac.names import (
+from studies.fedmlac.calls import CHOSEN, STOPS, TRIALS
+from studies.fedmlac.methods import (
     BASELINES,
     CLEAN,
     CONDITIONS,
@@ -24,10 +25,8 @@ from studies.fedmlac.names import (
     WRONG,
     often,
 )
-from studies.fedmlac.often import CHOSEN, STOPS, TRIALS
-from studies.gained import WITHOUT, own_and_strangers
 from studies.run import Figures
-from studies.study import Cell, Figure, Picture, Results, Summary, Table, share
+from studies.study import WITHOUT, Cell, Figure, Picture, Results, Summary, Table, own_and_strangers, share
 
 Where = Callable[[Figures], Mapping[str, Any]]
 _GUESSED = 10.0  # in per cent, of ten words

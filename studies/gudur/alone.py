@@ -13,43 +13,31 @@ from edge_client.learning.targets import from_slots
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
+from studies.fleets import shared_inputs
 from studies.gudur.users import experiment_of
 from studies.run import Figures
-from studies.simulated import shared_inputs
 
 KINDS = {"alone": (True, False), "public only": (False, True), "own and public": (True, True)}
 """What each kind of model is trained on: own clips, and the public set's labels."""
 
 
-def without_fleet(
-    kind: str,
-    application: str,
-    users: int,
-    rounds: int,
-    seed: int,
-    bundles: Mapping[str, Path],
-    data: Path,
-    local: Mapping[str, Value],
-) -> Figures:
-    """Train every user's model without a fleet, as often as in its rounds.
+def without_fleet(kind: str, **chosen: Any) -> Figures:  # noqa: ANN401  (see `experiment_of`)
+    """Train every user's model of :func:`studies.gudur.users.experiment_of` without a fleet, as often as in its rounds.
 
     Args:
         kind: of :data:`KINDS`. Public clips are those of labels that the user knows from the start.
-        application, users, rounds, seed, bundles, data: as of :func:`studies.gudur.users.play`.
-        local: ``epochs`` of each round, and ``learning_rate``, which falls in the last of them. One that diverges is
-            halved.
+        chosen: the experiment's; ``local`` has ``epochs`` of each round, and ``learning_rate``, which falls in the last
+            of them. One that diverges is halved.
 
     Returns:
         ``users``: of each ``own`` and ``strangers``, accuracies in % on the user's held-out clips and on test clips of
         the labels that it has by then, among its labels, after the last round; and the ``samples`` trained on.
         ``learning_rate``.
     """
-    experiment = experiment_of(application, users, rounds, seed, bundles, data, local)
-    return users_alone(kind, experiment)
+    return users_alone(kind, experiment_of(**chosen))
 
 
 def users_alone(kind: str, experiment: ZeroShotExperiment) -> Figures:

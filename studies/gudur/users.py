@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from demo.deal import KEYWORDS, SOUNDS, deal
+from benchmarks.command import data_folder
+from demo.split import KEYWORDS, SOUNDS, deal
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
-from fleet_simulator.experiment.data_section import DataSection
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.experiment.sections import DataSection, RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
-from fleet_simulator.runs.progress import Silent
-from fleet_simulator.simulation.run import run
+from studies.fleets import rounds_of
 from studies.run import Figures
-from studies.simulated import shared_inputs
 
 # Table 1. The softmax activation of user 1 is taken to be the output's; hidden layers use ReLU.
 ARCHITECTURES = ("cnn2", "cnn3", "dscnn3")
@@ -30,107 +29,40 @@ _MET = 3  # before this round they meet the new sound
 
 @dataclass(frozen=True)
 class Application:
-    """One of the paper's two.
+    """One of the paper's two."""
 
-    Attributes:
-        labels: in the paper's order; the last two are new.
-        source: of ``[data]``.
-        folder: of the recordings, or the archive.
-        windows: of ``[data]``.
-        test: share of the clips to judge by.
-        public: clips of each label in the public set.
-        clips: of a label in a round.
-        arrivals: clips of a new sound at first, and later.
-        passes: over a round's clips, by the number of users: where there are many, there are more rounds.
-    """
-
-    labels: tuple[str, ...]
-    source: str
-    folder: str
-    windows: int
-    test: float
-    public: int
-    clips: tuple[int, int]
-    arrivals: tuple[int, int]
+    labels: tuple[str, ...]  # in the paper's order; the last two are new
+    source: str  # of ``[data]``
+    folder: str  # of the recordings, or the archive
+    windows: int  # of ``[data]``
+    test: float  # share of the clips to judge by
+    public: int  # clips of each label in the public set
+    clips: tuple[int, int]  # of a label in a round
+    arrivals: tuple[int, int]  # clips of a new sound at first, and later
+    # over a round's clips, by the number of users: where there are many, there are more rounds
     passes: Mapping[int, int]
 
 
 APPLICATIONS: dict[str, Application] = {
     "keywords": Application(
-        KEYWORDS,
-        "log_mel",
-        "gsc_v2_logmel_jpg.zip",
-        1,
-        0.07,
-        300,
-        (200, 300),
-        (400, 500),
-        {3: 6, 10: 2},
+        KEYWORDS, "log_mel", "gsc_v2_logmel_jpg.zip", 1, 0.07, 300, (200, 300), (400, 500), {3: 6, 10: 2}
     ),
     "sounds": Application(
-        SOUNDS,
-        "urbansound8k",
-        "urbansound8k_subset",
-        1,
-        0.15,
-        50,
-        (40, 50),
-        (50, 50),
-        {3: 16, 6: 16, 10: 8},
+        SOUNDS, "urbansound8k", "urbansound8k_subset", 1, 0.15, 50, (40, 50), (50, 50), {3: 16, 6: 16, 10: 8}
     ),
 }
 
 
-def play(
-    application: str,
-    users: int,
-    rounds: int,
-    seed: int,
-    bundles: Mapping[str, Path],
-    data: Path,
-    local: Mapping[str, Value],
-    *,
-    normalise: bool = True,
-    by_speaker: bool = True,
-    attackers: float | None = None,
-    attack: str = "poisoned_impressions",
-) -> Figures:
-    """Run an experiment; one whose training diverges is run again at half the learning rate.
-
-    Args:
-        application: ``keywords`` or ``sounds``.
-        users: 3: those of table 1; 10: these in turn, with what table 3 does to them.
-        rounds: how many.
-        seed: of everything random.
-        bundles: by architecture.
-        data: the clips.
-        local: settings of the local method; without ``labels`` the public set's are not trained on, as in the paper.
-        normalise: whether the average of a label is divided by the sum of beta.
-        by_speaker: whether no speaker and no recording is in two of public set, test clips and a user's clips.
-        attackers: share of the attackers about a new sound that all of them meet; None: the paper's schedule.
-        attack: what they do.
+def play(local: Mapping[str, Value], **chosen: Any) -> Figures:  # noqa: ANN401  (see `experiment_of`)
+    """Run :func:`experiment_of`; one whose training diverges is run again at half the learning rate.
 
     Returns:
         ``rounds``, as docs/simulator-zero-shot.md describes them, and the ``learning_rate`` that they were run at.
     """
     settings = {"labels": False, **local}
     while True:
-        experiment = experiment_of(
-            application,
-            users,
-            rounds,
-            seed,
-            bundles,
-            data,
-            settings,
-            normalise=normalise,
-            by_speaker=by_speaker,
-            attackers=attackers,
-            attack=attack,
-        )
         try:
-            with tempfile.TemporaryDirectory() as folder:
-                played = run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
+            played = rounds_of(experiment_of(local=settings, **chosen))
             return {"rounds": played, "learning_rate": settings["learning_rate"]}
         except DivergedError:
             settings["learning_rate"] = float(settings["learning_rate"]) / 2
@@ -150,7 +82,21 @@ def experiment_of(
     attackers: float | None = None,
     attack: str = "poisoned_impressions",
 ) -> ZeroShotExperiment:
-    """Return what :func:`play` runs, under the same arguments. Users hold clips out, but refuse no result."""
+    """Return an experiment whose users hold clips out, but refuse no result.
+
+    Args:
+        application: ``keywords`` or ``sounds``.
+        users: 3: those of table 1; 10: these in turn, with what table 3 does to them.
+        rounds: how many.
+        seed: of everything random.
+        bundles: by architecture.
+        data: the clips.
+        local: settings of the local method; without ``labels`` the public set's are not trained on, as in the paper.
+        normalise: whether the average of a label is divided by the sum of beta.
+        by_speaker: whether no speaker and no recording is in two of public set, test clips and a user's clips.
+        attackers: share of the attackers about a new sound that all of them meet; None: the paper's schedule.
+        attack: what they do.
+    """
     chosen = APPLICATIONS[application]
     return ZeroShotExperiment(
         DataSection(chosen.source, data, chosen.labels, test=chosen.test, windows=chosen.windows),
@@ -204,6 +150,17 @@ def users_of(
         )
         for number in range(1, count + 1)
     )
+
+
+def keyword_users(
+    count: int, rounds: RoundsSection, clips: ZeroShotSection, faults: FaultsSection | None = None
+) -> ZeroShotExperiment:
+    """Return an experiment of users with ready bundles and the keywords, to whom nothing happens."""
+    words = APPLICATIONS["keywords"]
+    bundles = {name: find_bundle(name) for name in ALL_ARCHITECTURES}
+    users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, count, bundles, together=False))
+    data = DataSection(words.source, data_folder() / words.folder, words.labels, test=words.test, windows=words.windows)
+    return ZeroShotExperiment(data, rounds, users, clips, faults or FaultsSection())
 
 
 def _model(round_id: int, bundle: Path) -> EventSection:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
-from fleet_simulator.data.log_mel_archive import pictures
+from fleet_simulator.data.log_mel import pictures
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.experiment.sections import (
     BaselinesSection,
@@ -28,13 +28,10 @@ from fleet_simulator.experiment.sections import (
     ModelSection,
     RoundsSection,
 )
-from studies.gained import WITHOUT, listened, own_and_strangers
-from studies.keywords import KEYWORDS
-from studies.published import MEAN
-from studies.run import Call, Figures, Run
-from studies.scale import Scale
-from studies.study import Cell, Picture, Results, Summary, Table, measured, share
-from studies.warm_start import from_warm_start
+from studies.fleets import KEYWORDS, MEAN, Scale
+from studies.run import Figures, Run
+from studies.study import WITHOUT, Cell, Picture, Results, Summary, Table, listened, measured, own_and_strangers, share
+from studies.warm_start import from_warm_start, warm_call
 
 TITLE = "FedKWS-UI: keyword spotting that does not depend on the user"
 
@@ -133,39 +130,22 @@ class WarmStart:
 
 @dataclass(frozen=True)
 class Setting:
-    """A fleet and how its rounds are played; methods differ in nothing else than :class:`Method`, and in the rate.
+    """A fleet and how its rounds are played; methods differ in nothing else than :class:`Method`, and in the rate."""
 
-    Attributes:
-        data: the clips.
-        fleet: the devices.
-        bundle: the shared model.
-        rounds: how many.
-        at_once: devices in each.
-        steps: E, which a device takes.
-        tuned: settings of every method that is run here.
-        start: of the model; None: the bundle's weights.
-        private_epochs: passes of FedKWS-UI's private model over the device's clips in a visit, at most.
-        baselines: what devices have without a fleet.
-        cost_s: of a FedAvg run, about.
-        evaluate_every: rounds from one test to the next.
-        once: methods that are played with the first seed alone.
-        seeds: of the others.
-    """
-
-    data: DataSection
-    fleet: FleetSection
-    bundle: Path
-    rounds: int
-    at_once: int
-    steps: int
-    tuned: Tuned
-    start: WarmStart | None = None
-    private_epochs: int = 16
-    baselines: BaselinesSection | None = None
-    cost_s: float = 60.0
-    evaluate_every: int = 3
-    once: Collection[str] = ()
-    seeds: tuple[int, ...] = SEEDS
+    data: DataSection  # the clips
+    fleet: FleetSection  # the devices
+    bundle: Path  # the shared model
+    rounds: int  # how many
+    at_once: int  # devices in each
+    steps: int  # E, which a device takes
+    tuned: Tuned  # settings of every method that is run here
+    start: WarmStart | None = None  # of the model; None: the bundle's weights
+    private_epochs: int = 16  # passes of FedKWS-UI's private model over the device's clips in a visit, at most
+    baselines: BaselinesSection | None = None  # what devices have without a fleet
+    cost_s: float = 60.0  # of a FedAvg run, about
+    evaluate_every: int = 3  # rounds from one test to the next
+    once: Collection[str] = ()  # methods that are played with the first seed alone
+    seeds: tuple[int, ...] = SEEDS  # of the others
 
     def experiment(self, name: str, seed: int) -> Experiment:
         """Return a method's experiment."""
@@ -208,14 +188,9 @@ def _run(scale: Scale, title: str, setting: Setting, method: str, seed: int) -> 
     name, corpus = f"{title}: {method}", f"{setting.data} {seed}"
     if setting.start is None:
         return Run(name, seed, experiment, cost_s, corpus)
-    arguments = {
-        "experiment": experiment,
-        "bundle": setting.bundle,
-        "learning_rate": setting.start.learning_rate,
-        "epochs": setting.start.epochs,
-        "folder": scale.output / "warm-starts",
-    }
-    return Run(name, seed, Call(from_warm_start, arguments), cost_s, corpus)
+    start = setting.start
+    call = warm_call(from_warm_start, experiment, start.learning_rate, start.epochs, scale.output / "warm-starts")
+    return Run(name, seed, call, cost_s, corpus)
 
 
 def _small(scale: Scale) -> dict[str, Setting]:

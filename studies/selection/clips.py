@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.selection.contract import Candidate, History
-from aggregator_server.selection.draw import select
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.selection.draw import Candidate, History, select
+from aggregator_server.strategies.registry import complete
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
 from fleet_simulator.simulation.tasks import device_id
@@ -57,7 +56,6 @@ def drawing(sizes: Sequence[float], choice: Choice) -> Callable[[History, tuple[
 
     Args:
         sizes: data of every device, in a unit of which fractions do not count.
-        choice: the selection; settings that it leaves out have their defaults.
     """
     devices = [Candidate(device_id(number), round(size)) for number, size in enumerate(sizes)]
     wanted = complete("selection", choice)

@@ -28,13 +28,11 @@ from fleet_simulator.experiment.sections import (
     ModelSection,
     RoundsSection,
 )
-from studies.keywords import keyword_clips
-from studies.published import MEAN
+from studies.fleets import MEAN, Scale, keyword_clips
 from studies.run import Call, Figures, Run
-from studies.scale import Scale
 from studies.selection.clips import FRACTION, drawn
 from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
-from studies.warm_start import from_warm_start, judged_start
+from studies.warm_start import from_warm_start, judged_start, warm_call
 
 TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
 
@@ -49,19 +47,12 @@ PERSONAL_RATES = (0.001, 0.003, 0.01, 0.03)
 
 @dataclass(frozen=True)
 class Method:
-    """How a shared model is trained.
+    """How a shared model is trained."""
 
-    Attributes:
-        strategy: as the aggregator names it.
-        rounds: of a run.
-        local: settings of the local method.
-        switch: R of dynamic selection; 0: the strategy's own selection.
-    """
-
-    strategy: str
-    rounds: int
-    local: Mapping[str, Value] = field(default_factory=dict)
-    switch: int = 0
+    strategy: str  # as the aggregator names it
+    rounds: int  # of a run
+    local: Mapping[str, Value] = field(default_factory=dict)  # settings of the local method
+    switch: int = 0  # R of dynamic selection; 0: the strategy's own selection
 
     @property
     def selection(self) -> dict[str, Value]:
@@ -95,23 +86,14 @@ DRAWN, START = "clips drawn", "start"
 
 @dataclass(frozen=True)
 class Pair:
-    """A method with its own selection, and the same with dynamic selection in its place; what the paper has of both.
+    """A method with its own selection, and the same with dynamic selection in its place; what the paper has of both."""
 
-    Attributes:
-        base: method with its own selection.
-        rounds: of both.
-        switch: R.
-        total: device time that dynamic selection saved in all rounds, %.
-        converged: rounds after which the paper calls either converged; 0: not.
-        saved: time until that, %: of all rounds where the base did not converge.
-    """
-
-    base: str
-    rounds: int
-    switch: int
-    total: float
-    converged: tuple[int, int]
-    saved: float
+    base: str  # method with its own selection
+    rounds: int  # of both
+    switch: int  # R
+    total: float  # device time that dynamic selection saved in all rounds, %
+    converged: tuple[int, int]  # rounds after which the paper calls either converged; 0: not
+    saved: float  # time until that, %: of all rounds where the base did not converge
 
     @property
     def dynamic(self) -> str:
@@ -211,14 +193,8 @@ class _Making:
         return self._of(START, seed, judged_start, self._experiment(METHODS["FedAvg"], 1, seed, 0.01, {}, 0.0), 4)
 
     def _of(self, name: str, seed: int, function: Callable[..., Figures], work: Experiment, cost_s: float) -> Run:
-        arguments = {
-            "experiment": work,
-            "bundle": self.bundle,
-            "learning_rate": START_RATE,
-            "epochs": START_PASSES,
-            "folder": self.scale.output / "warm",
-        }
-        return Run(name, seed, Call(function, arguments), cost_s, corpus=f"selection {seed}")
+        call = warm_call(function, work, START_RATE, START_PASSES, self.scale.output / "warm")
+        return Run(name, seed, call, cost_s, corpus=f"selection {seed}")
 
     def _experiment(
         self, method: Method, rounds: int, seed: int, rate: float, personal: Mapping[str, Value], alone: float
@@ -391,12 +367,11 @@ def _fleet(results: Results) -> list[list[Cell]]:
         ["start on strangers, %", results.cell(START, itemgetter("strangers"))],
         ["runs compared", 2 * len(open_ends)],
         ["not converged", round(sum(open_ends))],
-        *([f"hours of a round, {one}, over an even draw, %", _above(hours[one], hours["even"])] for one in _PHASES),
+        *(
+            [f"hours of a round, {one}, over an even draw, %", round(100 * (hours[one] / hours["even"] - 1))]
+            for one in _PHASES
+        ),
     ]
-
-
-def _above(value: float, base: float) -> int:
-    return round(100 * (value / base - 1))
 
 
 def _label(pair: Pair) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.selection.contract import History
+from aggregator_server.selection.draw import History
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
@@ -26,12 +26,6 @@ from studies.speech.start import Pretraining, started
 
 def shared_model(method: Method, rounds: int, personal: Personal | None = None, **deal: Any) -> Figures:  # noqa: ANN401  (see `_fleet`)
     """Train a global model, test it, and personalise it.
-
-    Args:
-        method: of the rounds.
-        rounds: how many.
-        personal: how devices fine-tune; None: they do not.
-        deal: arguments of :func:`_fleet`.
 
     Returns:
         ``rounds`` as :meth:`SpeechFleet.rounds` says; ``server_test``, the global model's error rate on the server's
@@ -84,16 +78,7 @@ def centrally(rate: float, passes: int, **deal: Any) -> Figures:  # noqa: ANN401
 def _fleet(
     archive: Path, bundle: Path, folder: Path, counts: Counts, pretraining: Pretraining, seed: int
 ) -> SpeechFleet:
-    """Return a deal's fleet.
-
-    Args:
-        archive: of the log-mel pictures.
-        bundle: the untrained network.
-        folder: holds the trained start.
-        counts: sizes of the deal.
-        pretraining: of the start.
-        seed: of the deal and of all random orders.
-    """
+    """Return a deal's fleet."""
     model = ModelRuntime.open(started(bundle, archive, pretraining, folder))
     return SpeechFleet(model, Speakers(archive).deal(counts, seed), counts.train, seed)
 
@@ -108,11 +93,7 @@ def draws(
     """Draw devices for many fleets, without training: how much less data dynamic selection has trained on at the end.
 
     Args:
-        sizes: data of every device, in any unit.
-        settings: (R, rounds).
-        fraction: of the devices in a round.
         published: what it saved, by setting as in ``30/50``, in per cent.
-        seeds: fleets.
 
     Returns:
         By setting: ``mean`` and ``spread`` of what is saved against an even draw, in per cent; the ``share`` of the

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bundles import BenchmarkError
+from benchmarks.command import BenchmarkError
 from edge_client.speech.ctc import BLANK
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.feature_settings import preset
-from fleet_simulator.data.log_mel_archive import pictures, read_pictures
+from fleet_simulator.data.log_mel import pictures, read_pictures
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from model_export.pretraining.pictures import mel_power
 
@@ -45,17 +45,11 @@ _MASKED = (7, 9, 9)  # most bands, and most frames twice, that are hidden (Park 
 
 @dataclass(frozen=True)
 class Word:
-    """A recording of one word.
+    """A recording of one word."""
 
-    Attributes:
-        text: the word.
-        power: mel powers without the silence, float32 [frames, bands].
-        quiet: the recording's quietest frames, float32 [20, bands].
-    """
-
-    text: str
-    power: Floats
-    quiet: Floats
+    text: str  # the word
+    power: Floats  # mel powers without the silence, float32 [frames, bands]
+    quiet: Floats  # the recording's quietest frames, float32 [20, bands]
 
     @property
     def seconds(self) -> float:
@@ -65,17 +59,11 @@ class Word:
 
 @dataclass(frozen=True)
 class Utterances:
-    """Phrases.
+    """Phrases."""
 
-    Attributes:
-        x: logarithms of mel powers, float32 [utterances, frames, bands].
-        texts: what is said in each.
-        spans: the first frame of each of its words, and the one after the last.
-    """
-
-    x: Floats
-    texts: tuple[str, ...]
-    spans: tuple[Spans, ...]
+    x: Floats  # logarithms of mel powers, float32 [utterances, frames, bands]
+    texts: tuple[str, ...]  # what is said in each
+    spans: tuple[Spans, ...]  # the first frame of each of its words, and the one after the last
 
     @property
     def seconds(self) -> float:
@@ -89,50 +77,30 @@ class Utterances:
 
 @dataclass(frozen=True)
 class Counts:
-    """Sizes of a deal, in speakers and in phrases of each.
+    """Sizes of a deal, in speakers and in phrases of each."""
 
-    Attributes:
-        devices: speakers of every device.
-        train: phrases of a device's speaker in a pass; they are made anew for every pass, of the same recordings.
-        held_out: phrases of the same speaker by which a device chooses its model, of other recordings.
-        test: phrases of the same speaker that judge it, of yet others.
-        development: speakers by which the server chooses, and phrases of each.
-        server_test: speakers that judge the global model, and phrases of each.
-    """
-
-    devices: tuple[int, ...] = (20,) * 5 + (40,) * 3 + (60,) * 2
-    train: int = 2
-    held_out: int = 2
-    test: int = 4
-    development: tuple[int, int] = (40, 3)
-    server_test: tuple[int, int] = (20, 8)
+    devices: tuple[int, ...] = (20,) * 5 + (40,) * 3 + (60,) * 2  # speakers of every device
+    train: int = 2  # phrases of a device's speaker in a pass; they are made anew for every pass, of the same recordings
+    held_out: int = 2  # phrases of the same speaker by which a device chooses its model, of other recordings
+    test: int = 4  # phrases of the same speaker that judge it, of yet others
+    development: tuple[int, int] = (40, 3)  # speakers by which the server chooses, and phrases of each
+    server_test: tuple[int, int] = (20, 8)  # speakers that judge the global model, and phrases of each
 
 
 @dataclass(frozen=True)
 class Deal:
-    """Who has which phrases; no speaker is in two parts.
+    """Who has which phrases; no speaker is in two parts."""
 
-    Attributes:
-        train: of every device the recordings of each of its speakers.
-        held_out: phrases of the same speakers, of other recordings: by them a device chooses what it listens with.
-        test: phrases of the same speakers, of recordings that neither of these has.
-        development: of the server's speakers for choices.
-        server_test: of the server's speakers for tests.
-    """
-
-    train: list[list[list[Word]]]
+    train: list[list[list[Word]]]  # of every device the recordings of each of its speakers
+    # phrases of the same speakers, of other recordings: by them a device chooses what it listens with
     held_out: list[Utterances]
-    test: list[Utterances]
-    development: Utterances
-    server_test: Utterances
+    test: list[Utterances]  # phrases of the same speakers, of recordings that neither of these has
+    development: Utterances  # of the server's speakers for choices
+    server_test: Utterances  # of the server's speakers for tests
 
 
 def clips_of_speakers(archive: Path) -> dict[str, list[Entry]]:
-    """Return the recordings of digits and commands of every speaker who has ten or more, in a fixed order.
-
-    Raises:
-        CorpusError: it is no such archive.
-    """
+    """Return the recordings of digits and commands of every speaker who has ten or more, in a fixed order."""
     found: dict[str, list[Entry]] = {}
     for entry in pictures(archive):
         if entry.speaker != NOBODY and said(entry) in (*DIGITS, *COMMANDS):
@@ -146,11 +114,7 @@ def said(entry: Entry) -> str:
 
 
 def words(archive: Path, entries: Sequence[Entry]) -> list[Word]:
-    """Read recordings and cut the silence off.
-
-    Raises:
-        CorpusError: a picture is damaged.
-    """
+    """Read recordings and cut the silence off. Raises CorpusError: a picture is damaged."""
     power = mel_power(read_pictures(archive, entries))
     return [cut(said(entry), clip) for entry, clip in zip(entries, power, strict=True)]
 
@@ -280,11 +244,7 @@ class Speakers:
     """The speakers of an archive; recordings are read when a part needs them."""
 
     def __init__(self, archive: Path) -> None:
-        """List them.
-
-        Raises:
-            CorpusError: it is no such archive.
-        """
+        """List them."""
         self._archive, self._clips = archive, _listed(archive)
         order: list[str] = np.random.default_rng(0).permutation(list(self._clips)).tolist()
         many = {speaker for speaker in order if len(self._clips[speaker]) >= MANY_CLIPS}
@@ -301,15 +261,7 @@ class Speakers:
         return [[next(read) for _ in self._clips[speaker]] for speaker in speakers]
 
     def deal(self, counts: Counts, seed: int) -> Deal:
-        """Give speakers to devices and to the server, and make tests; a seed's deal is always the same.
-
-        Args:
-            counts: of speakers and phrases.
-            seed: of who gets whom.
-
-        Raises:
-            BenchmarkError: there are not enough speakers.
-        """
+        """Give speakers to devices and to the server, and make tests; a seed's deal is always the same."""
         sizes = (*counts.devices, counts.development[0], counts.server_test[0])
         if len(self._many) < sum(sizes):
             raise BenchmarkError(

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.aggregation.updates import Layout, stack_updates
-from aggregator_server.aggregation.weights import aggregate_weights
-from aggregator_server.selection.contract import History
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.selection.draw import History
+from aggregator_server.strategies.registry import complete
 from edge_client.learning.personalisations.group_balanced import schedule
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
@@ -33,51 +33,32 @@ _GLOBAL, _GROUPS, _LOCAL, _CENTRAL, _HEARD = 1, 2, 3, 4, 5  # what a random orde
 
 @dataclass(frozen=True)
 class Method:
-    """How the global model is trained.
+    """How the global model is trained."""
 
-    Attributes:
-        selection: of a round's devices.
-        rate: step size of momentum SGD on the devices.
-        proximal: FedProx' mu.
-        by_size: whether the mean of the uploads is weighted by the devices' utterances. FedProx' is not, as published.
-    """
-
-    selection: Choice
-    rate: float
-    proximal: float = 0.0
+    selection: Choice  # of a round's devices
+    rate: float  # step size of momentum SGD on the devices
+    proximal: float = 0.0  # FedProx' mu
+    # whether the mean of the uploads is weighted by the devices' utterances. FedProx' is not, as published.
     by_size: bool = True
 
 
 @dataclass(frozen=True)
 class Personal:
-    """How devices fine-tune the global model.
+    """How devices fine-tune the global model."""
 
-    Attributes:
-        rate: step size.
-        passes: over phrases of the device's own recordings, after its group's rounds.
-        groups: settings of ``group_balanced``.
-    """
-
-    rate: float
-    passes: int
-    groups: Mapping[str, Any]
+    rate: float  # step size
+    passes: int  # over phrases of the device's own recordings, after its group's rounds
+    groups: Mapping[str, Any]  # settings of ``group_balanced``
 
 
 @dataclass(frozen=True)
 class Part:
-    """Utterances as a model takes them.
+    """Utterances as a model takes them."""
 
-    Attributes:
-        x: normalised features, float32 [utterances, frames, bands].
-        texts: what is said.
-        transcripts: the same as outputs of the head.
-        seconds: of speech.
-    """
-
-    x: Floats
-    texts: tuple[str, ...]
-    transcripts: list[Array]
-    seconds: float
+    x: Floats  # normalised features, float32 [utterances, frames, bands]
+    texts: tuple[str, ...]  # what is said
+    transcripts: list[Array]  # the same as outputs of the head
+    seconds: float  # of speech
 
 
 class SpeechFleet:

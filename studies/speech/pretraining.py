@@ -84,10 +84,7 @@ class Trainer:
         """Pass once over utterances; those of a last, smaller batch are left out. Return the mean loss.
 
         Args:
-            utterances: to train on.
             how: ``aligned``, ``ctc`` or ``settled``.
-            rate: step size.
-            rng: draws the order.
         """
         characters = self._manifest.characters
         x = ((utterances.x - self._normalisation.mean) / self._normalisation.std).astype(np.float32)

@@ -16,8 +16,8 @@ import numpy as np
 
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
+from studies.fleets import Scale
 from studies.run import Call, Figures, Run
-from studies.scale import Scale
 from studies.selection.clips import FRACTION, HOURS
 from studies.selection.runs import PAIRS, SMOOTHED, smoothed
 from studies.speech.calls import centrally, draws, shared_model, without_fleet

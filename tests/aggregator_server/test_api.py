@@ -1,4 +1,4 @@
-"""The aggregator's public functions on what real classifiers upload, and against numbers worked out by hand."""
+"""The public Python interface of the aggregator, and the front door for extensions."""
 
 import json
 import subprocess
@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from aggregator_server import plugins
 from aggregator_server.api import (
     AggregationError,
     KnownClass,
@@ -114,3 +115,20 @@ def test_neither_a_database_nor_a_web_server_is_loaded():
     code = "import json, sys, aggregator_server.api; print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"sqlalchemy", "fastapi", "pydantic", "kmedoids", "edge_client"} & set(json.loads(done.stdout))
+
+
+NAMES = {
+    "a rule": {"Rule", "Updates", "Layout", "weighted_mean", "AggregationError"},
+    "a selection": {"Selection", "Candidate", "History", "FRACTION", "SEEN_WITHIN"},
+    "a strategy": {"Strategy", "sharing", "DeviceStatistics", "aggregate_shared_model", "check_shared_model"},
+    "a strategy's functions": {
+        *("RoundInputs", "RoundResult", "Contribution", "UploadTerms", "SharedModel", "Assigned", "Choice", "Update"),
+        "MalformedUpdateError",
+    },
+    "types": {"Arrays", "Doubles", "Floats", "Setting", "Value"},
+}
+
+
+def test_the_front_door_offers_exactly_these_names():
+    assert set(plugins.__all__) == set.union(*NAMES.values())
+    assert all(hasattr(plugins, name) for name in plugins.__all__)

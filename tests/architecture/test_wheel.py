@@ -28,6 +28,7 @@ def test_every_module_of_the_product_is_installed():
 def test_every_package_is_typed_and_no_other_files_come_along():
     expected = {name: ["py.typed"] for name in PRODUCT}
     expected["edge_client"] += ["bundles/*.auricle", "bundles/catalogue.json", "front_ends/*.frontend"]
+    expected["edge_client"] += ["front_ends/*.txt"]
     expected["edge_client"] += ["owner_page/templates/*.html", "owner_page/static/*"]
     expected["fleet_simulator"] += ["experiment/example.toml"]
     expected["aggregator_server"] += [

@@ -17,6 +17,10 @@ class Armv7Error(Exception):
     """The root cannot be built, or what runs in it failed."""
 
 
+class MirrorError(Armv7Error):
+    """A mirror does not serve what Debian signed."""
+
+
 class UnsuitableMachineError(Armv7Error):
     """This machine cannot run ARM programs, whatever is installed."""
 

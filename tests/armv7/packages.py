@@ -12,7 +12,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from deb.wheels import ARMHF, download, needed
+from deb.wheels import Target, download, needed
 from tests.armv7.machine import enter, run
 
 _WANTED = ("auricle[edge,mqtt]", "pytest", "pytest-timeout", "hypothesis")
@@ -20,9 +20,11 @@ _METADATA = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constrai
 _ENVIRONMENT = "opt/auricle"
 
 
-def install(root: Path, checkout: Path) -> None:
-    """Bring the root's environment up to date with what the checkout asks for; quick where it is already."""
-    packages = needed(ARMHF, *_WANTED)
+def install(root: Path, checkout: Path, target: Target) -> None:
+    """Bring a root's environment up to date with what the checkout asks for; quick where it is already."""
+    # The oracle of the C library, where it has a wheel.
+    wanted = (*_WANTED, "auricle[tflite]") if target.python == "3.11" else _WANTED
+    packages = needed(target, *wanted)
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     constraints = (checkout / "constraints.txt").read_text()
     asked = hashlib.sha256(json.dumps([packages, project, constraints]).encode()).hexdigest()
@@ -32,15 +34,16 @@ def install(root: Path, checkout: Path) -> None:
     shutil.rmtree(root / _ENVIRONMENT, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         wheels = Path(folder)
-        download(ARMHF, packages, wheels)
+        download(target, packages, wheels)
         _metadata_wheel(checkout, wheels)
         python = f"/{_ENVIRONMENT}/bin/python"
         run(*enter(root, "python3", "-m", "venv", "--system-site-packages", f"/{_ENVIRONMENT}"))
         shutil.copy(checkout / "constraints.txt", wheels)
         pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         offline = ["--no-index", "--find-links=/mnt", "--constraint=/mnt/constraints.txt"]
-        run(*enter(root, *pip, "install", *offline, *_WANTED, sources=wheels))
+        run(*enter(root, *pip, "install", *offline, *wanted, sources=wheels))
         run(*enter(root, *pip, "check"))
+        run(*enter(root, *pip, "install", *offline, "--no-deps", *target.alone, sources=wheels))
     stamp.write_text(asked)
 
 

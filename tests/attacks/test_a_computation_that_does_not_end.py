@@ -50,8 +50,7 @@ def computing(folder: Path, other_than: int = 0) -> int:
 
 def start_computing(fleet: Fleet, folder: Path) -> tuple[int, int]:
     round_id = fleet.open_round(strategy="stubborn")
-    for device in fleet.devices:
-        fleet.upload(device, fleet.work(device)).raise_for_status()
+    fleet.upload_all()
     return round_id, computing(folder)
 
 

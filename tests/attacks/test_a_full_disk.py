@@ -57,8 +57,7 @@ def test_uploads_are_refused_before_the_disk_is_full_and_taken_when_there_is_roo
     assert health["free_bytes"] < 0.05 * health["disk_bytes"]
     filler.unlink()
     assert fleet.admin.get("/v1/health").json()["status"] == "ok"
-    for device in fleet.devices:
-        fleet.upload(device, fleet.work(device)).raise_for_status()
+    fleet.upload_all()
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
     assert fleet.round(round_id)["summary"]["state"] == "done"
 

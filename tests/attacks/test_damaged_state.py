@@ -13,14 +13,14 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
-from edge_client.daemon.status_file import StatusFile, read_status
+from edge_client.daemon.status import StatusFile, read_status
 from edge_client.errors import RecordingError, StateError
 from edge_client.events import Event
 from edge_client.events.journal import Journal
 from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import EmbeddingCache
-from edge_client.storage.membership import Membership
+from edge_client.storage.identity import Membership
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import ClassInfo

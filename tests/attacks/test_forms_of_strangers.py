@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from aggregator_server.fleet.sessions import form_token
+from aggregator_server.fleet.tokens import form_token
 from aggregator_server.limits import FORM_BYTES, FORM_FIELDS, STRANGERS_FORM_BYTES
 from tests.support.aggregator_process import Aggregator, read_answer
 from tests.support.dashboard_visitor import Visitor
@@ -30,9 +30,9 @@ def post(server: Aggregator, path: str, size: int, cookie: str = "", body: bytes
 
 
 def test_these_are_all_addresses_that_take_a_form(aggregator):
-    from aggregator_server.web.dashboard.pages import PAGES
+    from aggregator_server.web.app import PAGES
 
-    taken = {route.path for router in PAGES for route in router.routes if "POST" in getattr(route, "methods", ())}
+    taken = {route.path for page in PAGES for route in page.router.routes if "POST" in getattr(route, "methods", ())}
     taken.remove("/language")  # which anybody may send
     patterns = [re.sub(r"\{\w+\}", "[^/]+", path) for path in taken]
     assert len(taken) == len(FORMS)

@@ -103,5 +103,4 @@ def test_messages_that_are_large_or_deep_once_parsed_are_refused(fleet, text, wo
 
 
 def test_an_honest_upload_of_the_same_round_is_taken(fleet):
-    for device in fleet.devices:
-        fleet.upload(device, fleet.work(device)).raise_for_status()
+    fleet.upload_all()

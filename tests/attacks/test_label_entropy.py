@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training
-from aggregator_server.strategies.plan_methods import complete, known_settings
-from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.registry import complete, known_settings
+from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
 from tests.support.hostile_upload import altered

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from aggregator_server.limits import STREAMS, STREAMS_PER_SESSION
-from edge_client.owner_page.live_stream import MAX_VIEWERS
+from edge_client.owner_page.streams import MAX_VIEWERS
 from tests.support.dashboard_visitor import Visitor
 from tests.support.edge_process import wait_for
 from tests.support.owner_page import OwnerPage

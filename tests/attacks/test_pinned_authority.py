@@ -15,7 +15,7 @@ from edge_client.errors import CertificateError
 from edge_client.fleet import certificates
 from edge_client.fleet.joining import join
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.membership import Membership
+from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT

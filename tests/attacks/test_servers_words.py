@@ -11,7 +11,7 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from edge_client.errors import RefusedError, StateError, UnreachableError
 from edge_client.fleet.server_client import ServerClient
-from edge_client.learning.checked_plan import checked_plan
+from edge_client.learning.training_job import checked_plan
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.identity import Identity
 from fleet_protocol.errors import PlanError

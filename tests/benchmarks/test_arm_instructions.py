@@ -4,13 +4,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from benchmarks.bundles import BenchmarkError, find_bundles, given_bundles
-from tests.support.checkout import ROOT, run_python
+from benchmarks.bundles import find_bundles, given_bundles
+from benchmarks.command import BenchmarkError
+from tests.support.checkout import ROOT, run_module, run_python
 
 ARMV7_ROOT = ROOT / "build" / "armv7-root"
 
@@ -72,14 +71,7 @@ def test_what_the_machine_lacks_is_named_with_the_way_out(tmp_path, options, pro
     for program in programs:
         (tmp_path / program).write_text("#!/bin/sh\n")
         (tmp_path / program).chmod(0o755)
-    result = subprocess.run(
-        [sys.executable, "-m", "benchmarks.arm_instructions", *options],
-        cwd=ROOT,
-        env={**os.environ, "PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run_module("benchmarks.arm_instructions", *options, env={**os.environ, "PATH": str(tmp_path)})
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert re.search(message, result.stderr)

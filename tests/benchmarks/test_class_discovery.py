@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.class_discovery.corpus import WORDS, Corpus, FrontEnd
-from benchmarks.class_discovery.strategy import run_strategy
-from benchmarks.class_discovery.trials import KNOWN, adjusted_rand_index, cases, run_trial
-from benchmarks.class_discovery.unheard import SENDERS, run_unheard
+from benchmarks.class_discovery.trials import KNOWN, WORDS, Corpus, FrontEnd, adjusted_rand_index, cases, run_trial
+from benchmarks.class_discovery.unheard import SENDERS, run_strategy, run_unheard
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.ready_bundles import FOLDER
 

@@ -1,22 +1,19 @@
 """`benchmarks.few_shot`: figures for anybody's recordings, by any front end that has a network."""
 
 import json
-import subprocess
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
-from edge_client.audio.wave_files import encode_wave
-from tests.support.checkout import ROOT
+from edge_client.audio.recordings import encode_wave
+from tests.support.checkout import run_module
 
 TONES = {"luz": 350.0, "puerta": 700.0, "agua": 1_400.0}
 KEYS = {"front_end", "takes", "speakers", "ways", "same_speaker", "other_speakers"}
 
 
-def run(*options):
-    command = [sys.executable, "-m", "benchmarks.few_shot", *map(str, options)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+run = partial(run_module, "benchmarks.few_shot")
 
 
 def write_words(folder, speakers=3, takes=7):

@@ -12,15 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.bundles import BenchmarkError
+from benchmarks.command import BenchmarkError
 from benchmarks.listening.alternatives import Worker, measure, row
-from benchmarks.listening.decisions import averaged, decisions
 from benchmarks.listening.dialogue import dialogue, sentences
-from benchmarks.listening.material import RATE_HZ, Half
-from benchmarks.listening.measurement import at_most, taken_words
+from benchmarks.listening.material import RATE_HZ, Half, Stream, Word
+from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, score, taken_words
 from benchmarks.listening.picture import draw, steps
-from benchmarks.listening.scoring import Heard, score
-from benchmarks.listening.streams import Stream, Word
 from benchmarks.listening.workers import local_wake
 from benchmarks.listening.workers.protocol import serve
 from edge_client.detection.posterior_handling import PosteriorHandler

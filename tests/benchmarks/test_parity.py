@@ -12,13 +12,13 @@ from tests.support.parity_references import FEW_STEPS, FEWER_LARGER, larger_refe
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="session", params=["tflite", "litert"])
+@pytest.fixture(scope="session", params=["c", "tflite", "litert"])
 def differences(request):
     """Every variant trained on one runtime, in a process of its own."""
     return trained_on(request.param, references(), STEPS, VARIANTS)
 
 
-@pytest.fixture(scope="session", params=["tflite", "litert"])
+@pytest.fixture(scope="session", params=["c", "tflite", "litert"])
 def larger_differences(request):
     """Every larger network trained on one runtime, in a process of its own."""
     return trained_on(request.param, larger_references(), FEW_STEPS, FEWER_LARGER)
@@ -57,5 +57,6 @@ def test_losses_and_probabilities_are_kerass(differences, variant):
 
 
 def test_each_runtime_ran_where_it_was_asked_for(differences, request):
-    wanted = {"tflite": "tflite-runtime", "litert": "ai-edge-litert"}[request.node.callspec.params["differences"]]
+    packages = {"c": "pymicro-wakeword", "tflite": "tflite-runtime", "litert": "ai-edge-litert"}
+    wanted = packages[request.node.callspec.params["differences"]]
     assert {result["runtime"] for result in differences.values()} == {wanted}

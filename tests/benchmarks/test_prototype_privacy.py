@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
+from benchmarks.command import BenchmarkError
 from benchmarks.prototype_privacy import __main__ as program
 from benchmarks.prototype_privacy import identification, membership, picture, recognition
-from benchmarks.prototype_privacy.accountant import DELTA, epsilon, greatest_area
-from benchmarks.prototype_privacy.attacker import Attacker, area_under_curve, closeness, found_at
+from benchmarks.prototype_privacy.attacker import (
+    DELTA,
+    Attacker,
+    area_under_curve,
+    closeness,
+    epsilon,
+    found_at,
+    greatest_area,
+)
 from benchmarks.prototype_privacy.corpus import WORDS, Corpus, read
 from benchmarks.prototype_privacy.membership import CLIP, OTHER_WORDS, SAME_WORD, Case, Sender
 from fleet_protocol.bundle import read_bundle
@@ -181,7 +189,7 @@ def test_the_program_prints_what_the_picture_draws(corpus, monkeypatch, capsys, 
 
 
 def test_a_folder_without_the_archive_is_named(tmp_path):
-    with pytest.raises(program.AuricleError, match="gsc_v2_logmel_jpg"):
+    with pytest.raises(BenchmarkError, match="gsc_v2_logmel_jpg"):
         read(tmp_path, BUNDLE)
 
 

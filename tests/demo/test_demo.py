@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from demo import DemoError
-from demo.devices import Device
+from demo.devices import Device, Report, new_classes
 from demo.fleet import Fleet
-from demo.new_sounds import Report, new_classes
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
@@ -51,15 +50,8 @@ def processes_below(folder: Path) -> list[int]:
 def small_run(tmp_path_factory):
     """One short run that the tests below look at."""
     folder = tmp_path_factory.mktemp("demo")
-    result = run_demo(
-        "--speakers",
-        "40",
-        "--report",
-        str(folder / "report.html"),
-        "--json",
-        str(folder / "figures.json"),
-        environment=without_tensorflow(folder),
-    )
+    files = ("--report", str(folder / "report.html"), "--json", str(folder / "figures.json"))
+    result = run_demo("--speakers", "40", *files, environment=without_tensorflow(folder))
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
 
@@ -69,11 +61,8 @@ def test_the_figures_have_the_promised_form(small_run):
     assert set(figures) == {"users", "average", "rounds", "new_classes", "recognition", "seconds", "base"}
     assert set(figures["base"]) == set(figures) - {"base"}
     assert [user["architecture"] for user in figures["base"]["users"]] == ["base", "base_hidden", "base"]
-    assert [(user["architecture"], len(user["labels"])) for user in figures["users"]] == [
-        ("cnn2", 4),
-        ("cnn3", 4),
-        ("dscnn3", 4),
-    ]
+    networks = {user["architecture"]: len(user["labels"]) for user in figures["users"]}
+    assert list(networks.items()) == [("cnn2", 4), ("cnn3", 4), ("dscnn3", 4)]
     for row in (*figures["users"], figures["average"]):
         assert 0 <= row["local_accuracy"] <= 100
         assert 0 <= row["global_accuracy"] <= 100

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo import DemoError
-from demo.deal import KEYWORDS, SOUNDS, deal
-from demo.split import group_of, new_sound_rounds, read_labels, split
+from demo.split import KEYWORDS, SOUNDS, deal, group_of, new_sound_rounds, read_labels, split
 
 WORDS = [f"word{number:02d}" for number in range(30)]
 

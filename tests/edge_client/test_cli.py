@@ -26,7 +26,10 @@ def run(module, *arguments, **options):
 def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_path):
     told = run(PROGRAMS[program], "--version")
     assert told.returncode == 0, told.stderr
-    assert re.fullmatch(rf"{program} (\d+\.\d+\.\d+|unknown)\n", told.stdout)
+    runtime = r", TensorFlow Lite 2\.17\.1 \(pymicro-wakeword 2\.5\.0, SHA-256 [0-9a-f]{12}\)"
+    assert re.fullmatch(
+        rf"{program} (\d+\.\d+\.\d+|unknown){runtime if program == 'auricle-edge' else ''}\n", told.stdout
+    )
     line, found = f"{program} --ver", tmp_path / "completions"
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
     result = run(
@@ -35,6 +38,12 @@ def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_pat
     )
     assert found.read_text().strip() == "--version", result.stderr
     assert "PYTHON_ARGCOMPLETE_OK" in (ROOT / (PROGRAMS[program].replace(".", "/") + ".py")).read_text()[:1024]
+
+
+def test_a_device_without_a_runtime_tells_its_version_and_why(tmp_path):
+    told = run(PROGRAMS["auricle-edge"], "--version", env={**os.environ, "AURICLE_TFLITE_LIBRARY": str(tmp_path)})
+    assert (told.returncode, told.stdout.count("\n")) == (0, 1)
+    assert f", no runtime: AURICLE_TFLITE_LIBRARY names {tmp_path}, which is no file; unset it" in told.stdout
 
 
 def test_a_device_without_a_library_names_the_extra(tmp_path, bundles):

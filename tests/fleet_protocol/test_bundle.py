@@ -1,10 +1,14 @@
-"""A bundle says truly what is in it, and equal input gives equal bundles."""
+"""A bundle says truly what is in it, equal input gives equal bundles, and the ready ones are found by their names."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.errors import BundleError
 from fleet_protocol.feature_settings import preset
+from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
 
 FILTERS = {"cnn1": (16,), "cnn2": (16, 32), "cnn3": (16, 16, 32), "cnn4": (8, 16, 16, 32), "dscnn3": (16, 16, 32)}
 
@@ -37,3 +41,26 @@ def test_initial_weights_are_random_and_biases_zero(bundles):
     weights = read_bundle(bundles["cnn3"]).weights
     assert all((array == 0).all() == name.endswith("bias") for name, array in weights.items())
     assert all(array.dtype == np.float32 for array in weights.values())
+
+
+def test_every_ready_bundle_is_one():
+    assert FIRST_CHOICE in ready_names()
+    for name in ready_names():
+        assert read_bundle(find_bundle(name)).manifest.capacity >= 2
+
+
+@pytest.mark.parametrize("given", ["./base", "base.auricle", "models/base", "/etc/auricle/base"])
+def test_what_has_a_slash_or_a_suffix_is_a_path(given):
+    assert find_bundle(given, Path("/srv")) == Path("/srv") / given
+
+
+@pytest.mark.parametrize("given", ["bass", "", "Base", ".."])
+def test_an_unknown_name_is_refused_with_those_that_are_known(given):
+    with pytest.raises(BundleError, match="ann3, base, base_hidden") as caught:
+        find_bundle(given)
+    assert repr(given) in str(caught.value)
+
+
+def test_a_file_that_is_missing_is_said_with_what_is_ready(tmp_path):
+    with pytest.raises(BundleError, match=r"gone\.auricle is not a readable .* or name a ready one \(ann3, base"):
+        read_bundle(find_bundle("gone.auricle", tmp_path))

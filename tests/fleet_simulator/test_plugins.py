@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -12,7 +10,7 @@ from aggregator_server.aggregation.rule import rules
 from aggregator_server.strategies.registry import strategies
 from fleet_protocol.errors import PluginError
 from fleet_simulator.plugins import Plugin, load_plugins, use_plugins
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 from tests.support.simulated_fleet import write_experiment
 
 EXAMPLE = ROOT / "examples" / "own_strategy"
@@ -23,9 +21,8 @@ pytestmark = pytest.mark.slow
 
 
 def run(path, *arguments):
-    command = [sys.executable, "-m", "fleet_simulator.cli", "run", path.name, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=path.parent, env=environment, capture_output=True, text=True, timeout=240)
+    return run_module("fleet_simulator.cli", "run", path.name, *arguments, cwd=path.parent, env=environment)
 
 
 def plugins(*files):

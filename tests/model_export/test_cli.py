@@ -1,9 +1,7 @@
 """`auricle-export`: builds what it says, repeats itself exactly, and explains what it cannot do."""
 
-import os
-import subprocess
-import sys
 import wave
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,18 +9,9 @@ import pytest
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.tensors import pack
-from tests.support.checkout import ROOT, run_python
+from tests.support.checkout import run_module, run_python
 
-
-def export(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "model_export.cli", *map(str, arguments)],
-        cwd=ROOT,
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+export = partial(run_module, "model_export.cli")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from edge_client.model.interpreter import open_network
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from model_export.plain import header
-from tests.support.checkout import ROOT, run_python, without_tensorflow
+from tests.support.checkout import ROOT, run_module, run_python, without_tensorflow
 from tests.support.sounds import write_clips
 
 WORDS = ("no", 'yes "loud"')
@@ -88,8 +88,7 @@ def test_what_does_not_fit_is_named(learned, tmp_path):
     _, words, _ = learned
 
     def refused(*arguments):
-        command = [sys.executable, "-m", "model_export.cli", "plain", *map(str, arguments), "-o", tmp_path / "out"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = run_module("model_export.cli", "plain", *arguments, "-o", tmp_path / "out")
         assert (done.returncode, (tmp_path / "out").exists()) == (1, False)
         return done.stderr
 

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import shutil
-import subprocess
 import sys
 
 import pytest
@@ -15,7 +14,7 @@ from model_export.flatbuffer import operators_by_signature
 from model_export.front_ends import find_front_end
 from model_export.pretraining.front_end_file import read
 from model_export.speech_embedding.package import NAME, read_convolutions, settings
-from tests.support.checkout import ROOT, run_python
+from tests.support.checkout import ROOT, run_module, run_python
 from tests.support.sounds import write_clips
 from tests.support.speech_package import models
 
@@ -90,8 +89,7 @@ def test_what_cannot_be_used_is_refused_at_once(tmp_path):
         (["--data", "words", "-o", "nowhere/ears.frontend"], "no folder nowhere"),
         (["--data", "nothing", "-o", "ears.frontend"], "nothing holds no recordings"),
     ):
-        command = [sys.executable, "-m", "model_export.cli", "speech-embedding", *options]
         environment = {"PYTHONPATH": str(ROOT), "PATH": ""}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = run_module("model_export.cli", "speech-embedding", *options, cwd=tmp_path, env=environment)
         assert done.returncode == 1
         assert said in done.stderr

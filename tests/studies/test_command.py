@@ -4,22 +4,18 @@ import dataclasses
 import json
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
 
-from benchmarks.bundles import BenchmarkError
+from benchmarks.command import BenchmarkError
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from studies import __main__ as command
 from studies.__main__ import run_studies
-from studies.code import LEARNING, code_of, meaning
-from studies.estimate import RefusedError, estimate
-from studies.run import Call, Run, RunFiles
-from studies.scale import Scale
-from studies.simulated import simulated
+from studies.fleets import Scale, simulated
+from studies.processes import RefusedError, estimate
+from studies.run import LEARNING, Call, Run, RunFiles, code_of, meaning
 from studies.study import NAMES, load_study
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 from tests.support.tiny_study import NoTraining, TinyStudy
 
 
@@ -97,7 +93,7 @@ def test_a_study_s_own_modules_make_a_run_another_one(tmp_path, monkeypatch):
     (folder / "unused.py").write_text("A = 1\n")
     (folder / "runs.py").write_text("import json\nfrom studies_of_tests.used import A\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("studies.code._FOLLOWED", ("studies_of_tests",))
+    monkeypatch.setattr("studies.run._FOLLOWED", ("studies_of_tests",))
 
     def digest():
         code_of.cache_clear()
@@ -188,8 +184,7 @@ def test_data_that_is_not_there_is_named_before_anything_runs(tmp_path, scale, m
 
 
 def test_a_study_that_does_not_exist_is_refused_with_those_that_do():
-    command = [sys.executable, "-m", "studies", "--table", "iris"]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    result = run_module("studies", "--table", "iris")
     assert result.returncode == 2
     assert "gudur" in result.stderr
 

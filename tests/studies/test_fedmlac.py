@@ -3,10 +3,9 @@
 import pytest
 
 from studies.fedmlac import runs as study
+from studies.fedmlac.calls import CHOSEN, TRIALS, visited
 from studies.fedmlac.methods import LISTENING, fedmlac
-from studies.fedmlac.often import CHOSEN, TRIALS
 from studies.fedmlac.tables import stopped, stops
-from studies.fedmlac.visits import visited
 from studies.render import shown
 from tests.support.tiny_study import NoTraining, same_as_tracked, summary_of
 

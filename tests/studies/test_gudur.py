@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_simulator.experiment.data_section import DataSection
-from fleet_simulator.experiment.sections import RoundsSection
+from fleet_simulator.experiment.sections import DataSection, RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 from studies.gudur.alone import KINDS, users_alone
-from studies.gudur.names import (
+from studies.gudur.runs import (
     ALONE,
     LABELS,
     LITERAL,
@@ -21,11 +20,11 @@ from studies.gudur.names import (
     TUNED,
     WITHOUT,
     attacked,
+    fallen,
     fleet_name,
+    summary,
     trial,
 )
-from studies.gudur.runs import summary
-from studies.gudur.tables import fallen
 from studies.gudur.users import ALL_ARCHITECTURES, APPLICATIONS, play, users_of
 from studies.render import shown
 from studies.run import Call, Outcome, Run

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks.bundles import BenchmarkError
+from benchmarks.command import BenchmarkError
 from studies.render import DOCS, file_of, page, shown, stale, write
 from studies.study import HOME, NAMES, Picture, Series, Summary, Table, dumped, measured, stored
 

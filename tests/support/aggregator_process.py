@@ -326,6 +326,10 @@ class Fleet:
         body = device.upload(work, self.rows(work)) if data is None else data
         return self.clients[device.number].put(f"/v1/rounds/{work['round_id']}/update", content=body)
 
+    def upload_all(self) -> None:
+        for device in self.devices:
+            self.upload(device, self.work(device)).raise_for_status()
+
     def learned(self, device: FakeDevice, round_id: int) -> httpx.Response:
         message = {"round_id": round_id, "metrics": {"global_accuracy": 0.75}}
         return self.clients[device.number].post(f"/v1/rounds/{round_id}/learned", json=message)

@@ -57,6 +57,13 @@ def kept(name: str, digest: str, make: Callable[[Path], object]) -> Path:
     return folder
 
 
+def run_module(module: str, *arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    """Run a module in a Python of its own, in the repository's root unless ``cwd`` says otherwise."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    given = {"cwd": ROOT, "capture_output": True, "text": True, "check": False, "timeout": 600} | options
+    return subprocess.run(command, **given)
+
+
 def run_python(*arguments: str, **environment: str) -> str:
     """Run a Python of its own in the repository's root and return what it printed."""
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}

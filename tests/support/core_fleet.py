@@ -99,13 +99,20 @@ class CoreFleet:
     def learned(self, device: FakeDevice, round_id: int) -> None:
         acknowledge(self.store, device.device_id, Learned(round_id, {"global_accuracy": 0.9}, personalised=True))
 
+    def upload_all(self, now: float = 102.0) -> None:
+        for device in self.devices:
+            self.upload(device, now)
+
+    def all_learned(self, round_id: int) -> None:
+        for device in self.devices:
+            self.learned(device, round_id)
+
     def run_round(self, now: float = 100.0, learn: bool = True, **request) -> int:
         round_id = self.open(now, **request)
-        for device in self.devices:
-            self.upload(device, now + 1)
+        self.upload_all(now + 1)
         assert self.advance(now + 2) == round_id
-        for device in self.devices if learn else ():
-            self.learned(device, round_id)
+        if learn:
+            self.all_learned(round_id)
         return round_id
 
 

@@ -16,8 +16,7 @@ from babel.messages.pofile import read_po, write_po
 from aggregator_server.fleet.audit import What
 from aggregator_server.schemas import Role
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies.plan_methods import known_settings, personalisations
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.registry import known_settings, personalisations, strategies
 from aggregator_server.web.dashboard.languages import DOMAIN, ENGLISH, LANGUAGES, LOCALE
 from tests.support.checkout import ROOT
 

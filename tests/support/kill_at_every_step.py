@@ -31,8 +31,8 @@ from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.undo.class_changes import remove_class
+from aggregator_server.undo.reports import list_class_history
 from aggregator_server.undo.restoring import restore_round
-from aggregator_server.undo.views import list_class_history
 
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 

@@ -1,6 +1,6 @@
 """The work of a round, as the aggregator would send it."""
 
-from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.methods.local_method import shared_model_method
 from fleet_protocol.messages import Choice, RoundPlan, Work
 from fleet_protocol.setting import complete
 

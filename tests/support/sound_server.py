@@ -74,7 +74,7 @@ class SoundServer:
         """Start the server and wait until it answers."""
         (self.folder / "native").unlink(missing_ok=True)
         command = [
-            *("pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--log-level=error"),
+            *("pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--log-level=error")
         ]
         modules = [f"module-native-protocol-unix auth-anonymous=1 socket={self.folder}/native"]
         modules += [f"module-null-sink sink_name={sink} rate={SINK_RATE_HZ}" for sink in ("shelf", "cellar")]

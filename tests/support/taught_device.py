@@ -8,14 +8,12 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.job import to_teach
-from edge_client.learning.training_job import OwnerTraining, to_line
+from edge_client.learning.training_job import to_line
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
 from tests.support.edge_process import give_identity
 from tests.support.sounds import write_clips
-
-TEACHING = OwnerTraining()
 
 
 class Device:
@@ -33,7 +31,7 @@ class Device:
         self.state = DeviceState(self.config.device.state)
         self.clips = self.config.clips_folder
 
-    def worker(self, job=TEACHING):
+    def worker(self, job=None):
         child = subprocess.Popen(
             [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
             cwd=ROOT,
@@ -45,7 +43,7 @@ class Device:
         return child
 
     def teach(self):
-        return self.do(TEACHING)
+        return self.do(None)
 
     def do(self, job):
         with self.worker(job) as child:

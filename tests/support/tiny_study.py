@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from studies.fleets import Scale
 from studies.run import Call, Outcome, Run
-from studies.scale import Scale
 from studies.study import Picture, Summary, Table, results_of, stored
 
 

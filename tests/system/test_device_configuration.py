@@ -13,8 +13,8 @@ from tests.support.checkout import ROOT
 pytestmark = pytest.mark.slow
 
 SHIPPED = ROOT / "systemd/edge.toml"
-# Keys whose default is "none": the file shows an example.
-EXAMPLES = {"folder", "background", "evaluation", "file", "threshold", "thresholds"}
+# Keys whose default is "none", or depends on the bundle: the file shows an example.
+EXAMPLES = {"folder", "background", "evaluation", "file", "hop_s", "average_s", "threshold", "thresholds"}
 SECTIONS = section_classes()
 
 

@@ -22,8 +22,7 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.methods.registry import local_methods
+from edge_client.learning.methods.local_method import LocalMethod, local_methods
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
@@ -40,14 +39,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = ROOT / "docs" / "privacy.md"
 # Of each method those settings that it has; where there are steps, they count and the epochs do not.
-SHORT = {
-    "epochs": 6,
-    "steps": 20,
-    "private_epochs": 2,
-    "augmented_copies": 1,
-    "impressions": 4,
-    "impression_steps": 30,
-}
+SHORT = {"epochs": 6, "steps": 20, "private_epochs": 2, "augmented_copies": 1, "impressions": 4, "impression_steps": 30}
 SECRET_LABEL = "grandmother's kettle"
 WINDOW = 32  # bytes: 16 samples, or 8 of them as float32
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge_client.clips.labels import check_label
+from edge_client.clips.files import check_label
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for

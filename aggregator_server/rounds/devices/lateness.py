@@ -1,7 +1,5 @@
 """Who is late in a round: whoever takes much longer than the others did."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from statistics import median

@@ -1,29 +1,38 @@
-"""Uploads are checked here, before anything changes. The same bytes sent twice are one upload."""
+"""Uploads: whether a round takes one, the checks before anything changes, and the rows that it becomes.
 
-from __future__ import annotations
+The same bytes sent twice are one upload. The statements are built once, because every upload needs them twice.
+"""
 
 import dataclasses
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from sqlalchemy import Text, and_, bindparam, case, cast, exists, insert, literal, select, update
+from sqlalchemy.orm import Session
+
+from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
-from aggregator_server.errors import (
-    AggregatorError,
-    ForeignFeaturesError,
-    ForeignUpdateError,
-    InvalidRequestError,
-    MalformedUpdateError,
-    WrongPublicSetError,
-)
 from aggregator_server.fleet.public_sets import feature_range, upload_terms
 from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.devices.admission import admit, note_upload
-from aggregator_server.rounds.others import followed_strategy
-from aggregator_server.rounds.plan import plan_of_text
+from aggregator_server.rounds.history import is_due, present_round
+from aggregator_server.rounds.plan import followed_strategy, plan_of_text
+from aggregator_server.rounds.queries import no_such_round
+from aggregator_server.rounds.states import is_open, merging
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.tables import (
+    BlobRow,
+    DeviceRow,
+    ModelRow,
+    ParticipantRow,
+    ReputationRow,
+    RoundRow,
+    table_of,
+)
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import ProtocolError
@@ -31,16 +40,150 @@ from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.messages import Receipt, Update, parse
 from fleet_protocol.tensors import Arrays, view
 
+_ROUNDS, _PARTICIPANTS, _MODELS = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
+_BLOBS, _DEVICES, _REPUTATIONS = table_of(BlobRow), table_of(DeviceRow), table_of(ReputationRow)
+_ROUND_AND_PARTICIPANT = (
+    select(
+        _ROUNDS.c.round_id,
+        _ROUNDS.c.state,
+        _ROUNDS.c.deadline_at,
+        merging(_ROUNDS).label("merges"),
+        _ROUNDS.c.strategy,
+        cast(_ROUNDS.c.plan, Text).label("plan"),
+        _MODELS.c.sha256.label("model"),
+        _PARTICIPANTS.c.device_id,
+        _PARTICIPANTS.c.upload,
+        _PARTICIPANTS.c.other,
+        _REPUTATIONS.c.quarantined_at,
+    )
+    .select_from(
+        _ROUNDS.outerjoin(
+            _PARTICIPANTS,
+            and_(_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id, _PARTICIPANTS.c.device_id == bindparam("device_id")),
+        )
+        .outerjoin(_MODELS, _MODELS.c.version == _ROUNDS.c.model_version)
+        .outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == bindparam("device_id"))
+    )
+    .where(_ROUNDS.c.round_id == bindparam("round_id"))
+    .with_for_update(of=_ROUNDS)
+)
+_NOTE_BLOB = insert(_BLOBS).from_select(
+    ["sha256", "kind"],
+    select(bindparam("sha256"), literal("update")).where(~exists().where(_BLOBS.c.sha256 == bindparam("sha256"))),
+)
+_NOTE_UPLOAD = (
+    update(_PARTICIPANTS)
+    .where(_PARTICIPANTS.c.round_id == bindparam("of_round"), _PARTICIPANTS.c.device_id == bindparam("of_device"))
+    .values({name: bindparam(name) for name in ("upload", "uploaded_at", "clips", "metrics")})
+)
+_NOTE_CLIPS = (
+    update(_DEVICES)
+    .where(_DEVICES.c.device_id == bindparam("of_device"))
+    .values(
+        clips=case((bindparam("reported") > 0, bindparam("reported")), else_=_DEVICES.c.clips),
+        label_entropy=bindparam("entropy"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an upload belongs.
+
+    Attributes:
+        round_id: The round that takes it; of a series, the open one.
+        found: The round that the device named, with the device's part in it, as ``_ROUND_AND_PARTICIPANT`` selects it.
+    """
+
+    round_id: int
+    found: Any
+
+
+def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:
+    """Return where the upload belongs, or None where it is there already, or may be: only its bytes tell.
+
+    Args:
+        sha256: of the bytes; None where they are not known yet.
+
+    Raises:
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+    """
+    found: Any = session.execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
+    if found is None:
+        raise no_such_round(round_id)
+    if found.merges:
+        current = _admit_to_series(session, found, device_id, sha256, now)
+        return None if current is None else Place(current, found)
+    return Place(round_id, found) if _is_new(found, round_id, device_id, sha256, now) else None
+
+
+def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:  # noqa: ANN401
+    """Tell whether a round takes an upload that is not there yet."""
+    if found.device_id is None:
+        raise errors.NotSelectedError(
+            f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
+        )
+    if found.upload is not None and sha256 in (None, found.upload):
+        return False
+    if found.upload is not None:
+        raise errors.DuplicateUpdateError(
+            f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands"
+        )
+    if not is_open(found):
+        raise errors.RoundClosedError(f"round {round_id} is {found.state}; GET /v1/work says what to do next")
+    _require_trusted(found, device_id)
+    if now >= found.deadline_at:
+        late = now - found.deadline_at
+        raise errors.RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
+    return True
+
+
+def _admit_to_series(session: Session, found: Any, device_id: str, sha256: str | None, now: float) -> int | None:  # noqa: ANN401
+    """Return the open round of a series, or None where the upload is in one of its rounds already."""
+    round_row = session.get_one(RoundRow, found.round_id)
+    same = ParticipantRow.device_id == device_id
+    if sha256 is not None:
+        same &= ParticipantRow.upload == sha256
+    of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
+    if session.scalar(of_series.where(same, RoundRow.schedule_id == round_row.schedule_id).limit(1)) is not None:
+        return None
+    current = present_round(session, round_row)
+    if not is_open(current):
+        raise errors.RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
+    _require_trusted(found, device_id)
+    if not is_due(session, current, device_id, now):
+        raise errors.NotSelectedError(
+            f"device {device_id} contributed lately; GET /v1/work says when it is asked again"
+        )
+    return current.round_id
+
+
+def note_upload(session: Session, place: Place, sha256: str, update: Update, now: float) -> None:
+    """Write the rows of an upload that is on disk."""
+    who = {"of_device": update.device_id}
+    if place.found.merges:
+        session.add(ParticipantRow(round_id=place.round_id, device_id=update.device_id, metrics={}))
+        session.flush()
+    session.execute(_NOTE_BLOB, {"sha256": sha256})
+    values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
+    session.execute(_NOTE_UPLOAD, who | {"of_round": place.round_id} | values)
+    session.execute(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
+
+
+def _require_trusted(found: Any, device_id: str) -> None:  # noqa: ANN401
+    """Check that a device's uploads count."""
+    if found.quarantined_at is not None:
+        raise errors.NotSelectedError(
+            f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
+            "An operator can release it"
+        )
+
 
 def require_expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> None:
     """Check that an upload would be taken, before its bytes are read.
 
     Args:
-        store: of the fleet.
-        round_id: the round.
-        device_id: who wants to upload.
         announced: SHA-256 of the bytes, where the device says it.
-        now: seconds since 1970.
 
     Raises:
         RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not.
@@ -71,7 +214,7 @@ def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming
         arrays, document = view(incoming.content(), UPDATE)
         update = parse(Update, document)
     except ProtocolError as error:
-        raise MalformedUpdateError(f"the upload cannot be read: {error}") from error
+        raise errors.MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
     if not found.merges:  # else rounds may have ended since, which let the public set grow
         _check_public_set(terms, update)
@@ -89,7 +232,7 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
     with store.writing(durable=False) as session:
         try:
             place = admit(session, update.round_id, update.device_id, sha256, now)
-        except AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
+        except errors.AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
             store.blobs.remove(sha256)
             raise
         if place is not None:
@@ -104,21 +247,21 @@ def check_metrics(metrics: dict[str, float]) -> None:
         InvalidRequestError: it cannot be stored.
     """
     if len(metrics) > METRICS:
-        raise InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
+        raise errors.InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
     for name, value in metrics.items():
         check_name(name, "a metric's name")
         if not abs(value) <= 1e300:  # holds for NaN too
-            raise InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
+            raise errors.InvalidRequestError(f"metric {name!r} is {value!r}; it must be a finite number")
 
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:
     if (update.round_id, update.device_id) != (round_id, device_id):
-        raise ForeignUpdateError(
+        raise errors.ForeignUpdateError(
             f"the upload's document names round {update.round_id!r} and device {update.device_id!r}, "
             f"but it was sent for round {round_id} by device {device_id}"
         )
     if update.features != terms.settings.digest:
-        raise ForeignFeaturesError(
+        raise errors.ForeignFeaturesError(
             f"the upload's features were computed with other settings than the public set's.\n"
             f"  public set: {terms.settings.describe()}\n  upload: {_describe(update.features)}\n"
             "Use a bundle that was built with the public set's features, and enrol again."
@@ -132,7 +275,7 @@ def _check_values(
     """Let the strategy check an upload, and note against its device that it was refused."""
     try:
         chosen.check(terms, update, arrays)
-    except MalformedUpdateError as error:
+    except errors.MalformedUpdateError as error:
         with store.writing() as session:
             note_refusal(session, update.device_id, update.round_id, str(error), now)
         raise
@@ -140,7 +283,7 @@ def _check_values(
 
 def _check_public_set(terms: UploadTerms, update: Update) -> None:
     if update.public_set != terms.public_set:
-        raise WrongPublicSetError(
+        raise errors.WrongPublicSetError(
             f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
             "fetch that one and score it again"
         )
@@ -148,15 +291,15 @@ def _check_public_set(terms: UploadTerms, update: Update) -> None:
 
 def _check_numbers(update: Update) -> None:
     if type(update.clips) is not int or not 0 <= update.clips < CLIPS:
-        raise MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
+        raise errors.MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
     if not 0.0 <= update.label_entropy <= LABEL_ENTROPY:  # holds for NaN too
-        raise MalformedUpdateError(
+        raise errors.MalformedUpdateError(
             f"label_entropy must be from 0 to {LABEL_ENTROPY:g} nats, not {update.label_entropy!r}"
         )
     try:
         check_metrics(update.metrics)
-    except InvalidRequestError as error:
-        raise MalformedUpdateError(str(error)) from error
+    except errors.InvalidRequestError as error:
+        raise errors.MalformedUpdateError(str(error)) from error
 
 
 def _describe(digest: str) -> str:

@@ -1,7 +1,5 @@
 """The work of a device: what it is to do next, and its report that it learned."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -11,15 +9,13 @@ from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError
-from aggregator_server.fleet.classes import all_classes, as_merged, given_up, merged_classes
+from aggregator_server.fleet.classes import all_classes, as_merged, merged_classes, retired_classes
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.continuous import has_learned_as_much, is_due
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.groups import fine_tuning_due
-from aggregator_server.rounds.history import newest_result
-from aggregator_server.rounds.others import is_other, plan_for_others
-from aggregator_server.rounds.plan import parsed_plan, plan_of_text
+from aggregator_server.rounds.history import has_learned_as_much, is_due, newest_result
+from aggregator_server.rounds.plan import is_other, parsed_plan, plan_for_others, plan_of_text
 from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
 from aggregator_server.rounds.states import is_done, merging
 from aggregator_server.store import Store
@@ -115,11 +111,6 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     from the state that the fleet agreed on, and knows which of its new sounds are classes by now.
 
     A device in quarantine learns, and is asked for nothing.
-
-    Args:
-        store: the fleet's.
-        device_id: the device.
-        now: seconds since 1970.
 
     Raises:
         DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
@@ -223,7 +214,7 @@ def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Wor
             prototypes=row.result_prototypes if learning else row.prototypes,
             fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
             merged=as_merged(merged_classes(session)),
-            retired=given_up(session),
+            retired=retired_classes(session),
         )
 
 

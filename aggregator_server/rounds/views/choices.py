@@ -1,7 +1,5 @@
 """The strategies that an operator can choose from, and what a round by each costs this fleet."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -17,8 +15,7 @@ from aggregator_server.rounds.states import COUNTS
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ModelRow, PublicSetRow, RoundRow
-from aggregator_server.strategies.recommended import recommended
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.registry import recommended, strategies
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.feature_settings import FeatureSettings
 
@@ -30,10 +27,6 @@ class StrategyChoice:
     """A strategy, as a choice for the next round.
 
     Attributes:
-        name: Name of the strategy.
-        about: Description of a round, in plain words.
-        cost: Cost for a device, in plain words.
-        is_recommended: Whether it is the one that serves this fleet's users best.
         upload_bytes: Bytes that a device sends, about; None where nobody can tell yet.
         last_s: Seconds that the last round by it took; None where there was none.
         obstacle: Reason why no round by it can be opened; None where one can.

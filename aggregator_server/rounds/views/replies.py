@@ -1,23 +1,34 @@
 """Rounds as administrators see them: replies that are built from rows."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session, aliased
 
+from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
-from aggregator_server.rounds.others import followed_strategy
-from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import OPEN_ROUND, open_round_id, require_round
-from aggregator_server.rounds.recognition import recognition_of
-from aggregator_server.rounds.states import merging
-from aggregator_server.schemas import DiscoveryInfo, ParticipantInfo, RoundDetail, RoundSummary, moment
+from aggregator_server.rounds.plan import followed_strategy, parsed_plan
+from aggregator_server.rounds.queries import OF_FLEET, OPEN_ROUND, open_round_id, require_round
+from aggregator_server.rounds.states import COUNTS, merging
+from aggregator_server.schemas import (
+    DiscoveryInfo,
+    ParticipantInfo,
+    Recognised,
+    RecognitionInfo,
+    RoundDetail,
+    RoundSummary,
+    reply,
+)
 from aggregator_server.store import Store
+from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow, table_of
 from fleet_protocol.messages import RoundPlan, parse
+from fleet_protocol.tensors import read_document
 
 
 def show_open_round(store: Store) -> int | None:
@@ -33,71 +44,55 @@ def read_open_round_number(store: Store) -> int | None:
 
 
 def list_rounds(store: Store, before: int | None, limit: int) -> tuple[RoundSummary, ...]:
-    """Return rounds, newest first.
-
-    Args:
-        before: only rounds with a smaller number.
-        limit: at most so many.
-    """
+    """Return rounds, newest first."""
     query = _summaries().order_by(RoundRow.round_id.desc()).limit(limit)
     if before is not None:
         query = query.where(RoundRow.round_id < before)
     with store.reading() as session:
-        return tuple(_summary(row) for row in session.execute(query))
+        return tuple(reply(RoundSummary, row) for row in session.execute(query))
 
 
 def summarise_round(store: Store, round_id: int) -> RoundSummary:
-    """Return one round as in the list.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-    """
+    """Return one round as in the list. Raises RoundNotFoundError: there is no such round."""
     with store.reading() as session:
         require_round(session, round_id)
-        return _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
+        return _summary(session, round_id)
 
 
 def describe_round(store: Store, round_id: int) -> RoundDetail:
-    """Return one round with its devices, weights and discoveries.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-    """
+    """Return one round with its devices, weights and discoveries. Raises RoundNotFoundError: there is no such round."""
     with store.reading() as session:
         row = require_round(session, round_id)
-        summary = _summary(session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
+        summary = _summary(session, round_id)
         plan = parsed_plan(row.plan)
         participants = _participants(session, row, plan)
         details, planned = row.details, schedule_of(row)
         operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
-    return RoundDetail(
+    return reply(
+        RoundDetail,
+        row,
         summary=summary,
         plan=plan,
-        new_classes=row.new_classes,
-        public_set=row.public_set,
-        consensus=row.consensus,
-        result_public_set=row.result_public_set,
-        result_consensus=row.result_consensus,
         participants=participants,
-        accuracies=details.get("accuracies", {}),
-        betas=details.get("betas", {}),
-        plain_mean=tuple(details.get("plain_mean", ())),
         discovery=parse(DiscoveryInfo, discovery) if discovery else None,
         model=model,
-        weights=row.weights,
-        result_weights=row.result_weights,
-        prototypes=row.prototypes,
-        result_prototypes=row.result_prototypes,
-        aggregation=details.get("aggregation", {}),
-        quarantined=tuple(details.get("quarantined", ())),
         groups=planned.groups,
         group_rounds=planned.rounds,
-        damaged=tuple(details.get("damaged", ())),
         operation={} if operation is None else operation.details,
+        accuracies=details.get("accuracies", {}),
         accuracy_classes=details.get("accuracy_classes", {}),
+        betas=details.get("betas", {}),
+        plain_mean=tuple(details.get("plain_mean", ())),
+        aggregation=details.get("aggregation", {}),
+        quarantined=tuple(details.get("quarantined", ())),
+        damaged=tuple(details.get("damaged", ())),
     )
+
+
+def _summary(session: Session, round_id: int) -> RoundSummary:
+    return reply(RoundSummary, session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
 
 
 def _summaries() -> Select[*tuple[Any, ...]]:
@@ -125,37 +120,13 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         reports(LearnedRow.kept_own.is_(True)).label("kept_own"),
         RoundRow.training_loss,
         RoundRow.follows,
-        RoundRow.group_index,
+        RoundRow.group_index.label("group"),
         case((merging(table_of(RoundRow)), first_of_schedule.scalar_subquery())).label("series"),
-        RoundRow.schedule_id,
+        RoundRow.schedule_id.label("schedule"),
         OperationRow.what.label("operation"),
         OperationRow.restores,
         RoundRow.undone_by,
     ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
-
-
-def _summary(row: Any) -> RoundSummary:  # noqa: ANN401  (a database row has no type of its own)
-    return RoundSummary(
-        round_id=row.round_id,
-        state=row.state,
-        reason=row.reason,
-        strategy=row.strategy,
-        opened_at=moment(row.opened_at),
-        deadline_at=None if row.deadline_at is None else moment(row.deadline_at),
-        closed_at=None if row.closed_at is None else moment(row.closed_at),
-        selected=row.selected,
-        uploaded=row.uploaded,
-        learned=row.learned,
-        kept_own=row.kept_own,
-        training_loss=row.training_loss,
-        follows=row.follows,
-        group=row.group_index,
-        series=row.series,
-        schedule=row.schedule_id,
-        operation=row.operation,
-        restores=row.restores,
-        undone_by=row.undone_by,
-    )
 
 
 def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[ParticipantInfo, ...]:
@@ -170,14 +141,11 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
         .order_by(ParticipantRow.device_id)
     )
     return tuple(
-        ParticipantInfo(
-            device_id=participant.device_id,
+        reply(
+            ParticipantInfo,
+            participant,
             name=name,
             strategy=followed_strategy(plan, row.strategy, other=participant.other),
-            upload=participant.upload,
-            uploaded_at=None if participant.uploaded_at is None else moment(participant.uploaded_at),
-            clips=participant.clips,
-            metrics=participant.metrics,
             learned=learned is not None,
             personalised=learned is not None and learned.personalised,
             kept_own=learned is not None and learned.kept_own,
@@ -186,3 +154,106 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
         )
         for participant, name, learned in session.execute(query)
     )
+
+
+# What devices report after a round, in %, the first that there is: the edge's guard measures on either kind of clips.
+_OWN = ("held_out_after", "held_out_accuracy")
+_PUBLIC = ("public_after", "distilled_accuracy", "global_accuracy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundProgress:
+    """A round of the whole fleet that is done.
+
+    Attributes:
+        strategy: Name of the strategy; for an operation of an operator, of the round that it changes.
+        operation: Change by an operator, in place of a round with devices.
+        devices: Number of devices that reported that they learned.
+        own: Mean over these devices of the accuracy on their own held-out clips, in %; None where none reported it.
+        public: Its accuracy on the public recordings, in %.
+        classes: Number of the fleet's classes after it; None where its public set is gone.
+    """
+
+    round_id: int
+    strategy: str
+    operation: str | None
+    closed_at: datetime
+    duration_s: float
+    devices: int
+    own: float | None
+    public: float | None
+    classes: int | None
+
+
+def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
+    """Return the last rounds that count, oldest first."""
+    last = (
+        select(
+            RoundRow.round_id,
+            RoundRow.strategy,
+            OperationRow.what.label("operation"),
+            RoundRow.opened_at,
+            RoundRow.closed_at,
+            RoundRow.result_public_set,
+            func.count(LearnedRow.device_id).label("devices"),
+            _mean(_OWN).label("own"),
+            _mean(_PUBLIC).label("public"),
+        )
+        .outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
+        .outerjoin(LearnedRow, LearnedRow.round_id == RoundRow.round_id)
+        .where(COUNTS, OF_FLEET)
+        .group_by(RoundRow.round_id, OperationRow.what)
+        .order_by(RoundRow.round_id.desc())
+        .limit(limit)
+    )
+    with store.reading() as session:
+        rows = session.execute(last).all()
+    return tuple(_progress(store.blobs, row) for row in reversed(rows))
+
+
+def _mean(names: tuple[str, ...]) -> ColumnElement[float]:
+    return func.avg(func.coalesce(*(LearnedRow.metrics[name].as_float() for name in names)))
+
+
+def _progress(blobs: BlobFolder, row: Any) -> RoundProgress:  # noqa: ANN401  (a database row has no type of its own)
+    took, classes = row.closed_at - row.opened_at, _count_classes(blobs, row.result_public_set)
+    return reply(RoundProgress, row, duration_s=took, classes=classes)
+
+
+@lru_cache(maxsize=1_024)
+def _count_classes(blobs: BlobFolder, public_set: str) -> int | None:
+    """Return how many classes a public set has. A blob never changes, so it is looked at once."""
+    try:
+        with blobs.open(public_set) as file:
+            return len(read_document(file)["classes"])
+    except BlobError:
+        return None
+
+
+# As edge_client.learning.rounds.guard names them.
+_KINDS: dict[str, Recognised] = {"held_out": "own", "taught": "taught", "public": "public"}
+
+
+def recognition_of(metrics: Mapping[str, float]) -> tuple[RecognitionInfo, ...]:
+    """Return what a report of what was learned says of a device before and after, own clips first.
+
+    Args:
+        metrics: of the report, in %. One of an older device says 0 % of the model before, although there was none: such
+            a model knew no class.
+    """
+    classes_before = metrics.get("classes_before")
+    return tuple(
+        RecognitionInfo(
+            of=of,
+            before=None if classes_before == 0 else metrics.get(f"{name}_before"),
+            after=metrics[f"{name}_after"],
+            classes_before=_whole(classes_before),
+            classes_after=_whole(metrics.get("classes_after")),
+        )
+        for name, of in _KINDS.items()
+        if f"{name}_after" in metrics
+    )
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)

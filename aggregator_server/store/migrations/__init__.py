@@ -1,7 +1,5 @@
 """Changes of the tables from release to release, by Alembic: one file of ``versions/`` for each."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

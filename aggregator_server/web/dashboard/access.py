@@ -1,7 +1,5 @@
 """Who opens a page: the session of a cookie, its role, and forms that only the session's own pages can send."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aggregator_server.errors import ForgedFormError, InvalidRequestError, RoleError
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.sessions import find_session, form_token
-from aggregator_server.fleet.tokens import Person
+from aggregator_server.fleet.tokens import Person, find_session, form_token
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.security import same
@@ -32,13 +29,7 @@ VISITOR = "auricle-visitor"  # the cookie of who is about to sign in: that form,
 
 @dataclass(frozen=True)
 class Visit:
-    """Somebody who is signed in.
-
-    Attributes:
-        person: The visitor, with the role.
-        secret: The session's secret.
-        actor: The visitor, for the audit.
-    """
+    """Somebody who is signed in."""
 
     person: Person
     secret: str = field(repr=False)
@@ -89,11 +80,7 @@ def is_private(request: Request) -> bool:
 
 
 async def visitor(request: Request, service: CurrentService) -> Visit:
-    """Admit whoever is signed in.
-
-    Raises:
-        SignInNeededError: nobody is.
-    """
+    """Admit whoever is signed in. Raises SignInNeededError: nobody is."""
     secret = secret_of(request, SESSION)
     first = service.tokens.admin
     person = await run_in_threadpool(find_session, service.store, secret, first, time.time()) if secret else None
@@ -116,11 +103,7 @@ async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
 
 
 def require(visit: Visit, role: Role) -> None:
-    """Check a role.
-
-    Raises:
-        RoleError: it is too low.
-    """
+    """Check a role. Raises RoleError: it is too low."""
     if not visit.person.may(role):
         problem = gettext("%(name)s has the role %(role)s; this needs the role %(needed)s")
         raise RoleError(
@@ -143,11 +126,7 @@ class Form:
         return tuple(value for own, value in self._fields if own == name)
 
     def number(self, name: str, called: str) -> float | None:
-        """Return a field's number; None where it is empty.
-
-        Raises:
-            InvalidRequestError: it is no number.
-        """
+        """Return a field's number; None where it is empty. Raises InvalidRequestError: it is no number."""
         text = self.text(name)
         try:
             return float(text.replace(spoken().decimal, ".")) if text else None
@@ -155,11 +134,7 @@ class Form:
             raise not_a_number(called, text) from None
 
     def whole(self, name: str, called: str) -> int | None:
-        """Return a field's whole number; None where it is empty.
-
-        Raises:
-            InvalidRequestError: it is none.
-        """
+        """Return a field's whole number; None where it is empty. Raises InvalidRequestError: it is none."""
         text = self.text(name)
         try:
             return int(text) if text else None

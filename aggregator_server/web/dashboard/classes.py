@@ -1,7 +1,5 @@
 """The pages of classes: how each was found, and what an operator does about it."""
 
-from __future__ import annotations
-
 import time
 
 from fastapi import APIRouter, Request
@@ -15,10 +13,9 @@ from aggregator_server.schemas import ClassDetail
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, PROPOSED
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class
-from aggregator_server.undo.views import describe_class, list_class_history
+from aggregator_server.undo.reports import describe_class, list_class_history
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.going_on import to_page
-from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.sound_plane import Plane, plane_of
 from aggregator_server.web.routes.access import CurrentService

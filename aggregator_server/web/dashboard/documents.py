@@ -1,7 +1,5 @@
 """The documentation that comes with the package, as HTML, and which part of it explains which page."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 import sysconfig
@@ -40,7 +38,6 @@ class Document:
     """A document.
 
     Attributes:
-        title: Its first heading.
         content: Text as HTML; whatever is HTML in the document itself is escaped.
     """
 
@@ -52,7 +49,6 @@ def help_address(template: str, site: str | None) -> str | None:
     """Return where a page's help is; None where it has none, or where no documents are installed.
 
     Args:
-        template: of the page.
         site: address of the documentation's site; None: this server's own pages of help.
     """
     if template not in TOPICS:
@@ -76,11 +72,7 @@ def documents() -> dict[str, Path]:
 
 @cache
 def read_document(name: str) -> Document:
-    """Return a document as HTML.
-
-    Args:
-        name: one of :func:`documents`.
-    """
+    """Return a document as HTML."""
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     markdown.add_render_rule("table_open", _table_open)
     markdown.add_render_rule("table_close", lambda *_: "</table></div>")

@@ -1,11 +1,9 @@
 """The pages of the fleet: its devices, who waits to be admitted, who is in quarantine and why."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
@@ -13,9 +11,8 @@ from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
 from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json, found, health_of
-from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.languages import N_, gettext
-from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.devices import DeviceId
@@ -31,18 +28,7 @@ _ACTIONS = {
 }
 
 
-def _wanted(
-    search: str = "",
-    state: str = "",
-    group: str = "",
-    sort: str = "",
-    order: str = "",
-    page: Annotated[int, Query(ge=1, lt=2**31)] = 1,
-) -> Wanted:
-    return Wanted.of(search, state, group, sort, order, page)
-
-
-FromAddress = Annotated[Wanted, Depends(_wanted)]
+FromAddress = Annotated[Wanted, Depends(Wanted.of)]
 
 
 @router.get("/fleet")

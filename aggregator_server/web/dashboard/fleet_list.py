@@ -7,8 +7,10 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
+
+from fastapi import Query
 
 from aggregator_server.fleet.versions import numbers_of
 from aggregator_server.schemas import DeviceInfo
@@ -77,8 +79,6 @@ class Wanted:
     Attributes:
         search: Word of a name, group, version, label or identifier; empty: every device.
         state: One of ``STATES``; empty: any.
-        group: Name of a group; empty: any.
-        sort: Column to sort by.
         down: Whether the largest come first.
         page: Number of the page, from 1.
     """
@@ -91,7 +91,15 @@ class Wanted:
     page: int = 1
 
     @classmethod
-    def of(cls, search: str, state: str, group: str, sort: str, order: str, page: int) -> Wanted:
+    def of(
+        cls,
+        search: str = "",
+        state: str = "",
+        group: str = "",
+        sort: str = "",
+        order: str = "",
+        page: Annotated[int, Query(ge=1, lt=2**31)] = 1,
+    ) -> Wanted:
         """Return what an address asks for; what it cannot ask for is ignored, and texts are cut to their bound."""
         return cls(
             search=search.strip()[:NAME_LENGTH],
@@ -124,13 +132,7 @@ class Wanted:
 
 
 def found(devices: Sequence[DeviceInfo], wanted: Wanted, now: float) -> list[Listed]:
-    """Return the devices that are looked for with their health, in order; equal ones by name.
-
-    Args:
-        devices: all of the fleet.
-        wanted: what to look for.
-        now: seconds since 1970.
-    """
+    """Return the devices that are looked for with their health, in order; equal ones by name."""
     word = wanted.search.casefold()
     listed = [(device, health_of(device, now)) for device in devices]
     fitting = [

@@ -1,7 +1,5 @@
 """The page of invitations; a new one is shown once, with a code for a camera."""
 
-from __future__ import annotations
-
 import io
 import time
 
@@ -15,12 +13,11 @@ from aggregator_server.fleet import invitations
 from aggregator_server.schemas import InvitationRequest, NewInvitation
 from aggregator_server.server_address import make_link
 from aggregator_server.web.dashboard.access import Admin, Form, OwnForm, Signed
-from aggregator_server.web.dashboard.going_on import to_page
 from aggregator_server.web.dashboard.languages import gettext
-from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
-from aggregator_server.web.routes.invitations import InvitationId
+from aggregator_server.web.routes.tokens import InvitationId
 from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[Admin])

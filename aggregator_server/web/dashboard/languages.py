@@ -4,8 +4,6 @@ A page speaks the language that was chosen in this browser, or else what the bro
 the English ones stand in templates and code, the others in ``locale/``. CONTRIBUTING.md says how to add a language.
 """
 
-from __future__ import annotations
-
 import gettext as catalogues
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,7 +25,6 @@ class Language:
 
     Attributes:
         code: Code of HTML and browsers.
-        name: Name in the language itself.
         date: Format of a date with the time of the day, for ``strftime``.
         decimal: Its decimal separator.
     """
@@ -38,12 +35,7 @@ class Language:
     decimal: str
 
     def number(self, value: float, digits: int = 0) -> str:
-        """Write a number.
-
-        Args:
-            value: the number.
-            digits: behind the decimal separator.
-        """
+        """Write a number."""
         return f"{value:.{digits}f}".replace(".", self.decimal)
 
     def day(self, moment: datetime) -> str:

@@ -4,8 +4,6 @@ A stream looks at the rounds every second, because commands change them too. It 
 page asks for another one: so a session that has ended gets none.
 """
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable

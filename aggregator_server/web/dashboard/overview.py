@@ -1,19 +1,18 @@
-"""The first page: what happens now, what needs somebody, and how good the fleet is."""
-
-from __future__ import annotations
+"""The first page: what happens now, what needs somebody, how good the fleet is; and the page of the audit."""
 
 import time
 from collections import Counter
+from typing import Annotated, get_args
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from aggregator_server.fleet.audit import What, list_entries
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.rounds.views.progress import list_progress
-from aggregator_server.rounds.views.replies import list_rounds
+from aggregator_server.rounds.views.replies import list_progress, list_rounds
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import ACTIVE, PROPOSED
-from aggregator_server.undo.views import list_class_history
+from aggregator_server.undo.reports import list_class_history
 from aggregator_server.web.dashboard.access import Signed
 from aggregator_server.web.dashboard.fleet_list import health_of
 from aggregator_server.web.dashboard.page_route import PageRoute
@@ -42,3 +41,22 @@ def show_overview(request: Request, service: CurrentService, _visit: Signed) -> 
         rounds=list_rounds(service.store, None, 5),
         progress=list_progress(service.store, PROGRESS),
     )
+
+
+KINDS: tuple[What, ...] = get_args(What)
+_PAGE = 50
+
+
+@router.get("/audit")
+def show_audit(
+    request: Request,
+    service: CurrentService,
+    _visit: Signed,
+    before: Annotated[int | None, Query(ge=1, lt=2**63)] = None,
+    what: str = "",
+) -> Response:
+    """Show what happened, newest first."""
+    kind = what if what in KINDS else None
+    entries = list_entries(service.store, before, _PAGE + 1, kind)
+    older = entries[_PAGE - 1].audit_id if len(entries) > _PAGE else None
+    return render(request, "audit.html", entries=entries[:_PAGE], older=older, kinds=KINDS, what=kind, before=before)

@@ -1,7 +1,5 @@
 """A route whose every answer is a page: errors are shown as HTML, and headers say what a browser may do with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +11,7 @@ from fastapi.routing import APIRoute
 
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
 from aggregator_server.web.dashboard.languages import N_, gettext, language_of, speak
-from aggregator_server.web.dashboard.plain_words import BY_STATUS, WORDS, details, plain
-from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.dashboard.rendering import BY_STATUS, NOTES, WORDS, details, plain, render
 from aggregator_server.web.http_errors import status_of
 
 SIGN_IN = "/sign-in"
@@ -96,3 +93,18 @@ def _to_sign_in(request: Request) -> Response:
     if request.method != "GET":
         return RedirectResponse(SIGN_IN, 303)
     return RedirectResponse(f"{SIGN_IN}?next={quote(request.url.path)}", 303)
+
+
+_LONGEST_PATH = 500  # of a page to go on to: the form that carries it is small
+
+
+def to_page(path: str, done: str) -> RedirectResponse:
+    """Send the browser to a page that says what was done."""
+    assert done in NOTES
+    return RedirectResponse(f"{path}?note={done}", 303)
+
+
+def own_page(wanted: str) -> str:
+    """Return an address of this server: whoever makes up a link must not send people elsewhere."""
+    is_path = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and len(wanted) <= _LONGEST_PATH
+    return wanted if is_path and wanted.isascii() and wanted.isprintable() else "/"

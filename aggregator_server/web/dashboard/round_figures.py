@@ -1,7 +1,5 @@
 """What the pages show of rounds: who is in, who is late, and what became of each device's part."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from aggregator_server.errors import RoundNotFoundError
@@ -22,8 +20,6 @@ class Part:
     """A device's part in a round.
 
     Attributes:
-        info: Its part in the round.
-        device: The device.
         state: ``busy`` or ``late`` while the round waits for it, ``in`` when it uploaded; after the round ``missing``
             without an upload, ``screened`` where that stood out, ``learned`` or ``own`` when it took over the result,
             or kept its own model.
@@ -39,11 +35,9 @@ class RoundView:
     """A round as a page shows it.
 
     Attributes:
-        detail: The round.
         parts: Its devices, those with a trouble first.
         hidden: Number of devices that the page leaves out.
         share: Percent of the selected devices that have uploaded.
-        late: Number of devices that are late.
     """
 
     detail: RoundDetail
@@ -60,16 +54,7 @@ class RoundView:
 
 
 def round_view(store: Store, round_id: int, now: float) -> RoundView:
-    """Return a round with the state of each of its devices.
-
-    Args:
-        store: the fleet's.
-        round_id: number of the round.
-        now: seconds since 1970.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-    """
+    """Return a round with the state of each of its devices. Raises RoundNotFoundError: there is no such round."""
     detail = describe_round(store, round_id)
     devices = {device.device_id: device for device in list_devices(store)}
     late_from = _late_from(detail)

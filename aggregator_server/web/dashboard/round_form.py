@@ -1,13 +1,11 @@
 """The form that opens a round: from a strategy's settings to fields, and from fields to a request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aggregator_server.rounds.views.choices import StrategyChoice
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
-from aggregator_server.strategies.plan_methods import known_settings
+from aggregator_server.strategies.registry import known_settings
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.web.dashboard.access import Form, not_a_number
@@ -24,15 +22,7 @@ class Field:
     """A setting as a field of the form.
 
     Attributes:
-        name: Name of the field.
-        label: Name of the setting.
-        about: Description of it.
         kind: ``bool``, ``int``, ``float``, ``options`` or ``text``.
-        value: Text that stands in it.
-        default: Value that is taken where nobody changes it.
-        low: Least value; None where there is no bound.
-        high: Largest value; None where there is no bound.
-        options: Values to choose from.
         main: Whether people most likely change it.
     """
 
@@ -85,7 +75,6 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
 
     Args:
         form: with the strategy alone, which takes its defaults, or with all settings.
-        choices: the strategies that there are.
 
     Raises:
         InvalidRequestError: a field cannot be read.

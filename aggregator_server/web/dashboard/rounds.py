@@ -1,6 +1,4 @@
-"""The pages of rounds: the list, one round, and the form that opens the next."""
-
-from __future__ import annotations
+"""The pages of rounds: the list with its schedules, one round, and the form that opens the next."""
 
 import time
 from typing import Annotated
@@ -11,23 +9,21 @@ from fastapi.responses import RedirectResponse, Response
 from aggregator_server.errors import AggregatorError
 from aggregator_server.rounds import lifecycle, schedules
 from aggregator_server.rounds.views.choices import list_choices
-from aggregator_server.rounds.views.progress import list_progress
-from aggregator_server.rounds.views.replies import list_rounds
-from aggregator_server.schemas import RoundRequest
+from aggregator_server.rounds.views.replies import list_progress, list_rounds
+from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies.plan_methods import personalisations
+from aggregator_server.strategies.registry import personalisations
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.going_on import to_page
+from aggregator_server.web.dashboard.languages import gettext as _
 from aggregator_server.web.dashboard.overview import PROGRESS
-from aggregator_server.web.dashboard.page_route import PageRoute
+from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
 from aggregator_server.web.dashboard.round_form import request_of, settings_of
-from aggregator_server.web.dashboard.schedules import schedule_of
 from aggregator_server.web.routes.access import CurrentService
-from aggregator_server.web.routes.rounds import RoundId
+from aggregator_server.web.routes.rounds import RoundId, ScheduleId
 from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -121,3 +117,29 @@ def _form_page(
         defaults=RoundRequest(),
         form=form,
     )
+
+
+_HOUR_S = 3_600.0
+
+
+def schedule_of(form: Form, wanted: RoundRequest) -> ScheduleRequest | None:
+    """Return the schedule that a form asks for; None where it asks for one round now.
+
+    Raises:
+        InvalidRequestError: a field cannot be read.
+    """
+    when = form.text("when")
+    hours = form.number("interval_hours", _("the hours between two rounds"))
+    if when == "daily":
+        return ScheduleRequest(round=wanted, daily_at=form.text("daily_at"), zone=form.text("zone") or None)
+    if when == "interval":
+        return ScheduleRequest(round=wanted, interval_s=(hours or 0.0) * _HOUR_S)
+    return ScheduleRequest(round=wanted, continuous=True) if when == "continuous" else None
+
+
+@router.post("/schedules/{schedule_id}/end", dependencies=[Operator])
+def end(service: CurrentService, visit: Signed, _form: OwnForm, schedule_id: ScheduleId) -> Response:
+    """Open no more rounds by a schedule."""
+    schedules.end_schedule(service.store, schedule_id, time.time(), visit.actor)
+    service.wake()
+    return to_page("/rounds", "schedule-ended")

@@ -1,7 +1,5 @@
 """How alike the reports of new sounds in a round are: a picture of them on a fixed scale, and their similarities."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +29,6 @@ class Dot:
         class_id: Class that it became; empty where it became none.
         name: Name that its owner gave it; empty where that is not shared.
         device_id: Device that reported it.
-        device: Name of that device.
     """
 
     x: float
@@ -58,7 +55,6 @@ class Plane:
         matrix: Cosine similarity of every two, as rows of (hundredths, shade from 0 to 9); empty where there are too
             many, or none was kept.
         known: Reports that were a class of the fleet already, as (device, name or empty, class).
-        left_open: Number of reports that found no class.
     """
 
     dots: tuple[Dot, ...]
@@ -73,12 +69,7 @@ class Plane:
 
 
 def plane_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> Plane:
-    """Return the picture of a round's discovery.
-
-    Args:
-        discovery: as the round keeps it.
-        names: of the devices, by identifier.
-    """
+    """Return the picture of a round's discovery."""
     group_of = {index: number for number, group in enumerate(discovery.groups) for index in group.members}
     compared: Sequence[int] = discovery.details.get("compared") or range(len(discovery.reports))
     projection = discovery.details.get("projection", [])
@@ -167,9 +158,7 @@ def _places_to_scale(similarity: Doubles) -> list[tuple[float, float]]:
     return [(round(_WIDTH / 2 + _SCALE * x, 1), round(_HEIGHT / 2 - _SCALE * y, 1)) for x, y in plane.tolist()]
 
 
-def _matrix(
-    similarity: Doubles | None,
-) -> tuple[tuple[tuple[int, int], ...], ...]:
+def _matrix(similarity: Doubles | None) -> tuple[tuple[tuple[int, int], ...], ...]:
     if similarity is None or not _FEWEST <= len(similarity) <= _COMPARED:
         return ()
     return tuple(

@@ -1,7 +1,5 @@
 """Access to routes: for people by their role, for devices, or for devices that enrol."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 
@@ -9,13 +7,7 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from aggregator_server.errors import (
-    DeviceRevokedError,
-    DeviceWaitingError,
-    NotAuthenticatedError,
-    RoleError,
-    TooManyError,
-)
+from aggregator_server import errors
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
 from aggregator_server.fleet.invitations import find_invitation
@@ -39,9 +31,14 @@ _DEVICE = HTTPBearer(
     scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
 )
 # Errors that a route documents which devices, or people, may call.
-DEVICE_ERRORS = (NotAuthenticatedError, DeviceRevokedError, DeviceWaitingError, TooManyError)
-PERSON_ERRORS = (NotAuthenticatedError, RoleError, TooManyError)
-MEMBER_ERRORS = (*DEVICE_ERRORS, RoleError)
+DEVICE_ERRORS = (
+    errors.NotAuthenticatedError,
+    errors.DeviceRevokedError,
+    errors.DeviceWaitingError,
+    errors.TooManyError,
+)
+PERSON_ERRORS = (errors.NotAuthenticatedError, errors.RoleError, errors.TooManyError)
+MEMBER_ERRORS = (*DEVICE_ERRORS, errors.RoleError)
 
 _TO_ENROL = "this address needs an invitation, the enrolment token, or the secret of a device that is enrolled"
 _TO_ASK = "this address needs the secret of a device that is enrolled; enrol at POST /v1/devices first"
@@ -136,7 +133,7 @@ async def require_known(request: Request) -> None:
         if is_enrolled(service.store, token) or await service.for_device(_is_known, service, token):
             return
     message = "this address needs a token that the server knows: `Authorization: Bearer <token>`"
-    await service.for_device(service.guard.refuse, request, NotAuthenticatedError(message))
+    await service.for_device(service.guard.refuse, request, errors.NotAuthenticatedError(message))
 
 
 async def current_actor(request: Request) -> Actor:
@@ -163,7 +160,7 @@ async def _admit_person(request: Request, service: Service, bearer: Bearer, role
     else:
         person = await run_in_threadpool(_person, request, service, bearer, role)
     if not person.may(role):
-        raise RoleError(f"{person.name} has the role {person.role}; this address needs the role {role}")
+        raise errors.RoleError(f"{person.name} has the role {person.role}; this address needs the role {role}")
     know(request)
     request.state.actor = caller(request, person.name)
 
@@ -171,21 +168,21 @@ async def _admit_person(request: Request, service: Service, bearer: Bearer, role
 def _person(request: Request, service: Service, bearer: Bearer, role: Role) -> Person:
     try:
         person = find_person(service.store, bearer.credentials, time.time()) if bearer is not None else None
-    except NotAuthenticatedError as error:
+    except errors.NotAuthenticatedError as error:
         service.guard.refuse(request, error)
     if person is None:
         message = f"this address needs a token of the role {role}: `Authorization: Bearer <token>`"
-        service.guard.refuse(request, NotAuthenticatedError(message))
+        service.guard.refuse(request, errors.NotAuthenticatedError(message))
     return person
 
 
 async def _admit_device(request: Request, service: Service, bearer: Bearer, refusal: str, *, waiting: bool) -> str:
     try:
         row = identify(service.store, "" if bearer is None else bearer.credentials, waiting=waiting)
-    except NotAuthenticatedError:
-        error = NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`")
+    except errors.NotAuthenticatedError:
+        error = errors.NotAuthenticatedError(f"{refusal}: `Authorization: Bearer <secret>`")
         await service.for_device(service.guard.refuse, request, error)
-    except DeviceRevokedError as error:
+    except errors.DeviceRevokedError as error:
         by = caller(request, f"device {error.device_id}")
         await service.for_device(service.guard.note_revoked, by)
         raise

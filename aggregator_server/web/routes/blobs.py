@@ -1,10 +1,8 @@
 """Downloads: public sets, consensuses, models and weights, by the SHA-256 of their bytes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator, Callable
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Path
 from fastapi.responses import Response, StreamingResponse
@@ -14,12 +12,15 @@ from aggregator_server.fleet.public_sets import require_served
 from aggregator_server.store import Store
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import MEMBER_ERRORS, CurrentService, Member
-from aggregator_server.web.routes.bodies import BINARY
 from aggregator_server.web.service import Service
+
+BINARY: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+BINARY_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": BINARY}}
+
 
 router = APIRouter(tags=["blobs"])
 _CHUNK = 256 * 1024
-_BINARY = "application/octet-stream"
+_OCTETS = "application/octet-stream"
 
 
 @router.get(
@@ -38,14 +39,13 @@ async def stream(service: Service, opened: Callable[[], BinaryIO]) -> Response:
     """Return an answer that is the bytes of a file.
 
     Args:
-        service: of the server.
         opened: opens the file; called in a thread for devices.
     """
     first, size, file = await service.for_device(_begin, opened)
     if file is None:
-        return Response(first, media_type=_BINARY)
+        return Response(first, media_type=_OCTETS)
     chunks = _chunks(service, first, file)
-    return StreamingResponse(chunks, media_type=_BINARY, headers={"Content-Length": str(size)})
+    return StreamingResponse(chunks, media_type=_OCTETS, headers={"Content-Length": str(size)})
 
 
 def _open(store: Store, sha256: str) -> BinaryIO:

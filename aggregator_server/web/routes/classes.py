@@ -1,7 +1,5 @@
 """The fleet's classes."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 
@@ -12,7 +10,7 @@ from aggregator_server.fleet import classes
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.schemas import ClassChange, ClassDetail
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
-from aggregator_server.undo.views import describe_class, list_class_history
+from aggregator_server.undo.reports import describe_class, list_class_history
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import (
     MEMBER_ERRORS,
@@ -57,12 +55,7 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
     "/v1/classes/{class_id}",
     summary="Rename, merge, split or approve a class",
     dependencies=[Operator],
-    responses=documented(
-        *_CHANGE_ERRORS,
-        errors.ClassNameTakenError,
-        errors.TooManyClassesError,
-        errors.TooLargeError,
-    ),
+    responses=documented(*_CHANGE_ERRORS, errors.ClassNameTakenError, errors.TooManyClassesError, errors.TooLargeError),
 )
 def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work. A split answers with the new class."""
@@ -85,11 +78,7 @@ def remove(service: CurrentService, by: By, class_id: ClassId) -> ClassDetail:
 
 
 def _change(service: CurrentService, by: Actor, class_id: str, wanted: ClassChange) -> str:
-    """Make the change, and return the class that it is about.
-
-    Raises:
-        InvalidRequestError: it is none, or more than one.
-    """
+    """Make the change, and return the class that it is about."""
     asked = (wanted.merge_into is not None, wanted.approve, bool(wanted.split_off))
     if sum(asked) > 1 or (wanted.merge_into is not None and wanted.name is not None):
         raise errors.InvalidRequestError("one request makes one change: merge_into, approve or split_off")

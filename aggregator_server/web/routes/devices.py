@@ -1,7 +1,5 @@
 """Devices enrol, change their secret and leave; people see, admit and revoke them."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 

@@ -1,24 +1,27 @@
-"""Whether the server is up, and who vouches for it."""
+"""How the server is: whether it is up, who vouches for it, metrics for Prometheus, and the audit."""
 
-from __future__ import annotations
-
+import time
 from importlib.metadata import version
+from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 
-from aggregator_server.errors import AuthorityNotFoundError
+from aggregator_server.errors import AuthorityNotFoundError, InvalidRequestError
+from aggregator_server.fleet.audit import What, list_entries
 from aggregator_server.rounds.views.replies import read_open_round_number
-from aggregator_server.schemas import Health
+from aggregator_server.schemas import AuditEntry, Health
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.metrics import write_metrics
+from aggregator_server.web.routes.access import PERSON_ERRORS, CurrentService, Viewer
 from fleet_protocol.messages import Authority
 
-router = APIRouter(tags=["health"])
+router = APIRouter()
 _VERSION = version("auricle")  # asked of the disk once
 
 
-@router.get("/v1/health", summary="Tell that the server is up", responses=documented())
+@router.get("/v1/health", summary="Tell that the server is up", tags=["health"], responses=documented())
 async def health(service: CurrentService) -> Health:
     """Say which version runs, which round is open, and whether the disk has room for uploads."""
     room = free_space(service.store.blobs.folder)
@@ -29,6 +32,7 @@ async def health(service: CurrentService) -> Health:
 @router.get(
     "/v1/authority",
     summary="Show the server's certificate authority",
+    tags=["health"],
     responses=documented(AuthorityNotFoundError),
 )
 def authority(service: CurrentService) -> Authority:
@@ -39,3 +43,27 @@ def authority(service: CurrentService) -> Authority:
     if service.terms.authority is None:
         raise AuthorityNotFoundError("this server has no authority of its own; it does not run with --tls auto")
     return Authority(service.terms.authority)
+
+
+# Not of the schema: its body is Prometheus' own, and docs/monitoring.md lists what is in it.
+@router.get("/metrics", dependencies=[Viewer], include_in_schema=False)
+def metrics(service: CurrentService) -> Response:
+    """Return how the fleet is, in Prometheus' text format. Prometheus sends the token of a viewer."""
+    return Response(write_metrics(service.store, time.time()), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get(
+    "/v1/audit",
+    summary="Read the audit",
+    tags=["audit"],
+    dependencies=[Viewer],
+    responses=documented(*PERSON_ERRORS, InvalidRequestError),
+)
+def show_audit(
+    service: CurrentService,
+    before: Annotated[int | None, Query(ge=1, lt=2**63, description="only entries with a smaller number")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="at most so many")] = 100,
+    what: Annotated[What | None, Query(description="only entries of this kind")] = None,
+) -> tuple[AuditEntry, ...]:
+    """List what happened, newest first. No entry holds a secret."""
+    return list_entries(service.store, before, limit, what)

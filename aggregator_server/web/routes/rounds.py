@@ -1,6 +1,4 @@
-"""People open, watch and cancel rounds."""
-
-from __future__ import annotations
+"""People open, watch and cancel rounds, or let them open by themselves."""
 
 import time
 from typing import Annotated
@@ -8,14 +6,21 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from aggregator_server import errors
-from aggregator_server.rounds import lifecycle
+from aggregator_server.rounds import lifecycle, schedules
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
-from aggregator_server.schemas import RestoreRequest, RoundDetail, RoundRequest, RoundSummary
+from aggregator_server.schemas import (
+    RestoreRequest,
+    RoundDetail,
+    RoundRequest,
+    RoundSummary,
+    ScheduleInfo,
+    ScheduleRequest,
+)
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import PERSON_ERRORS, By, CurrentService, Operator, Viewer
 
-router = APIRouter(tags=["rounds"])
+router = APIRouter()
 
 RoundId = Annotated[int, Path(ge=1, lt=2**31)]
 
@@ -23,6 +28,7 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
 @router.post(
     "/v1/rounds",
     summary="Open a round",
+    tags=["rounds"],
     status_code=201,
     dependencies=[Operator],
     responses=documented(
@@ -49,6 +55,7 @@ def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSu
 @router.get(
     "/v1/rounds",
     summary="List rounds",
+    tags=["rounds"],
     dependencies=[Viewer],
     responses=documented(*PERSON_ERRORS, errors.InvalidRequestError),
 )
@@ -64,6 +71,7 @@ def show_rounds(
 @router.get(
     "/v1/rounds/{round_id}",
     summary="Show a round",
+    tags=["rounds"],
     dependencies=[Viewer],
     responses=documented(*PERSON_ERRORS, errors.RoundNotFoundError, errors.InvalidRequestError),
 )
@@ -75,6 +83,7 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
 @router.delete(
     "/v1/rounds/{round_id}",
     summary="Cancel a round",
+    tags=["rounds"],
     dependencies=[Operator],
     responses=documented(
         *PERSON_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError
@@ -90,6 +99,7 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
 @router.post(
     "/v1/rounds/{round_id}/restore",
     summary="Roll the fleet back to the state after a round",
+    tags=["rounds"],
     status_code=201,
     dependencies=[Operator],
     responses=documented(
@@ -111,3 +121,54 @@ def restore(service: CurrentService, by: By, round_id: RoundId, wanted: RestoreR
     restored = restore_round(service.store, round_id, without, time.time(), by, service.compute)
     service.wake()
     return summarise_round(service.store, restored)
+
+
+ScheduleId = Annotated[int, Path(ge=1, lt=2**31)]
+
+
+@router.post(
+    "/v1/schedules",
+    summary="Let rounds open by themselves",
+    tags=["schedules"],
+    status_code=201,
+    dependencies=[Operator],
+    responses=documented(
+        *PERSON_ERRORS,
+        errors.ModelReplacedError,
+        errors.TooLargeError,
+        errors.InvalidRequestError,
+        errors.UnknownStrategyError,
+        errors.InvalidPlanError,
+    ),
+)
+def add_schedule(service: CurrentService, by: By, wanted: ScheduleRequest) -> ScheduleInfo:
+    """Open rounds every day at a time, every so many seconds, or one after the other."""
+    made = schedules.add_schedule(service.store, wanted, time.time(), by)
+    service.wake()
+    return made
+
+
+@router.get(
+    "/v1/schedules",
+    summary="List the schedules",
+    tags=["schedules"],
+    dependencies=[Viewer],
+    responses=documented(*PERSON_ERRORS),
+)
+def list_schedules(service: CurrentService) -> tuple[ScheduleInfo, ...]:
+    """List the schedules that go on, oldest first."""
+    return schedules.list_schedules(service.store)
+
+
+@router.delete(
+    "/v1/schedules/{schedule_id}",
+    summary="End a schedule",
+    tags=["schedules"],
+    status_code=204,
+    dependencies=[Operator],
+    responses=documented(*PERSON_ERRORS, errors.ScheduleNotFoundError, errors.InvalidRequestError),
+)
+def end(service: CurrentService, by: By, schedule_id: ScheduleId) -> None:
+    """Open no more rounds by a schedule. Its open round goes on to its end; a continuous one that waits ends."""
+    schedules.end_schedule(service.store, schedule_id, time.time(), by)
+    service.wake()

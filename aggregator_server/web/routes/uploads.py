@@ -1,7 +1,5 @@
 """Devices upload what they computed for a round."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 
@@ -14,7 +12,7 @@ from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
-from aggregator_server.web.routes.bodies import BINARY_BODY
+from aggregator_server.web.routes.blobs import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
 from fleet_protocol.messages import Receipt, Update

@@ -1,7 +1,5 @@
 """Devices ask for work, and report that they learned."""
 
-from __future__ import annotations
-
 import time
 from typing import Annotated
 

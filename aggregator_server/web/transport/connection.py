@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
+import re
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from functools import partial
 
 import h11
@@ -16,8 +18,39 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aggregator_server import limits
 from aggregator_server.errors import BusyError
-from aggregator_server.web.transport.turns import Turns, is_of_fleet
+from aggregator_server.limits import BEGUN_AT_ONCE
 from fleet_protocol.addresses import network_of
+
+_OF_FLEET = re.compile(rb"[A-Z]+ /v1/(work|devices|blobs/[^/ ]*|rounds/[^/ ]*/(update|learned))[ ?]")
+
+
+def is_of_fleet(head: bytes) -> bool:
+    """Tell whether a request's head begins as those of devices do. People and probes wait for no device."""
+    return _OF_FLEET.match(head) is not None
+
+
+class Turns:
+    """Lets few begin in each turn of the event loop, in the order in which they came. It belongs to that loop.
+
+    So health and people's requests need not wait for a fleet that comes as one (docs/security.md, "Load").
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, begin: Callable[[], None]) -> None:
+        """Have a function called when it is its turn."""
+        self._waiting.append(begin)
+        if len(self._waiting) == 1:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._let_some_begin, loop)
+
+    def _let_some_begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(min(BEGUN_AT_ONCE, len(self._waiting))):
+            loop.call_soon(self._waiting.popleft())
+        if self._waiting:
+            loop.call_soon(self._let_some_begin, loop)
+
 
 _BUSY = json.dumps({"error": {"code": BusyError.code, "message": "too many connections are open; try again later"}})
 _SHED = (
@@ -30,7 +63,6 @@ class ConnectionTable:
     """Every open connection. Those that say nothing and whose client is not known make room for others, oldest first.
 
     Attributes:
-        size: Largest number of connections.
         per_address: Largest number from one address; of IPv6, from one network of 64 bits.
     """
 
@@ -91,7 +123,6 @@ class BoundedProtocol(H11Protocol):
 
     Attributes:
         table: The connections of the server; a subclass for each server sets it.
-        turns: Turns of the server's requests; set likewise.
         address: Address of the client, as the table counts it.
         device_id: The device that the client is; empty for others, and for those who are not known yet.
     """

@@ -1,7 +1,5 @@
 """Where the server listens, and how it speaks: plain HTTP, or TLS by one of two kinds of certificate."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from dataclasses import dataclass
@@ -22,13 +20,10 @@ class Endpoint:
     """Where the server listens, and how it speaks.
 
     Attributes:
-        host: Address to listen on.
-        port: Port to listen on; 0: a free one.
         url: The server as devices reach it; None: by the address that it listens on. Its host stands in the certificate
             that the server makes.
         tls_auto: Whether it has a certificate by an authority of its own.
         tls_cert: File of a certificate from elsewhere.
-        tls_key: File of its key.
         insecure_http: Whether it may speak plain HTTP where others can read the network.
         announce: Whether it is announced on the local network, where others can reach it.
     """
@@ -63,10 +58,8 @@ class Endpoint:
         """Note in the data folder where devices reach the server, for invitations.
 
         Args:
-            data: data folder.
             certificate: what the server speaks TLS with; None for plain HTTP.
             host: address that it listens on.
-            port: port that it listens on.
 
         Raises:
             StartError: it would speak plain HTTP where others can read the network.
@@ -78,11 +71,7 @@ class Endpoint:
         note_address(data, url, authority and tls.fingerprint(authority))
 
     def require_privacy(self, shown: str) -> None:
-        """Check that plain HTTP stays on this machine, or is wanted.
-
-        Raises:
-            StartError: it does not.
-        """
+        """Check that plain HTTP stays on this machine, or is wanted. Raises StartError: it does not."""
         if is_loopback(shown):
             return
         if not self.insecure_http:
@@ -93,11 +82,7 @@ class Endpoint:
         _log.warning("plain HTTP on %s: whoever can read the network reads tokens and secrets (--insecure-http)", shown)
 
     def listen(self) -> socket.socket:
-        """Open the socket.
-
-        Raises:
-            StartError: the address or the port is not this machine's, or taken.
-        """
+        """Open the socket. Raises StartError: the address or the port is not this machine's, or taken."""
         if not 0 <= self.port < 2**16:  # the resolver would silently take another one
             raise StartError(f"--port must be from 0 to {2**16 - 1}, not {self.port}")
         try:

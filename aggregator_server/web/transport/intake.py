@@ -11,12 +11,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator_server import limits
-from aggregator_server.errors import (
-    AggregatorError,
-    InvalidRequestError,
-    TooLargeError,
-    TooSlowError,
-)
+from aggregator_server.errors import AggregatorError, InvalidRequestError, TooLargeError, TooSlowError
 from aggregator_server.web.http_errors import PageOf, for_caller, refusal
 from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
@@ -45,7 +40,6 @@ class Intake:
         """Wrap an application.
 
         Args:
-            app: what to wrap.
             require_known: raises an AggregatorError unless a request's token is one that the server knows.
             page_of: makes a page of a refusal, for browsers.
         """
@@ -129,11 +123,6 @@ class _Body:
     """A request's body: counted and timed while it is received."""
 
     def __init__(self, scope: Scope, receive: Receive, limit: int) -> None:
-        """Prepare; nothing is received yet.
-
-        Raises:
-            TooLargeError: the request says so.
-        """
         self._where = f"{scope['method']} {scope['path']}"
         self._receive = receive
         self._limit = limit
@@ -144,11 +133,7 @@ class _Body:
             self._require_at_most(int(declared))
 
     async def receive(self) -> Message:
-        """Receive the next piece.
-
-        Raises:
-            TooLargeError, TooSlowError: a bound is exceeded.
-        """
+        """Receive the next piece."""
         seconds = limits.BODY_S + self._received / limits.SLOWEST_BYTES_PER_S - (time.monotonic() - self._begun)
         try:
             async with asyncio.timeout(max(0.0, min(limits.STALL_S, seconds))):

@@ -21,17 +21,11 @@ RATE_HZ = 16_000
 
 
 class Listener(Protocol):
-    """A package's detector.
+    """A package's detector."""
 
-    Attributes:
-        labels: What it listens for.
-        hop_samples: Samples from one row of scores to the next.
-        threshold: Score from which the package's documentation or code suggests to report a label.
-    """
-
-    labels: tuple[str, ...]
-    hop_samples: int
-    threshold: float
+    labels: tuple[str, ...]  # What it listens for
+    hop_samples: int  # Samples from one row of scores to the next
+    threshold: float  # Score from which the package's documentation or code suggests to report a label
 
     def reset(self) -> None:
         """Begin a new stream."""

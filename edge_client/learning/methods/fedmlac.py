@@ -43,7 +43,6 @@ def prepare(task: LocalTask) -> TrainingPlan:
 
 
 def _warm_up(task: LocalTask) -> None:
-    """Train the own model on the device's clips alone."""
     optimiser = Optimiser(task.number("warm_up_rate"), task.number("momentum"))
     targets = from_slots(task.own_clips.slots, task.order.own_capacity)
     for _ in range(int(task.settings["warm_up"])):
@@ -57,10 +56,5 @@ _SETTINGS: dict[str, Setting] = {
 }
 
 METHOD = LocalMethod(
-    "fedmlac",
-    SHARED_MODEL | _SETTINGS,
-    prepare,
-    any_architecture=True,
-    keeps_own=True,
-    aliases=("mutual",),
+    "fedmlac", SHARED_MODEL | _SETTINGS, prepare, any_architecture=True, keeps_own=True, aliases=("mutual",)
 )

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from edge_client.errors import WorkError
 from edge_client.learning.rounds.local_training import LocalTask, TrainingPlan
+from fleet_protocol.registry import Registry, discover
 from fleet_protocol.setting import Settings
 
 if TYPE_CHECKING:
@@ -28,13 +30,10 @@ class LocalMethod:
     """A local method that trains the shared model.
 
     Attributes:
-        name: Name in plans.
-        settings: Settings that a plan can give it.
         prepare: Does what comes before the training, and says how to train.
         any_architecture: Whether the device's bundle may differ from the shared one.
         keeps_own: Whether the device keeps a model that is trained on its own (by ``prepare`` or the targets); else
             the device's model becomes what the shared model was trained to.
-        aliases: Former names, which are still accepted.
     """
 
     name: str
@@ -45,14 +44,7 @@ class LocalMethod:
     aliases: tuple[str, ...] = ()
 
     def open_round(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
-        """Return a device's part of a round.
-
-        Args:
-            config: Configuration of the device.
-            state: Its state folder, with the blobs of the work.
-            saved: Its model.
-            work: What the aggregator asks for.
-        """
+        """Return a device's part of a round. ``state``: Its state folder, with the blobs of the work."""
         from edge_client.learning.rounds.network_round import NetworkRound
         from edge_client.learning.rounds.weight_sharing import WeightSharing
 
@@ -64,13 +56,30 @@ class UnsharedMethod:
     """A local method that shares no model.
 
     Attributes:
-        name: Name in plans.
-        settings: Settings that a plan can give it.
         open_round: (configuration, state folder, model, work) -> a device's part of a round.
-        aliases: Former names, which are still accepted.
     """
 
     name: str
     settings: Settings
     open_round: Callable[[Config, DeviceState, SavedModel, Work], DeviceRound]
     aliases: tuple[str, ...] = ()
+
+
+def local_methods() -> Registry[LocalMethod | UnsharedMethod]:
+    """Return every local method by name."""
+    kinds = LocalMethod | UnsharedMethod
+    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", kinds)
+
+
+def shared_model_methods() -> dict[str, LocalMethod]:
+    """Return the local methods that train the shared model, by name."""
+    return {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}
+
+
+def shared_model_method(name: str) -> LocalMethod:
+    """Return a local method that trains the shared model. Raises WorkError if this device knows none of that name."""
+    method = local_methods().get(name)
+    if not isinstance(method, LocalMethod):
+        known = ", ".join(shared_model_methods())
+        raise WorkError(f"no local method {name!r} trains a shared model here (these do: {known})")
+    return method

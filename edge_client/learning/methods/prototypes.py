@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
-    """Return a device's part of a round.
-
-    Raises:
-        ModelError: the device's bundle carries no words of a pretraining.
-        FeatureMismatchError: the bundle and the public set compute features differently.
-    """
+    """Return a device's part of a round, with the errors of its constructor."""
     from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 
     return PrototypeRound(config, state, saved, work)

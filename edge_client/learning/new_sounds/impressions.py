@@ -26,13 +26,10 @@ class Synthesis:
     """Settings of the synthesis.
 
     Attributes:
-        count: Number of impressions per class.
-        steps: Adam steps.
         rate: Adam's learning rate.
         l2: Pull towards the mean features (zero, once normalised).
         scale: Factor on the Dirichlet concentrations; small values give nearly one-hot labels.
         start: Standard deviation of the random start.
-        temperature: T of the softmax.
     """
 
     count: int = 32
@@ -45,11 +42,7 @@ class Synthesis:
 
 
 def class_similarity(head: Floats) -> Doubles:
-    """Return C(i, j) = cosine of the head's weights into classes i and j (equation 1).
-
-    Args:
-        head: [embedding, classes].
-    """
+    """Return C(i, j) = cosine of the weights into classes i and j of a head, [embedding, classes] (equation 1)."""
     weights = np.asarray(head, np.float64)
     norms = np.linalg.norm(weights, axis=0)
     unit = weights / np.where(norms > 0, norms, 1.0)
@@ -83,12 +76,7 @@ def synthesise(
 ) -> Floats:
     """Make impressions of some classes: float32 [len(slots), count, frames, coefficients], features NOT normalised.
 
-    Args:
-        model: its weights are read, never changed.
-        mask: float32 [capacity], the classes in use.
-        slots: the classes wanted.
-        settings: how.
-        rng: draws labels and starting points.
+    The model's weights are read, never changed. ``mask``, float32 [capacity], has the classes in use.
     """
     active = np.flatnonzero(mask)
     head = model.get_weights()[model.manifest.head.weights[0]][:, active]

@@ -18,12 +18,7 @@ from fleet_protocol.setting import Setting, Value
 
 
 def schedule(sizes: Mapping[str, float], settings: Mapping[str, Value]) -> Schedule:
-    """Plan a phase.
-
-    Args:
-        sizes: D_k, every device's number of clips, above 0.
-        settings: of the method ``group_balanced``.
-    """
+    """Plan a phase. ``sizes``: D_k, every device's number of clips, above 0."""
     groups = group_by_size(sizes, int(settings["groups"]))
     most, least = int(settings["most_rounds"]), int(settings["least_rounds"])
     return Schedule(groups, rounds_per_group(len(groups), most, least))
@@ -39,10 +34,8 @@ def group_by_size(sizes: Mapping[str, float], count: int) -> tuple[tuple[str, ..
     """Cluster devices by the logarithm of their data size: natural breaks (Fisher 1958, Jenks 1967).
 
     That is k-means in one dimension solved exactly, so that nothing is random: the sum of squared distances to the
-    groups' means is the smallest possible. The logarithm: 20 clips against 40 differ as 2,000 against 4,000 do.
-
-    Returns:
-        At most ``count`` groups, smallest data first; devices of equal size are always together.
+    groups' means is the smallest possible. The logarithm: 20 clips against 40 differ as 2,000 against 4,000 do. There
+    are at most ``count`` groups, smallest data first; devices of equal size are always together.
     """
     values, member_of, devices = np.unique(list(sizes.values()), return_inverse=True, return_counts=True)
     starts = _breaks(np.log(values), devices.astype(np.float64), min(count, len(values)))

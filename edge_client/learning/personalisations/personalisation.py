@@ -23,6 +23,7 @@ from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.personalisation import Schedule
+from fleet_protocol.registry import Registry, discover
 from fleet_protocol.setting import Setting, Settings, Value
 from fleet_protocol.tensors import Arrays
 
@@ -43,13 +44,7 @@ class PersonalTask:
 
     Attributes:
         model: Model with the weights to start from: the fleet's, or those of the device's group.
-        label_map: Label map of the model.
-        clips: Clips to train on.
-        held_out: Clips to evaluate on.
-        settings: Settings of the plan's personalisation.
-        rng: Generator of order and variants.
         public: Public set, of which the first variant is used; None: there is none.
-        global_weights: Weights of the fleet's model.
         own_weights: Weights of a model of the device's own; None: it has none beside the fleet's.
     """
 
@@ -73,13 +68,10 @@ class PersonalTask:
     def keep_better(self, loss: float) -> dict[str, float]:
         """Leave the model with whichever weights serve the device better: those that it has now, or the fleet's.
 
-        Args:
-            loss: of the personal model's training; where it is not finite, the fleet's weights are taken.
-
-        Returns:
-            ``personal_accuracy``, ``global_accuracy_held_out`` and, with own weights, ``own_accuracy_held_out`` among
-            all of the device's classes, in %, and ``kept``: 0 for the global model, else 1. Without clips to train on
-            or to evaluate on, ``kept`` alone: 0.
+        Where the loss of its training is not finite, the fleet's weights are taken. Returns ``personal_accuracy``,
+        ``global_accuracy_held_out`` and, with own weights, ``own_accuracy_held_out`` among all of the device's classes,
+        in %, and ``kept``: 0 for the global model, else 1. Without clips to train on or to evaluate on, ``kept`` alone:
+        0.
         """
         personal = self.model.get_weights()
         if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in personal.values()):
@@ -103,7 +95,6 @@ class Personalisation:
     """A way to make a model of each device's own from a round's result.
 
     Attributes:
-        name: Name in plans.
         settings: Settings that a plan can give it. ``held_out`` (the share of the clips that a device evaluates on) is
             handled for every personalisation that has it.
         adapt: Device's part: leaves the task's model with the weights that the device shall listen with, and returns
@@ -111,7 +102,6 @@ class Personalisation:
         groups: Aggregator's part: (devices' numbers of clips by identifier, all above 0; values of the settings) ->
             the groups that train rounds among themselves before. Pure: an interrupted step is computed again. None:
             there are no groups.
-        aliases: Former names, which are still accepted.
         about: What it does and costs, in plain words, for people who choose.
     """
 
@@ -153,3 +143,10 @@ def fine_tune(
             x, slots = np.concatenate([x, public.x[0][rows]]), np.concatenate([slots, beside[rows]])
         loss = train_epoch(model, x, from_slots(slots, label_map.capacity), trained, optimiser, rng)
     return loss
+
+
+def personalisations() -> Registry[Personalisation]:
+    """Return every personalisation by name."""
+    return discover(
+        "edge_client.learning.personalisations", "PERSONALISATION", "auricle.personalisations", Personalisation
+    )

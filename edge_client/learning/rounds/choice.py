@@ -8,7 +8,7 @@ import logging
 from edge_client.config import Config
 from edge_client.learning.rounds.clips import evidence
 from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
-from edge_client.learning.rounds.job import RoundJob, RoundPart
+from edge_client.learning.rounds.job import NetworkJob, RoundPart
 from edge_client.learning.teaching.job import DeviceModel, go_over
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import Progress, SavedModel
@@ -16,16 +16,10 @@ from edge_client.storage.saved_model import Progress, SavedModel
 log = logging.getLogger(__name__)
 
 
-def result_of(config: Config, state: DeviceState, saved: SavedModel, job: RoundJob) -> tuple[DeviceModel, bool]:
-    """Return what a round made, and whether it has learned all of the owner's clips.
+def result_of(config: Config, state: DeviceState, saved: SavedModel, job: NetworkJob) -> tuple[DeviceModel, bool]:
+    """Return what a round made, once its result was applied, and whether it has learned all of the owner's clips.
 
     A device with a microphone listens with it as it is, so the owner's clips and room are gone over first.
-
-    Args:
-        config: of the device.
-        state: its state folder.
-        saved: its model before the round.
-        job: after the round's result was applied.
     """
     progress = dataclasses.replace(after_round(saved.progress, job), background_trained=False, tails={}, unheard=())
     made = SavedModel(saved.bundle, job.model.get_weights(), progress)
@@ -46,59 +40,29 @@ def choose(
     """Return the model that the device shall save, and why; the job's model then listens with it.
 
     Args:
-        config: of the device.
-        saved: its model before the round.
         job: the round; its label map becomes that of the model that listens.
-        made: what the round made.
         taught: whether that, and the model that listens, have learned all of the owner's clips.
     """
     job.label_map = made.model.progress.label_map
     new = job.label_map.new_since(saved.progress.label_map)
-    options = _Options(saved, made, new, took_part=saved.progress.contributed == job.work.round_id)
-    tells = evidence(config, job, taught=taught)
-    listener, verdict = choose_listener(job.model, options.present, options.result, options.own, tells)
-    if not options.classes()["classes_before"]:  # it listened for nothing: the round makes its first model
+    trained, present, result = _of_its_own(made, new), _listener(saved), _listener(made.model)
+    own = _listener(trained.model) if saved.progress.contributed == job.work.round_id else None
+    listener, verdict = choose_listener(job.model, present, result, own, evidence(config, job, taught=taught))
+    before, after = (float(one.label_map.mask.sum()) for one in (present, result))
+    if not before:  # it listened for nothing: the round makes its first model
         found = {name: value for name, value in verdict.metrics.items() if not name.endswith("_before")}
         verdict = dataclasses.replace(verdict, metrics=found)
     _log(job.work.round_id, verdict)
-    chosen = options.model_of(listener)
+    kept = DeviceModel(_keeping_own(saved, made.model.progress, new))
+    chosen = made if listener is result else trained if listener is own else kept
     judged = {"kept_own": float(verdict.kept_own)} | verdict.metrics
     if verdict.metrics:
-        verdict = dataclasses.replace(verdict, metrics=verdict.metrics | options.classes())
+        classes = {"classes_before": before, "classes_after": after}
+        verdict = dataclasses.replace(verdict, metrics=verdict.metrics | classes)
     model = dataclasses.replace(chosen.model, progress=dataclasses.replace(chosen.model.progress, judged=judged))
     job.model.set_weights(model.listening)
     job.label_map = model.progress.listening_labels
     return dataclasses.replace(chosen, model=model), verdict
-
-
-class _Options:
-    """The models among which a device chooses."""
-
-    def __init__(self, saved: SavedModel, made: DeviceModel, new: tuple[int, ...], *, took_part: bool) -> None:
-        """Prepare.
-
-        Args:
-            saved: the device's model before the round.
-            made: what the round made of it.
-            new: slots that the round brought.
-            took_part: whether the device trained a model of its own in this round.
-        """
-        self._made, self._own = made, _of_its_own(made, new)
-        self._kept = DeviceModel(_keeping_own(saved, made.model.progress, new))
-        self.present = _listener(saved)
-        self.result = _listener(made.model)
-        self.own = _listener(self._own.model) if took_part else None
-
-    def classes(self) -> dict[str, float]:
-        """Return among how many labels the model that listened, and the round's result, named the evidence."""
-        before, after = (float(listener.label_map.mask.sum()) for listener in (self.present, self.result))
-        return {"classes_before": before, "classes_after": after}
-
-    def model_of(self, listener: Listener) -> DeviceModel:
-        """Return the model to be saved."""
-        if listener is self.result:
-            return self._made
-        return self._own if listener is self.own else self._kept
 
 
 def _of_its_own(made: DeviceModel, new: tuple[int, ...]) -> DeviceModel:

@@ -9,10 +9,9 @@ import numpy as np
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config
 from edge_client.features.augmentation import Augmentation, BackgroundNoise, augment
-from edge_client.learning.held_out import FEWEST, HELD_OUT, Split
 from edge_client.learning.rounds.guard import Evidence, public_rows
-from edge_client.learning.rounds.job import RoundJob, RoundPart, percent
-from edge_client.learning.training_data import Clips, gather, held_out_accuracy
+from edge_client.learning.rounds.job import NetworkJob, RoundPart, percent
+from edge_client.learning.training_data import FEWEST, HELD_OUT, Clips, Split, gather, held_out_accuracy
 
 # Clips of a label, of those that both models have learned.
 _MAX_TAUGHT = 40
@@ -36,7 +35,7 @@ def own_clips(config: Config, job: RoundPart) -> Split:
     return Split(recordings, HELD_OUT if config.microphone is None else 0.0, fewest=FEWEST)
 
 
-def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
+def to_train_on(config: Config, job: NetworkJob, source: Split) -> Clips:
     """Return the round's clips with their variants, augmented as the plan's local method says."""
     settings, noise = job.settings, None
     if config.recordings.background is not None:
@@ -55,29 +54,21 @@ def to_train_on(config: Config, job: RoundJob, source: Split) -> Clips:
 
 
 def evidence(config: Config, job: RoundPart, *, taught: bool) -> Evidence:
-    """Return what tells whether a round's result is as good as the model that listens.
+    """Return what tells whether a round's result is as good as the model that listens; the job has the newer label map.
 
-    Where both have learned all of the owner's clips, these show what was lost, and the public recordings of all classes
-    how others are understood.
-
-    Args:
-        config: of the device.
-        job: with the label map after the round.
-        taught: whether both models have learned all clips.
+    Where both have learned (``taught``) all of the owner's clips, these show what was lost, and the public recordings
+    of all classes how others are understood.
     """
     source = own_clips(config, job)
-    own = to_evaluate_on(job, _all_clips(config, job, _MAX_TAUGHT) if taught else source.held_out)
+    settings, drawn = job.model.manifest.feature_settings, (_MAX_TAUGHT, _MAX_TAUGHT)
+    every = Recordings(config.clips_folder, settings, per_round=drawn, seed=config.device.seed)
+    own = to_evaluate_on(job, every if taught else source.held_out)
     heard = set(slots_of(job, source.labels()).values())
     judged = heard if not taught and len(own.slots) >= FEWEST else set()
     public_set = job.context.public_set
     x = job.model.normalise(public_set.features)
     public = public_rows(public_set, x, job.label_map, judged, heard)
     return Evidence(own, "taught" if taught else "held_out", public, taught)
-
-
-def _all_clips(config: Config, job: RoundPart, most: int) -> Recordings:
-    settings = job.model.manifest.feature_settings
-    return Recordings(config.clips_folder, settings, per_round=(most, most), seed=config.device.seed)
 
 
 def to_evaluate_on(job: RoundPart, source: Split | Recordings) -> Clips:

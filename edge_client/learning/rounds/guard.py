@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.learning.held_out import FEWEST
-from edge_client.learning.training_data import Clips
+from edge_client.learning.training_data import FEWEST, Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats
 from fleet_protocol.labels import LabelMap
@@ -27,12 +26,7 @@ _MOST_LOST = 0.1
 
 @dataclass(frozen=True)
 class Listener:
-    """A model as it listens.
-
-    Attributes:
-        weights: Weights by name.
-        label_map: Labels; slots that the weights do not know are off.
-    """
+    """A model as it listens. ``label_map``: Labels; slots that the weights do not know are off."""
 
     weights: Arrays
     label_map: LabelMap
@@ -45,7 +39,6 @@ class Evidence:
     Attributes:
         own: The device's clips that are as new, or as familiar, to the one model as to the other.
         name: What the metrics call these clips.
-        public: Rows of the public set with their labels.
         taught: Whether both models have learned the own clips.
     """
 
@@ -74,12 +67,8 @@ def choose_listener(
 ) -> tuple[Listener, Verdict]:
     """Return which of the models a device listens with after a round, and what became of the round's result.
 
-    Args:
-        model: does the work; its weights are overwritten.
-        present: with which the device listens now.
-        result: what the round made.
-        own: what the device itself trained in the round, without the result; None where it did not take part.
-        evidence: what they are judged by.
+    The runtime's weights are overwritten. ``own`` is what the device itself trained in the round, without the result;
+    None where it did not take part.
     """
     verdict = judge(model, present, result, evidence)
     if not verdict.kept_own:
@@ -90,23 +79,17 @@ def choose_listener(
 
 
 def judge(model: ModelRuntime, present: Listener, candidate: Listener, evidence: Evidence) -> Verdict:
-    """Decide with which model a device listens after a round.
+    """Decide with which model a device listens after a round; the runtime's weights are overwritten.
 
-    The candidate must name as many of the own clips rightly, and as many of the public rows. Rows of a class that the
-    present model does not know count as missed by it. Where both models have learned the own clips, either part may
-    lose as many as chance would: the square root of those on which the models differ. One learned clip more or less did
-    not tell which model is better on others (docs/device.md).
+    The candidate must name as many of the own clips rightly, and as many of the public rows; a part with fewer than
+    :data:`FEWEST` rows says nothing. Rows of a class that the present model does not know count as missed by it. Where
+    both models have learned the own clips, either part may lose as many as chance would: the square root of those on
+    which the models differ. One learned clip more or less did not tell which model is better on others
+    (docs/device.md).
 
     A class that is new costs the others something. Then own clips and public rows are asked together, and may be lost
-    as far as chance would lose them. Of what the
-    present model named rightly, no more than a tenth, or than by chance, may be lost in either part, however much of
-    the new class is gained.
-
-    Args:
-        model: does the work; its weights are overwritten.
-        present: with which the device listens now.
-        candidate: what the round made.
-        evidence: what they are judged by; a part with fewer than :data:`FEWEST` rows says nothing.
+    as far as chance would lose them. Of what the present model named rightly, no more than a tenth, or than by chance,
+    may be lost in either part, however much of the new class is gained.
     """
     grown = bool((candidate.label_map.listening_mask > present.label_map.listening_mask).any())
     metrics: dict[str, float] = {}
@@ -146,16 +129,10 @@ def recognised(model: ModelRuntime, listener: Listener, clips: Clips) -> Bools:
 
 
 def public_rows(public_set: PublicSet, x: Floats, label_map: LabelMap, judged: set[int], heard: set[int]) -> Clips:
-    """Return the public rows that tell of classes of which the device's own clips do not.
+    """Return the public rows that tell of classes of which the device's own clips do not; those of ``judged`` slots do.
 
-    Data impressions count for a class of which there is nothing else: neither a public recording nor an own clip.
-
-    Args:
-        public_set: of the round.
-        x: its features, normalised, float32 [rows, frames, coefficients].
-        label_map: the newer one.
-        judged: slots of which own clips tell enough.
-        heard: slots of which the device has clips.
+    Data impressions count for a class of which there is nothing else: neither a public recording nor an own clip. ``x``
+    are the public set's normalised features, float32 [rows, frames, coefficients]; ``heard`` are slots with own clips.
     """
     labels, real = public_set.labels, ~public_set.synthetic
     recorded = set(labels[real].tolist())

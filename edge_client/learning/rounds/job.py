@@ -1,26 +1,82 @@
-"""What every strategy's part on a device has in common: what came along, and what the training process asks of it."""
+"""What every strategy's part on a device has in common: what the aggregator sent, what it checks, and its upload."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.new_sounds.describe import describe
-from edge_client.learning.rounds.upload import build_update
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
+from fleet_protocol.adaptive_training import label_entropy
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import Bundle
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Update, Work
+from fleet_protocol.messages import ClassReport, Update, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
+
+
+def require_clips(work: Work, clips: Clips, label_map: LabelMap) -> None:
+    """Check that a device has clips to learn from. Raises RecordingError if there are none."""
+    if not len(clips.slots):
+        raise RecordingError(
+            f"round {work.round_id}: no readable clips of {', '.join(label_map.names) or 'any label'}; "
+            "put recordings into <folder>/<label>/"
+        )
+
+
+def require_finite(work: Work, loss: float, weights: Iterable[Floats]) -> None:
+    """Check that a training came to numbers. Raises ModelError if the loss or a weight is infinite or no number."""
+    if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in weights):
+        raise ModelError(
+            f"round {work.round_id}: the training diverged (loss {loss}); nothing was changed. "
+            f"Lower the round's learning_rate, now {work.plan.local.settings['learning_rate']}"
+        )
+
+
+def build_update(
+    work: Work,
+    device_id: str,
+    *,
+    features: str,
+    label_map: LabelMap,
+    slots: Ints,
+    classes: Sequence[str],
+    known: Sequence[int] = (),
+    new: Sequence[int] = (),
+    share_names: bool = False,
+) -> Update:
+    """Return the document of an upload, still without metrics.
+
+    Args:
+        features: digest of the device's feature settings.
+        slots: of the clips that the device trained on, int64 [clips].
+        classes: the fleet's classes that the upload speaks of, in the order of its columns.
+        known: slots of the classes that are described beside the new sounds.
+        new: slots of the new sounds, in the order of their columns.
+    """
+    return Update(
+        round_id=work.round_id,
+        device_id=device_id,
+        features=features,
+        public_set=work.public_set,
+        classes=tuple(classes),
+        clips=len(slots),
+        reports=tuple(
+            ClassReport(slot, label_map.names[slot] if share_names else None, int((slots == slot).sum()))
+            for slot in new
+        ),
+        known=tuple(str(label_map.class_ids[slot]) for slot in known),
+        label_entropy=label_entropy(slots),
+    )
 
 
 @dataclass(frozen=True)
@@ -32,7 +88,6 @@ class RoundContext:
         consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
         model: Bundle of the shared model with the fleet's present weights; None where the strategy has none.
         trained: Whether any round has trained the shared model.
-        first: Whether this device contributes for the first time.
     """
 
     public_set: PublicSet
@@ -48,8 +103,6 @@ class RoundPart(Protocol):
     Attributes:
         model: A runtime of the device's bundle.
         label_map: Labels as the round leaves them; replaced, not changed.
-        work: What the device was asked for.
-        context: What the aggregator sent along with the work.
     """
 
     model: ModelRuntime
@@ -58,48 +111,19 @@ class RoundPart(Protocol):
     context: RoundContext
 
 
-class RoundJob(RoundPart, Protocol):
-    """One device's work in a round that trains a network.
+class NetworkJob:
+    """One device's work in a round that trains a network, whichever arrays travel; a :class:`RoundPart`.
 
     Attributes:
         model: The device's own model, trained in place. After :meth:`contribute` it holds the weights that the
             device trained, after :meth:`apply_result` those that recognise sounds.
-        label_map: Slots of that model; replaced, not changed.
         own_weights: The device's own weights, where :meth:`apply_result` put the fleet's into ``model`` and the device
             may listen with either; else None.
-        settings: Settings of the plan's local method.
-        rng: Generator of all random numbers of this work.
     """
-
-    own_weights: Arrays | None
-    settings: Mapping[str, Value]
-    rng: np.random.Generator
-
-    def take_labels(self, labels: Sequence[str]) -> None:
-        """Give every label that the owner taught a slot."""
-
-    def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
-        """Train on the round's clips; return the upload."""
-
-    def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Apply the round's result to the device's model; return what was measured."""
-
-
-class NetworkJob:
-    """What a :class:`RoundJob` has, whichever arrays travel. The label map is replaced, not changed."""
 
     def __init__(
         self, model: ModelRuntime, label_map: LabelMap, work: Work, context: RoundContext, device_id: str
     ) -> None:
-        """Prepare.
-
-        Args:
-            model: Runtime of the device's own bundle.
-            label_map: Label map of that model.
-            work: What the aggregator asks for.
-            context: What the aggregator sent along with the work.
-            device_id: The device's identifier.
-        """
         self.model = model
         self.label_map = label_map
         self.work = work
@@ -112,10 +136,19 @@ class NetworkJob:
     def take_labels(self, labels: Sequence[str]) -> None:
         """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
 
-        Raises:
-            LabelError: the head has no free slot.
+        Raises LabelError if the head has no free slot.
         """
         self.label_map = take_labels(self.label_map, labels, self.work.classes)
+
+    def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
+        """Train on the round's clips; return the upload."""
+        raise NotImplementedError
+
+    def apply_result(self, adopt: bool) -> dict[str, float]:
+        """Apply the round's result to the device's model, and ``adopt`` what others discovered; return what was
+        measured.
+        """
+        raise NotImplementedError
 
     def described(
         self, clips: Clips, new: list[int], of_fleet: Sequence[int], share_names: bool
@@ -123,10 +156,8 @@ class NetworkJob:
         """Return the document of an upload, still without metrics, and the arrays that describe new sounds.
 
         Args:
-            clips: the round's.
             new: slots of the new sounds.
             of_fleet: slots of the fleet's classes that the upload speaks of, in order.
-            share_names: whether the owner's words for new sounds travel.
         """
         known = [slot for slot in of_fleet if clips.count(slot)] if new else []
         arrays: Arrays = {}
@@ -159,7 +190,7 @@ class DeviceRound(Protocol):
 
 # (runtime of the device's bundle, its label map, the work, what came along, the device's identifier, runtime of the
 # shared model) -> the work of a method that trains a network.
-StartJob = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], RoundJob]
+StartJob = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], NetworkJob]
 
 
 def round_rng(work: Work, device_id: str) -> np.random.Generator:

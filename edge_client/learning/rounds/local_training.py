@@ -14,11 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
-from edge_client.learning.slot_order import SlotOrder
+from edge_client.learning.class_links import SlotOrder
 from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Bools, Floats, Ints
+from fleet_protocol.messages import Work
 from fleet_protocol.setting import Value
 
 Targets = Callable[[Floats, Floats], Floats]
@@ -35,8 +36,6 @@ class LocalTask:
         mask: Trained outputs, float32 [shared capacity].
         clips: The round's clips, normalised for the shared model, with its slots.
         own_clips: The same clips for the device's model.
-        settings: Settings of the local method.
-        rng: Generator of all random numbers.
         first: Whether the device contributes for the first time, with a model that no round has trained.
     """
 
@@ -78,7 +77,6 @@ class TrainingPlan:
     Attributes:
         targets: (x, one-hot labels) of a batch, both in the shared model's terms -> its targets, float32 [rows,
             shared capacity]. It is called once for every step, before the step.
-        proximal: FedProx' mu.
         steps: Number of steps; None: as the settings ``steps`` and ``epochs`` say.
         rehearse: (x, targets) of a batch of the rehearsal, both in the shared model's terms; called before that step,
             by methods that train a model of the device's own as well.
@@ -155,3 +153,114 @@ def _batches(task: LocalTask, steps: int) -> Iterator[tuple[Floats, Floats]]:
             rows = order[start : start + batch]
             yield x[rows], labels[rows]
         left -= per_pass
+
+
+class PublicRows:
+    """The public set as the shared model takes it, with its labels or the fleet's opinion on it.
+
+    The model must hold the fleet's weights whenever an opinion is needed. The last rehearsal is kept: virtual devices
+    of one round mostly have the same.
+
+    Attributes:
+        x: Features normalised for the shared model, float32 [rows, frames, coefficients].
+        labels: The fleet's classes, which are the shared model's slots, int64 [rows].
+        synthetic: Which rows are data impressions, bool [rows].
+        trained: Whether the fleet has trained the shared model, so that it has an opinion on recordings.
+    """
+
+    def __init__(self, shared: ModelRuntime, x: Floats, labels: Ints, synthetic: Bools, *, trained: bool) -> None:
+        self._shared = shared
+        self.x = x
+        self.labels = labels
+        self._trained = trained
+        self._synthetic = synthetic
+        # A model that no round has trained has no opinion worth keeping.
+        self._only_imagined = np.setdiff1d(labels[synthetic], labels[~synthetic] if trained else labels)
+        self._last: tuple[bytes, Rehearsal] | None = None
+
+    def to_rehearse(self, slots: Ints, *, by_opinion: bool = False) -> Ints:
+        """Return the rows that keep classes from being forgotten, int64 [n].
+
+        These are the recordings, ``by_opinion`` only once the fleet has one on them, and the data impressions of
+        classes of which the device has no clips in the shared model's ``slots``.
+        """
+        recorded = ~self._synthetic & (self._trained or not by_opinion)
+        return np.flatnonzero(recorded | (self._synthetic & ~np.isin(self.labels, slots)))
+
+    def rehearsal(self, rows: Ints, opinions: Floats, weight: float, *, by_opinion: bool = False) -> Rehearsal:
+        """Return rows with what the shared model shall answer to them.
+
+        The label of a recording leaves a class alone of which nobody has a recording: there the answer stays what the
+        fleet's model gives, f, and the label gets the rest,
+
+            t = (1 - sum_u f_u) y + sum_u f_u e_u,   u the classes with data impressions alone.
+
+        With t = y, recordings would push such a class down on every device, and only one that has clips pulls it up.
+
+        Args:
+            opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
+            weight: of the rehearsal against the device's own clips.
+            by_opinion: whether it shall go on to answer recordings as it does; else it shall answer their labels.
+        """
+        key = np.float64(weight).tobytes() + opinions.tobytes() + bytes([by_opinion]) + rows.tobytes()
+        if self._last is None or self._last[0] != key:
+            targets = from_slots(self.labels[rows], len(opinions))
+            recorded = ~self._synthetic[rows]
+            if recorded.any() and (by_opinion or self._only_imagined.size):
+                opinion = self._shared.predict(self.x[rows[recorded]], opinions)
+                targets[recorded] = opinion if by_opinion else self._leaving_alone(targets[recorded], opinion)
+            x = self.x if len(rows) == len(self.x) else self.x[rows]
+            self._last = key, Rehearsal(x, weight * targets)
+        return self._last[1]
+
+    def _leaving_alone(self, labels: Floats, opinion: Floats) -> Floats:
+        """Return labels, float32 [rows, capacity], that say nothing of classes that nobody has recorded."""
+        kept = np.zeros_like(opinion)
+        kept[:, self._only_imagined] = opinion[:, self._only_imagined]
+        return np.asarray((1 - kept.sum(axis=1, keepdims=True)) * labels + kept)
+
+
+def prepare_task(
+    work: Work,
+    *,
+    shared: ModelRuntime,
+    own: ModelRuntime,
+    order: SlotOrder,
+    clips: Clips,
+    own_clips: Clips,
+    public: PublicRows,
+    rng: np.random.Generator,
+    first: bool,
+) -> tuple[LocalTask, Rehearsal]:
+    """Return what the plan's local method gets, and what keeps other classes from being forgotten.
+
+    An output for which neither clips nor public rows speak could only be pushed down; ``restrict`` leaves it alone.
+
+    Args:
+        shared: the shared model, with the fleet's weights.
+        own: the device's model, with the weights that the device last trained.
+        clips: the round's, normalised for the shared model, with its slots.
+        first: whether the device contributes for the first time.
+    """
+    settings = work.plan.local.settings
+    weight, by_opinion = float(settings["rehearsal"]), settings["rehearsal_by"] == "opinion"
+    rows = public.to_rehearse(clips.slots, by_opinion=by_opinion) if weight else np.zeros(0, np.int64)
+    if settings["restrict"]:
+        mask = np.zeros(order.shared_capacity, np.float32)
+        mask[clips.slots] = mask[public.labels[rows]] = 1.0
+    else:
+        mask = order.mask()
+    opinions = mask * (np.arange(len(mask)) < order.classes)
+    rehearsal = public.rehearsal(rows, opinions, weight, by_opinion=by_opinion)
+    task = LocalTask(
+        shared=shared,
+        own=own,
+        order=order,
+        mask=mask,
+        clips=clips,
+        own_clips=own_clips,
+        settings=settings,
+        rng=rng,
+        first=first,
+    )
+    return task, rehearsal

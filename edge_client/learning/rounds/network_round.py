@@ -6,11 +6,10 @@ import dataclasses
 import json
 
 from edge_client.config import Config
-from edge_client.learning.personalisations.personalisation import PersonalTask
-from edge_client.learning.personalisations.registry import personalisations
+from edge_client.learning.personalisations.personalisation import PersonalTask, personalisations
 from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
-from edge_client.learning.rounds.job import RoundContext, RoundJob, StartJob
+from edge_client.learning.rounds.job import NetworkJob, RoundContext, StartJob
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -25,15 +24,6 @@ class NetworkRound:
     """One device's work in one round; a :class:`edge_client.learning.rounds.job.DeviceRound`."""
 
     def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work, start: StartJob) -> None:
-        """Prepare.
-
-        Args:
-            config: Configuration of the device.
-            state: Its state folder, with the blobs of the work.
-            saved: Its model.
-            work: What the aggregator asks for.
-            start: Starts the local method's work.
-        """
         self._config = config
         self._state = state
         self._saved = saved
@@ -41,7 +31,7 @@ class NetworkRound:
         self._model = ModelRuntime(saved.bundle, config.device.threads)
         self._start = start
 
-    def _job(self, work: Work) -> RoundJob:
+    def _job(self, work: Work) -> NetworkJob:
         context = _context(self._state, work, first=not self._saved.progress.contributed)
         shared = None if context.model is None else ModelRuntime(context.model, self._config.device.threads)
         device_id = self._state.identity.load().device_id
@@ -84,7 +74,7 @@ class NetworkRound:
         chosen.save(state)
 
 
-def _personalise(config: Config, job: RoundJob, fleets: Arrays | None) -> dict[str, float]:
+def _personalise(config: Config, job: NetworkJob, fleets: Arrays | None) -> dict[str, float]:
     """Do what the plan's personalisation says with the result; return what was measured."""
     how = job.work.plan.personalisation
     adapt = personalisations()[how.name].adapt

@@ -18,8 +18,7 @@ from edge_client.learning.class_links import adopt_classes, link_recognised, tak
 from edge_client.learning.prototype_noise import noise_rng, private_mean
 from edge_client.learning.rounds.choice import after_round, choose
 from edge_client.learning.rounds.clips import held_out_metrics
-from edge_client.learning.rounds.job import RoundContext
-from edge_client.learning.rounds.upload import build_update
+from edge_client.learning.rounds.job import RoundContext, build_update
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
@@ -35,24 +34,11 @@ from fleet_protocol.tensors import Arrays, pack
 
 
 class PrototypeExchange:
-    """What a device tells its fleet in a round, and what it takes up; wherever its embeddings come from.
-
-    Attributes:
-        label_map: Labels as the round leaves them; replaced, not changed.
-    """
+    """What a device tells its fleet in a round, and what it takes up; ``label_map`` is replaced, not changed."""
 
     def __init__(self, manifest: Manifest, label_map: LabelMap, work: Work, context: RoundContext) -> None:
-        """Prepare.
-
-        Args:
-            manifest: of the device's bundle.
-            label_map: of its model.
-            work: what the aggregator asks for.
-            context: what the aggregator sent along with the work.
-
-        Raises:
-            ModelError: the bundle carries no words of a pretraining.
-            FeatureMismatchError: the bundle and the public set compute features differently.
+        """Prepare. Raises ModelError if the bundle has no words of a pretraining, FeatureMismatchError if it has other
+        features.
         """
         statistics = manifest.embedding_statistics
         if statistics is None or not manifest.background:
@@ -71,16 +57,11 @@ class PrototypeExchange:
     def contribute(
         self, takes: Mapping[str, Floats], device_id: str, noise_key: bytes, *, share_names: bool
     ) -> tuple[Update, Arrays]:
-        """Give every label a slot; return the upload.
+        """Give every label a slot; return the upload. Raises LabelError if the head has no free slot.
 
         Args:
             takes: embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself.
-            device_id: of the device.
             noise_key: of the plan's noise; see :func:`edge_client.learning.prototype_noise.noise_rng`.
-            share_names: whether the owner's words for new sounds travel.
-
-        Raises:
-            LabelError: the head has no free slot.
         """
         label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
@@ -124,17 +105,7 @@ class PrototypeRound:
     """One device's work in one round; a :class:`edge_client.learning.rounds.job.RoundPart`."""
 
     def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> None:
-        """Prepare.
-
-        Args:
-            config: Configuration of the device.
-            state: Its state folder.
-            saved: Its model.
-            work: What the aggregator asks for; its blobs are in the state folder.
-
-        Raises:
-            ModelError, FeatureMismatchError: see :class:`PrototypeExchange`.
-        """
+        """Prepare; the blobs of the work are in the state folder. Raises ModelError as :class:`PrototypeExchange`."""
         self.context = RoundContext(PublicSet.unpack(state.blobs.read(work.public_set)), None)
         self.label_map = saved.progress.label_map
         self.model: ModelRuntime
@@ -148,9 +119,7 @@ class PrototypeRound:
     def contribute(self) -> None:
         """Write the upload into the outbox, and then the labels' slots.
 
-        Raises:
-            RecordingError: there is no readable clip.
-            LabelError: the head has no free slot.
+        Raises RecordingError if there is no readable clip, LabelError if the head has no free slot.
         """
         takes = Hearing(self._config, self._settings, self._state.embeddings_path).heard().takes
         if not takes:
@@ -172,9 +141,7 @@ class PrototypeRound:
     def learn(self) -> None:
         """Write the report into the outbox, and then the model.
 
-        Raises:
-            LabelError: the head has no free slot.
-            ModelError: the training diverged.
+        Raises LabelError if the head has no free slot, ModelError if the training diverged.
         """
         self._exchange.apply_result(self._config.device.learn_discovered)
         self.label_map = self._exchange.label_map

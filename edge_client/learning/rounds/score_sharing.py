@@ -12,8 +12,7 @@ import math
 import numpy as np
 
 from edge_client.learning.class_links import adopt_classes, link_recognised, to_report
-from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent
-from edge_client.learning.rounds.upload import require_clips, require_finite
+from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent, require_clips, require_finite
 from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
 from edge_client.learning.targets import at_temperature, from_consensus, from_slots
 from edge_client.learning.training_data import Clips
@@ -37,11 +36,7 @@ class ZeroShot(NetworkJob):
         device_id: str,
         _shared: ModelRuntime | None = None,
     ) -> None:
-        """Prepare.
-
-        Raises:
-            FeatureMismatchError: model and public set compute features differently.
-        """
+        """Prepare. Raises FeatureMismatchError if model and public set compute features differently."""
         model.manifest.feature_settings.require_same(
             context.public_set.settings, f"this device's bundle ({model.manifest.architecture})", "the public set"
         )
@@ -49,15 +44,7 @@ class ZeroShot(NetworkJob):
         self._x0 = model.normalise(context.public_set.features)
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
-        """Build and score; return the upload.
-
-        Args:
-            clips: the round's clips.
-            share_names: whether the owner's words for new sounds travel.
-
-        Raises:
-            RecordingError: there are no clips to learn from.
-        """
+        """Build and score; return the upload. Raises RecordingError if there are no clips to learn from."""
         require_clips(self.work, clips, self.label_map)
         new = to_report(self.label_map, set(clips.slots.tolist()))
         loss = self._build(clips, with_public_set=bool(new))
@@ -73,9 +60,6 @@ class ZeroShot(NetworkJob):
         """Link what was recognised, adopt what others discovered, and learn the public set.
 
         Returns accuracies in %, and among how many classes they are.
-
-        Args:
-            adopt: whether to take up classes that other devices discovered.
         """
         self.label_map = link_recognised(self.label_map, self.work.assignments)
         if adopt:
@@ -124,9 +108,7 @@ class ZeroShot(NetworkJob):
 
         Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
         (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
-
-        Args:
-            rehearse: whether the data impressions of discovered classes are passed over as well, as what they are.
+        ``rehearse`` passes over the data impressions of discovered classes as well, as what they are.
         """
         if self.context.consensus is None:
             return
@@ -148,7 +130,6 @@ class ZeroShot(NetworkJob):
         self._pass_over(x, targets, self._temperature)
 
     def _pass_over(self, x: Floats, targets: Floats, temperature: float) -> None:
-        """Train one pass after the round on rows and their targets."""
         rate, momentum = float(self.settings["distill_learning_rate"]), float(self.settings["momentum"])
         optimiser = Optimiser(rate, momentum, temperature)
         train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)

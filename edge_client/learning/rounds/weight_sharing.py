@@ -12,13 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from edge_client.errors import ModelError
-from edge_client.learning.class_links import adopt_classes, link_recognised, to_report, unlinked
-from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent
-from edge_client.learning.rounds.local_training import TrainingMethod, train_shared
-from edge_client.learning.rounds.task import PublicRows, prepare_task
-from edge_client.learning.rounds.upload import require_clips, require_finite
+from edge_client.learning.class_links import SlotOrder, adopt_classes, link_recognised, move_head, to_report, unlinked
+from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent, require_clips, require_finite
+from edge_client.learning.rounds.local_training import PublicRows, TrainingMethod, prepare_task, train_shared
 from edge_client.learning.sgd import accuracy
-from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, Manifest
@@ -45,21 +42,13 @@ class WeightSharing(NetworkJob):
         """Prepare.
 
         Args:
-            method: The plan's local method.
-            model: Runtime of the device's own bundle.
-            label_map: Label map of that model.
-            work: What the aggregator asks for.
-            context: What the aggregator sent along with the work.
-            device_id: The device's identifier.
             shared: Runtime of ``context.model``; None where the round has none. It may be ``model`` itself, where the
                 device keeps no model of its own.
             public: The public set as the shared model takes it, of a process that does the work of many devices; these
                 then do not measure how the shared model does on it. None: it is made of ``context``.
 
-        Raises:
-            FeatureMismatchError: the models and the public set compute features differently.
-            ModelError: the method needs the fleet's bundle, and this device has another.
-            ProtocolError: the round has no shared model.
+        Raises FeatureMismatchError if the models and the public set compute features differently; ModelError if the
+        method needs the fleet's bundle, and this device has another; ProtocolError if the round has no shared model.
         """
         if context.model is None or shared is None:
             raise ProtocolError(f"round {work.round_id} ({work.plan.local.name}) came without a shared model")
@@ -81,9 +70,7 @@ class WeightSharing(NetworkJob):
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
         """Train the shared model on the round's clips; return the upload.
 
-        Raises:
-            RecordingError: there are no clips to learn from.
-            ModelError: the training diverged.
+        Raises RecordingError if there are no clips to learn from, ModelError if the training diverged.
         """
         require_clips(self.work, clips, self.label_map)
         new = to_report(self.label_map, set(clips.slots.tolist()))
@@ -114,9 +101,6 @@ class WeightSharing(NetworkJob):
         """Link what was recognised, adopt the fleet's classes, and take over the shared model.
 
         Labels that are no class of the fleet yet keep the outputs that the device trained.
-
-        Args:
-            adopt: whether to take up classes that other devices discovered.
         """
         self.label_map = link_recognised(self.label_map, self.work.assignments)
         wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
@@ -128,7 +112,6 @@ class WeightSharing(NetworkJob):
         return percent({"global_accuracy": self._public_accuracy()}) | self._among()
 
     def _take_over(self) -> None:
-        """Put the fleet's weights into the device's model."""
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity)
         self.model.set_weights(self._in_own_order(self.bundle.weights, order, self.model.get_weights()))
 
@@ -172,11 +155,7 @@ def _require_features(own: Manifest, shared: Manifest, context: RoundContext) ->
 
 
 def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:
-    """Check that weights of one model are weights of the other.
-
-    Raises:
-        ModelError: they are not.
-    """
+    """Check that weights of one model are weights of the other."""
     if own is not shared and own.network != shared.network:
         raise ModelError(
             f"{method} trains the fleet's model ({shared.architecture}, capacity {shared.capacity}) and this device's "

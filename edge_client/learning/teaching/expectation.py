@@ -35,8 +35,6 @@ class Expectation:
     """What to expect of one label, in per cent of windows.
 
     Attributes:
-        label: Name of the label.
-        takes: Number of its takes.
         spread: Scatter of the takes, as a share of the variance within a word; 0 for a single take.
         misses: Share of sounds like the takes that are missed.
         misses_of_others: Share that is missed of the same sound by other people, or from other sources.
@@ -60,15 +58,7 @@ class Expectation:
 def expectations(
     model: ModelRuntime, label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, rng: np.random.Generator
 ) -> tuple[Expectation, ...]:
-    """Return what to expect of every label that has takes.
-
-    Args:
-        model: with the head that was trained on them.
-        label_map: of the head.
-        heard: the takes.
-        statistics: of the words of the pretraining.
-        rng: draws.
-    """
+    """Return what to expect of every label that has takes."""
     made_up = model_scores(model, label_map, _made_up_words(statistics, rng)).argmax(axis=1)
     return tuple(
         _expected(label, model, label_map, heard, statistics, float((made_up == label_map.slot_of(label)).mean()), rng)

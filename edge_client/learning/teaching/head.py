@@ -16,18 +16,51 @@ the first time.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from edge_client.config import Config
+from edge_client.detection.calibration import Tail, fit_tails
+from edge_client.errors import RecordingError
+from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
-from edge_client.learning.teaching.head_material import HeadMaterial
-from edge_client.learning.teaching.taught import require_learned
+from edge_client.learning.teaching.expectation import expectations
+from edge_client.learning.teaching.head_material import HeadMaterial, head_material
+from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.taught import Taught, known_slots, require_learned, with_labels
 from edge_client.model.runtime import ModelRuntime
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
+from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
 
+_CENTRES = 100
+_OFF = 2.0
 # Weight of the head that has learned the fleet's sounds too; docs/teaching.md says how it was chosen.
 _FLEET = 0.8
+# Where nothing else tells of a class, its data impressions do.
+_IMPRESSIONS = Synthesis(count=32)
+# Embeddings of other words, and as many of people's talk, by which thresholds are set.
+_OTHERS = 4000
+# What a front end for everyday sounds knows of others, synthesised ones, resembles no label enough. In synthesised
+# households (`benchmarks.listening.household`) a label is taken for another sound at least so often.
+_SOUNDS = Tail(1.5, 0.75)
+
+
+def centres(
+    prototypes: FleetPrototypes, statistics: EmbeddingStatistics, rng: np.random.Generator
+) -> dict[str, Floats]:
+    """Return by class where it may lie, float32 [centres, numbers], whose mean is the fleet's prototype."""
+    found = {}
+    for class_id, mean, devices in zip(prototypes.class_ids, prototypes.means[:, 0], prototypes.devices, strict=True):
+        off = statistics.draw(np.zeros_like(mean), _CENTRES, rng)
+        found[class_id] = mean + np.float32(np.sqrt(_OFF / devices)) * (off - off.mean(axis=0))
+    return found
 
 
 def train_head(
@@ -40,20 +73,10 @@ def train_head(
     seed: int,
     own: Arrays | None = None,
 ) -> Arrays:
-    """Return weights that tell labels from one another and from what is no label.
+    """Return weights that tell labels from one another and from what is no label; the head has background outputs.
 
-    Args:
-        model: does the work; its own weights are overwritten.
-        start: weights to begin with: the bundle's.
-        label_map: of the head; it has background outputs.
-        material: what to train on.
-        epochs: passes.
-        rate: step size of the first ones.
-        seed: of everything random.
-        own: weights that learned ``material.own`` before; None: they are trained here.
-
-    Raises:
-        ModelError: the training diverged.
+    The model's weights are overwritten. ``own`` are weights that learned ``material.own`` before; None: they are
+    trained here. Raises ModelError if the training diverged.
     """
     weights = _trained(model, start, label_map, material, epochs, rate, seed)
     head = model.manifest.head.weights
@@ -80,3 +103,58 @@ def _trained(
         loss = train_epoch(model, x, targets, label_map.listening_mask, optimiser, rng)
     require_learned(loss, rate)
     return model.get_weights()
+
+
+def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int) -> Taught:
+    """Train a head for all labels and for what is no label; both sets of weights become the same.
+
+    Raises RecordingError if there are no labels, or no clip can be read; ModelError if the training diverged.
+    """
+    model = ModelRuntime(saved.bundle, config.device.threads)
+    heard = Hearing(config, model.manifest.feature_settings, state.embeddings_path).heard()
+    public_set = state.blobs.public_set(model.manifest.feature_settings)
+    fleet = state.blobs.prototypes(model.manifest.feature_settings)
+    label_map = with_labels(saved.progress.label_map, heard.takes)
+    if not label_map.slots:
+        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
+    statistics = saved.bundle.manifest.embedding_statistics
+    assert statistics is not None
+    known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
+    imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
+    prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
+    material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes)
+    settings = config.training
+    weights = train_head(
+        model,
+        read_bundle(config.model.bundle).weights,
+        label_map,
+        material,
+        settings.teach_epochs,
+        settings.teach_learning_rate,
+        seed,
+    )
+    rng = np.random.default_rng([seed, 3])
+    others = material.draws(label_map.background, _OTHERS, rng)
+    talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
+    rejected = [clips[:, 0] for clips in heard.rejected.values()]
+    tails = _tails(model, label_map, np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected]))
+    expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
+    clips = sum(len(takes) for takes in heard.takes.values())
+    return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
+
+
+def _tails(model: ModelRuntime, label_map: LabelMap, negatives: Floats) -> dict[str, tuple[float, float]]:
+    """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it."""
+    scores = model.predict(model.normalise(negatives[:, None]), label_map.listening_mask)[:, : len(label_map.slots)]
+    tails = fit_tails(scores, _SOUNDS if model.manifest.feature_settings.hears_sounds else None)
+    return {name: (tail.level, tail.scale) for name, tail in zip(label_map.names, tails, strict=True)}
+
+
+def _imagination(model: ModelRuntime, saved: SavedModel, rng: np.random.Generator) -> Callable[[int], Floats]:
+    """Return what makes data impressions of a slot from the weights that the device listened with so far."""
+
+    def imagine(slot: int) -> Floats:
+        model.set_weights(saved.listening)
+        return synthesise(model, saved.progress.label_map.mask, [slot], _IMPRESSIONS, rng)[0, :, 0]
+
+    return imagine

@@ -55,7 +55,6 @@ class Sound:
     """What tells of one output of the head.
 
     Attributes:
-        slot: Output of the head.
         rows: Embeddings, float32 [rows, numbers].
         centres: Means around which more are drawn, float32 [centres, numbers].
         share: Rows in one pass, as a share of a label's.
@@ -126,8 +125,6 @@ def head_material(
     Args:
         label_map: the device's, with the new labels; it has background outputs.
         known: slots of labels that must not be forgotten.
-        heard: by the device itself.
-        statistics: of the words of the pretraining.
         public_set: of the fleet; None where the device never saw one.
         imagine: returns embeddings of a slot of which nothing else tells, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
@@ -137,13 +134,13 @@ def head_material(
     recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
     fleet = {slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics)}
     described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
-    words = Words.of(label_map, described, statistics)
+    same, other = _words(label_map, described, statistics)
     sounds = []
     for slot in wanted:
         parts = recorded[slot]
         centres = [part.mean(axis=0) for part in parts]
-        if slot in words.same:
-            word = words.same[slot]
+        if slot in same:
+            word = same[slot]
             parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.varied.means[word]]
         elif not described[slot]:
             parts = [imagine(slot)]
@@ -153,57 +150,46 @@ def head_material(
             continue
         centres = [fleet[slot].mean(axis=0)] if slot in fleet else centres
         sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
-    sounds += _background(label_map, heard, statistics, words.other)
+    sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
         own = head_material(label_map, (), heard, statistics, None, imagine)
     return HeadMaterial(tuple(sounds), statistics.varied.scatter, own)
 
 
-@dataclass(frozen=True)
-class Words:
-    """Which words of the pretraining are labels.
+def _words(
+    label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics
+) -> tuple[dict[int, int], tuple[int, ...]]:
+    """Compare labels with words of the pretraining: by name, and by sound where the label has clips.
 
-    Attributes:
-        same: Word that a label is, by slot.
-        other: Words that are no label's.
+    A name alone is not enough: an owner's `dog` may be a bark, and not the word.
+
+    Args:
+        recorded: by slot, embeddings of the label's recordings.
+
+    Returns:
+        By slot, the word that a label is; and the words that are no label's.
     """
-
-    same: Mapping[int, int]
-    other: tuple[int, ...]
-
-    @classmethod
-    def of(cls, label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics) -> Words:
-        """Compare labels with words: by name, and by sound where the label has clips.
-
-        A name alone is not enough: an owner's `dog` may be a bark, and not the word.
-
-        Args:
-            label_map: the device's.
-            recorded: by slot, embeddings of the label's recordings.
-            statistics: of the words.
-        """
-        directions = statistics.whitened(statistics.means)
-        same, sounding = {}, set()
-        for slot, parts in recorded.items():
-            name = label_map.names[slot]
-            named = statistics.words.index(name) if name in statistics.words else None
-            if not parts:
-                nearest, cosine = named, 1.0
-            else:
-                mean = np.concatenate(parts).mean(axis=0, keepdims=True)
-                cosines = directions @ statistics.whitened(mean)[0]
-                nearest, cosine = int(cosines.argmax()), float(cosines.max())
-            if nearest is not None and nearest == named and cosine >= _SAME_NAME:
-                same[slot] = nearest
-            elif nearest is not None and cosine >= SAME_SOUND:
-                sounding.add(nearest)
-        taken = {*same.values(), *sounding}
-        return cls(same, tuple(word for word in range(len(statistics.words)) if word not in taken))
+    directions = statistics.whitened(statistics.means)
+    same, sounding = {}, set()
+    for slot, parts in recorded.items():
+        name = label_map.names[slot]
+        named = statistics.words.index(name) if name in statistics.words else None
+        if not parts:
+            nearest, cosine = named, 1.0
+        else:
+            mean = np.concatenate(parts).mean(axis=0, keepdims=True)
+            cosines = directions @ statistics.whitened(mean)[0]
+            nearest, cosine = int(cosines.argmax()), float(cosines.max())
+        if nearest is not None and nearest == named and cosine >= _SAME_NAME:
+            same[slot] = nearest
+        elif nearest is not None and cosine >= SAME_SOUND:
+            sounding.add(nearest)
+    taken = {*same.values(), *sounding}
+    return same, tuple(word for word in range(len(statistics.words)) if word not in taken)
 
 
 def _of_fleet(label_map: LabelMap, slots: Iterable[int], prototypes: Mapping[str, Floats]) -> dict[int, Floats]:
-    """Return by slot the centres that the fleet sent."""
     pairs = ((slot, prototypes.get(label_map.class_ids[slot] or "")) for slot in slots)
     return {slot: centres for slot, centres in pairs if centres is not None}
 
@@ -262,14 +248,7 @@ def _background(
 
 
 def _no_label_s(clips: Floats, label: str, heard: Heard, statistics: EmbeddingStatistics) -> Floats:
-    """Return those of the clips that are not a label which are no other label's sound either.
-
-    Args:
-        clips: float32 [clips, variants, numbers].
-        label: what they are not.
-        heard: the labels' takes.
-        statistics: whose scatter says what is near.
-    """
+    """Return those clips, float32 [clips, variants, numbers], not of a label, that are no other label's either."""
     means = [takes.mean(axis=(0, 1)) for other, takes in heard.takes.items() if other != label]
     if not means:
         return clips

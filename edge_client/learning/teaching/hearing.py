@@ -9,21 +9,24 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import Recordings
-from edge_client.audio.wave_files import require_whole
-from edge_client.clips.labels import REJECTED
+from edge_client.audio.recordings import Recordings, require_whole
+from edge_client.clips.files import BACKGROUND, REJECTED
 from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, augment_takes, splice
 from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.learning.teaching.head_material import Heard
-from edge_client.learning.teaching.negatives import artificial_noise, rooms, windows
 from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 log = logging.getLogger(__name__)
 
+# Windows of the room, and as many of artificial noise, of one incremental task.
+QUIET_ROWS = 400
+# Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
+_LEVELS_DB = (-75.0, -15.0)
+_SLOPES = (0.0, 1.2)
 # Variants of a clip besides itself: the front end costs more than all else, and draws around them cost nothing.
 _VARIANTS = 7
 # Windows of the room, of artificial noise, and of spliced clips.
@@ -34,17 +37,53 @@ _MAX_CLIPS = 200
 _VERSION = 1
 
 
+def rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
+    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background.
+
+    Raises RecordingError if [recordings] background holds no recording that can be used.
+    """
+    rate_hz, folder = settings.sample_rate_hz, config.recordings.background
+    given = BackgroundNoise.load(folder, rate_hz).recordings if folder is not None and folder.is_dir() else ()
+    return (*_recorded(config.clips_folder / BACKGROUND, rate_hz), *given)
+
+
+def _recorded(folder: Path, rate_hz: int) -> tuple[Floats, ...]:
+    try:
+        return BackgroundNoise.load(folder, rate_hz).recordings if folder.is_dir() else ()
+    except RecordingError as error:  # all are damaged: each was named, and the owner's teaching must go on
+        log.warning("%s", error)
+        return ()
+
+
+def windows(
+    recordings: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator, count: int = QUIET_ROWS
+) -> Floats:
+    """Draw clip-long stretches of the room at several volumes: float32 [count, clip_samples]; none without a room."""
+    length = settings.clip_samples
+    rows = np.empty((count if recordings else 0, length), np.float32)
+    for row in rows:
+        room = recordings[rng.integers(len(recordings))]
+        start = rng.integers(max(1, len(room) - length + 1))
+        row[:] = np.resize(room[start : start + length], length) * rng.uniform(0.1, 1.0)
+    return rows
+
+
+def artificial_noise(count: int, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
+    """Return clips of noise, white to brown, from nearly silent to loud: float32 [count, clip_samples]."""
+    length = settings.clip_samples
+    frequency = np.maximum(np.fft.rfftfreq(length), 1 / length)
+    clips = np.empty((count, length), np.float32)
+    for clip in clips:
+        spectrum = rng.normal(size=len(frequency)) + 1j * rng.normal(size=len(frequency))
+        noise = np.fft.irfft(spectrum * frequency ** -rng.uniform(*_SLOPES), length)
+        clip[:] = noise / np.sqrt(np.mean(noise**2)) * 10 ** (rng.uniform(*_LEVELS_DB) / 20)
+    return np.clip(clips, -1.0, 1.0, out=clips)
+
+
 class Hearing:
     """Computes embeddings of what one device has, or takes them from its cache."""
 
     def __init__(self, config: Config, settings: FeatureSettings, cache_path: Path) -> None:
-        """Open the front end.
-
-        Args:
-            config: of the device.
-            settings: of the bundle's features.
-            cache_path: file of the cache.
-        """
         self._config = config
         self._settings = settings
         self._front_end: FrontEnd = open_front_end(settings)

@@ -41,9 +41,7 @@ class IncrementalTask:
     """What is to be learned, the same for both sets of weights.
 
     Attributes:
-        label_map: Label map with the new labels in it.
         known: Slots that the model knew before and must not forget, in order.
-        clips: Clips of the owner.
         quiet: Normalised features of what is no sound in particular, float32 [rows, frames, coefficients].
         spliced: Normalised features of sounds that are none of the labels', made from the owner's clips.
         public_set: Public set of the fleet; None where the device never saw one.
@@ -68,19 +66,7 @@ class IncrementalTask:
 
 
 def learn(model: ModelRuntime, weights: Arrays, task: IncrementalTask, epochs: int, rate: float, seed: int) -> Arrays:
-    """Return weights that learned a task.
-
-    Args:
-        model: does the work; its own weights are overwritten.
-        weights: to begin with.
-        task: what.
-        epochs: passes.
-        rate: step size of the first ones.
-        seed: of everything random.
-
-    Raises:
-        ModelError: the training diverged.
-    """
+    """Return weights that learned a task; its own are overwritten. Raises ModelError if the training diverged."""
     rng = np.random.default_rng(seed)
     model.set_weights(weights)
     rehearsal = _Rehearsal.prepare(model, task, rng)
@@ -111,7 +97,6 @@ class _Rehearsal:
         per_pass: Number of rows that a pass draws.
         always: Rows of every pass: data impressions.
         labels: Targets of these rows, float32 [rows, capacity].
-        proximal: FedProx' mu.
     """
 
     public: Floats
@@ -147,7 +132,6 @@ class _Rehearsal:
         return cls(public, scores, per_pass, always, labels, _PROXIMAL if lost else 0.0)
 
     def draw(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return the rows and targets of one pass."""
         rows = rng.permutation(len(self.public))[: self.per_pass]
         return np.concatenate([self.public[rows], self.always]), np.concatenate([self.scores[rows], self.labels])
 
@@ -167,6 +151,5 @@ def _discovered(task: IncrementalTask, own: set[int]) -> tuple[Ints, Ints]:
 
 
 def _balanced(slots: Ints, rng: np.random.Generator) -> Ints:
-    """Draw the clips of one pass: equally many of every label."""
     parts = [np.resize(rng.permutation(np.flatnonzero(slots == slot)), _ROWS) for slot in np.unique(slots)]
     return np.concatenate(parts)

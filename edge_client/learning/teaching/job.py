@@ -21,9 +21,9 @@ from edge_client.errors import RecordingError
 from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, splice
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.expectation import Expectation
-from edge_client.learning.teaching.head_job import teach_head
+from edge_client.learning.teaching.head import teach_head
+from edge_client.learning.teaching.hearing import QUIET_ROWS, artificial_noise, rooms, windows
 from edge_client.learning.teaching.incremental import IncrementalTask, learn
-from edge_client.learning.teaching.negatives import QUIET_ROWS, artificial_noise, rooms, windows
 from edge_client.learning.teaching.taught import Taught, known_slots, with_labels
 from edge_client.learning.training_data import gather
 from edge_client.model.runtime import ModelRuntime
@@ -40,17 +40,16 @@ NO_CLIPS = "0" * 16
 _COPIES = 6
 # Variants of spliced clips, as many of each as there are clips.
 _SPLICED_COPIES = 4
+# Clips that pieces are taken from, of all labels together, and clips of noise at a time: one of a second is 64 kB.
+_SPLICED_CLIPS, _AT_ONCE = 200, 40
 
 
 def to_teach(config: Config, state: DeviceState) -> str | None:
-    """Tell cheaply whether the clips are others than those last learned from; the answer names what there is.
+    """Tell cheaply whether the clips are others than those last learned from: the store's digest, else None.
 
     A device without a microphone learns in rounds alone: nobody waits for it to hear. Nor is there anything to learn
-    while a command is changing the clips.
-
-    Returns:
-        The store's digest, or None where there is nothing to learn now. A model that a round gave labels, and that
-        has outputs for what is no label, learns these without any clip: ``NO_CLIPS``.
+    while a command is changing the clips. A model that a round gave labels, and that has outputs for what is no label,
+    learns these without any clip: ``NO_CLIPS``.
     """
     folder = config.clips_folder
     if config.microphone is None or is_changing(folder):
@@ -62,11 +61,7 @@ def to_teach(config: Config, state: DeviceState) -> str | None:
 
 
 def teach(config: Config, state: DeviceState) -> None:
-    """Learn from all clips of the owner, and save both sets of weights, the labels and the store's digest together.
-
-    Raises:
-        AuricleError: naming what is wrong with the state, the bundle or the clips; nothing is changed then.
-    """
+    """Learn from all clips of the owner, and save both sets of weights, the labels and the store's digest together."""
     began = time.monotonic()
     saved = state.model.load(config.model.bundle)
     made = go_over(config, state, saved)
@@ -80,12 +75,8 @@ def teach(config: Config, state: DeviceState) -> None:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A device's model, with what was found when it last learned the owner's clips.
-
-    Attributes:
-        model: The model.
-        expected: How well each label will be recognised; None where that stays as it was.
-        clips: Number of clips that were learned from.
+    """A device's model, with what was found when it last learned the owner's clips; ``expected`` is None where it
+    stays.
     """
 
     model: SavedModel
@@ -100,18 +91,9 @@ class DeviceModel:
 
 
 def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceModel | None:
-    """Learn from all clips of the owner; nothing is saved.
+    """Learn from all clips of the owner, beginning with a device's model, or what a round made of it; nothing is saved.
 
-    Args:
-        config: of the device.
-        state: its state folder.
-        saved: the model to begin with: the device's, or what a round made of it.
-
-    Returns:
-        The model, or None where there is nothing to learn: no clip, or no label on a bundle that needs no clips.
-
-    Raises:
-        AuricleError: naming what is wrong with the bundle or the clips.
+    Returns None where there is nothing to learn: no clip, or no label on a bundle that needs no clips.
     """
     digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
     has_background = bool(saved.bundle.manifest.background)
@@ -135,7 +117,6 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
 
 
 def _teach_incrementally(config: Config, state: DeviceState, saved: SavedModel, digest: str) -> Taught:
-    """Train both sets of weights further, from where they are."""
     model = ModelRuntime(saved.bundle, config.device.threads)
     source = _source(config, model)
     task = _task(config, state, saved, model, source, np.random.default_rng([config.device.seed, int(digest, 16)]))
@@ -172,12 +153,14 @@ def _task(
     clips = gather(source, 0, slots, model, rng, copies=_COPIES, noise=noise, augmented=augment_for_listening)
     if not len(clips.slots):
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
-    quiet = np.concatenate([artificial_noise(QUIET_ROWS, settings, rng), windows(room, settings, rng)])
+    front_end, draws = open_front_end(settings), range(QUIET_ROWS // _AT_ONCE)
+    quiet = [front_end(artificial_noise(_AT_ONCE, settings, rng)) for _ in draws]
+    quiet += [front_end(windows(room, settings, rng, _AT_ONCE)) for _ in draws]
     return IncrementalTask(
         label_map=label_map,
         known=known_slots(former, labels, keep_all=config.clips.expire_days > 0),
         clips=clips,
-        quiet=model.normalise(open_front_end(settings)(quiet)),
+        quiet=model.normalise(np.concatenate(quiet)),
         spliced=_spliced(source, slots, model, rng, noise),
         public_set=state.blobs.public_set(settings),
     )
@@ -188,11 +171,13 @@ def _spliced(
 ) -> Floats:
     """Return normalised features of sounds that are none of the labels', made from their clips; none of one label."""
     settings = model.manifest.feature_settings
-    parts = {slot: source.load(source.clips_for_round(0, label)) for label, slot in slots.items()}
-    owners = np.repeat(list(parts), [len(samples) for samples in parts.values()])
+    each = max(1, _SPLICED_CLIPS // max(1, len(slots)))
+    parts = [source.load(source.clips_for_round(0, label)[:each]) for label in slots]
+    owners = np.repeat(list(slots.values()), [len(samples) for samples in parts])
     if len(set(owners.tolist())) < 2:
         return np.zeros((0, *settings.shape), np.float32)
-    clips, front_end = np.concatenate(list(parts.values())), open_front_end(settings)
+    clips, front_end = np.concatenate(parts), open_front_end(settings)
+    del parts
     rows = [
         front_end(augment_for_listening(splice(clips, owners, rng), settings.sample_rate_hz, rng, noise))
         for _ in range(_SPLICED_COPIES)

@@ -18,9 +18,6 @@ class Taught:
 
     Attributes:
         trained: Weights with which the next round goes on.
-        listening: Weights that recognise sounds.
-        label_map: Label map of both.
-        clips: Number of clips that were learned from.
         background_trained: Whether the outputs for what is no label are trained; all labels are then.
         slots: Slots of the labels that were learned, where not all were.
         expected: Expectation how well each label will be recognised, where that can be told.
@@ -38,11 +35,7 @@ class Taught:
 
 
 def with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:
-    """Give every label that the map lacks the next free slot.
-
-    Raises:
-        LabelError: the head has no free slot.
-    """
+    """Give every label that the map lacks the next free slot. Raises LabelError if the head has no free slot."""
     for label in labels:
         if label not in label_map.names:
             label_map = label_map.add(label)
@@ -64,11 +57,7 @@ def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool
 
 
 def require_learned(loss: float, rate: float) -> None:
-    """Check that a training did not diverge.
-
-    Raises:
-        ModelError: its loss is infinite or no number.
-    """
+    """Check that a training did not diverge. Raises ModelError if its loss is infinite or no number."""
     if not math.isfinite(loss):
         raise ModelError(
             f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "

@@ -14,8 +14,7 @@ from aggregator_server.aggregation.plausible import (
 )
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import SELECTION_CAP
-from aggregator_server.selection.contract import Candidate
-from aggregator_server.selection.draw import data_sizes
+from aggregator_server.selection.draw import Candidate, data_sizes
 from edge_client.learning.personalisations.group_balanced import group_by_size
 
 

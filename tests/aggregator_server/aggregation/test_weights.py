@@ -1,4 +1,6 @@
-"""What a plan can say of combining weights: every rule, clipping in front, a server optimiser behind, bad plans."""
+"""What a plan can say of combining weights: every rule, bad plans; by hand the means, the medians, clipping in front
+and the server optimisers behind (algorithm 2 of Reddi et al.).
+"""
 
 import json
 
@@ -8,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
+from aggregator_server.aggregation.median import coordinate_median
+from aggregator_server.aggregation.plausible import clip_norms
 from aggregator_server.aggregation.rule import rules, weight_rules
+from aggregator_server.aggregation.server_optimisers import server_step
+from aggregator_server.aggregation.trimmed_mean import trimmed_mean
+from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 from fleet_protocol.messages import Choice
 from tests.support.checkout import ROOT
@@ -113,3 +120,120 @@ def test_a_rule_for_scores_is_refused_for_weights():
 def test_previous_weights_of_another_model_are_refused():
     with pytest.raises(AggregationError, match=r"'conv\.kernel'.*missing"):
         aggregate_weights(Choice("median"), updates(np.zeros((2, 6))), np.ones(2), {}, {})
+
+
+def test_a_device_counts_as_much_as_it_has_clips():
+    fleet = updates([[0, 4, 8, 0, 0, 0], [4, 0, 8, 0, 0, 0]])
+    np.testing.assert_array_equal(weighted_mean(fleet, np.array([1.0, 3.0])), [3, 1, 8, 0, 0, 0])
+    np.testing.assert_array_equal(weighted_mean(fleet, np.array([1.0, 3.0]), slice(0, 2)), [3, 1])
+
+
+def test_a_device_without_clips_does_not_count_unless_nobody_has_any():
+    fleet = updates([[1] * 6, [3] * 6, [100] * 6])
+    np.testing.assert_array_equal(weighted_mean(fleet, np.array([1.0, 1.0, 0.0])), [2] * 6)
+    np.testing.assert_allclose(weighted_mean(fleet, np.zeros(3)), [104 / 3] * 6, rtol=1e-7)
+
+
+def test_the_largest_weights_that_float32_holds_do_not_overflow():
+    largest = np.finfo(np.float32).max
+    fleet = updates([[largest, -largest, largest, 0, 0, 0]] * 40)
+    result = weighted_mean(fleet, np.full(40, 1e9))
+    np.testing.assert_allclose(result, fleet.matrix[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [-1.0, np.nan, np.inf])
+def test_a_size_that_is_none_is_refused_with_the_devices_name(size):
+    with pytest.raises(AggregationError, match="device b"):
+        weighted_mean(updates(np.zeros((2, 6))), np.array([1.0, size]))
+
+
+ODD = updates([[1, 9, 5, 0, 0, 0], [2, 8, 5, 0, 0, 0], [90, 1, 5, 0, 0, 0]])
+EVEN = updates([[1, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [4, 0, 0, 0, 0, 0], [50, 0, 0, 0, 0, 0]])
+
+
+def test_the_median_of_every_weight_by_itself():
+    np.testing.assert_array_equal(coordinate_median(ODD), [2, 8, 5, 0, 0, 0])
+    np.testing.assert_array_equal(coordinate_median(EVEN), [3, 0, 0, 0, 0, 0])
+
+
+def test_the_trimmed_mean_cuts_at_both_ends_of_every_weight():
+    np.testing.assert_array_equal(trimmed_mean(EVEN, 0.25), [3, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(trimmed_mean(EVEN, 0.24), [57 / 4, 0, 0, 0, 0, 0])
+    np.testing.assert_array_equal(trimmed_mean(ODD, 0.34), [2, 8, 5, 0, 0, 0])
+
+
+@pytest.mark.parametrize("trim", [-0.1, 0.5, 1.0])
+def test_a_trim_that_leaves_nothing_is_refused(trim):
+    with pytest.raises(AggregationError, match=r"below 0\.5"):
+        trimmed_mean(EVEN, trim)
+
+
+BEFORE = np.array([1, 1, 1, 1, 1, 1], np.float32)
+
+
+def test_a_long_update_is_shortened_along_its_direction_and_a_short_one_is_not_touched():
+    fleet = updates([[4, 5, 1, 1, 1, 1], [1, 1, 2, 1, 1, 1]])
+    assert clip_norms(fleet, BEFORE, 2.5) == {"a": pytest.approx(5.0)}
+    np.testing.assert_allclose(fleet.matrix[0], [2.5, 3, 1, 1, 1, 1], rtol=1e-6)
+    np.testing.assert_array_equal(fleet.matrix[1], [1, 1, 2, 1, 1, 1])
+
+
+def test_where_nobody_is_too_long_nothing_changes():
+    fleet = updates([BEFORE, BEFORE])
+    assert clip_norms(fleet, BEFORE, 0.1) == {}
+    np.testing.assert_array_equal(fleet.matrix, [BEFORE, BEFORE])
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, np.nan])
+def test_a_limit_that_is_none_is_refused(limit):
+    with pytest.raises(AggregationError, match="above 0"):
+        clip_norms(updates([BEFORE]), BEFORE, limit)
+
+
+@settings(derandomize=True, deadline=None)
+@given(fleets(), st.floats(1e-3, 1e3), st.sampled_from([1.0, 1e30]))
+def test_no_update_is_longer_than_the_limit(case, limit, factor):
+    fleet, _ = case
+    fleet = updates(fleet.matrix * np.float32(factor))
+    norms = clip_norms(fleet, BEFORE, limit)
+    lengths = np.linalg.norm(fleet.matrix.astype(np.float64) - BEFORE, axis=1)
+    assert (lengths <= limit * (1 + 1e-6) + 1e-6).all()  # the last digit of a float32 weight
+    assert all(norm > limit for norm in norms.values())
+
+
+PREVIOUS, COMBINED = np.array([1.0], np.float32), np.array([3.0], np.float32)  # the update is 2
+SETTINGS = {"learning_rate": 0.5, "beta_1": 0.5, "beta_2": 0.75, "tau": 1.0}
+
+# m = 0.5 * 0 + 0.5 * 2 = 1; v starts at tau^2 = 1 and d^2 = 4; the step is 0.5 m / (sqrt(v) + 1).
+FIRST = {"adagrad": 1 + 4, "yogi": 1 + 0.25 * 4, "adam": 0.75 * 1 + 0.25 * 4}
+
+
+@pytest.mark.parametrize(("name", "v"), FIRST.items())
+def test_the_first_step_starts_from_tau_squared(name, v):
+    moved, state = server_step(name, PREVIOUS, COMBINED, {}, **SETTINGS)
+    np.testing.assert_allclose(moved, [1 + 0.5 * 1 / (np.sqrt(v) + 1)], rtol=1e-6)
+    np.testing.assert_allclose(state[f"{name}.m"], [1.0])
+    np.testing.assert_allclose(state[f"{name}.v"], [v])
+    assert {array.dtype for array in (moved, *state.values())} == {np.dtype(np.float32)}
+
+
+def test_the_second_step_carries_on_and_yogi_comes_down_when_updates_get_small():
+    _, state = server_step("yogi", PREVIOUS, COMBINED, {}, **SETTINGS)
+    moved, after = server_step("yogi", COMBINED, COMBINED + 1, state, **SETTINGS)
+    m, v = 0.5 * 1 + 0.5 * 1, 2 - 0.25 * 1
+    np.testing.assert_allclose(after["yogi.v"], [v])
+    np.testing.assert_allclose(moved, [3 + 0.5 * m / (np.sqrt(v) + 1)], rtol=1e-6)
+
+
+def test_a_state_of_another_optimiser_or_another_model_is_not_continued():
+    first, _ = server_step("adam", PREVIOUS, COMBINED, {}, **SETTINGS)
+    _, yogi = server_step("yogi", PREVIOUS, COMBINED, {}, **SETTINGS)
+    wide = {"adam.m": np.ones(2, np.float32), "adam.v": np.ones(2, np.float32)}
+    for state in (yogi, wide, {"adam.m": np.ones(1, np.float32)}):
+        again, _ = server_step("adam", PREVIOUS, COMBINED, state, **SETTINGS)
+        assert again.tobytes() == first.tobytes()
+
+
+def test_an_optimiser_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(AggregationError, match=r"'sgd'.*none, adagrad, adam, yogi"):
+        server_step("sgd", PREVIOUS, COMBINED, {}, **SETTINGS)

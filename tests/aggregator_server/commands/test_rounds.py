@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aggregator_server.commands.watching import accuracy_of, seats
-from aggregator_server.rounds.recognition import recognition_of
+from aggregator_server.rounds.views.replies import recognition_of
 from fleet_protocol.messages import ClassReport
 from fleet_protocol.public_set import ClassInfo
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, public_set, tiny_bundle

@@ -69,8 +69,8 @@ def test_beside_a_known_sound_new_ones_are_grouped_whatever_number_is_told(publi
         upload("b", ("c1", "c2"), {4: "up", 5: "go"}, rng),  # its owner has two names for "up"
         upload("c", ("c0", "c3"), {4: "no", 5: "stop"}, rng),
     ]
-    for told in (None, 3):
-        found = settle(public_set, *uploads, new_classes=told)
+    for count in (None, 3):
+        found = settle(public_set, *uploads, new_classes=count)
         classes = {(item.device_id, item.slot): item.class_id for item in found.assignments}
         assert classes["a", 4] == classes["c", 5]
         assert classes["c", 4] == "c1"

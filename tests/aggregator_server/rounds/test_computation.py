@@ -13,8 +13,7 @@ from aggregator_server.rounds.snapshot import read_open_round
 @pytest.fixture
 def snapshot(fleet):
     fleet.open()
-    for device in fleet.devices:
-        fleet.upload(device)
+    fleet.upload_all()
     with fleet.store.reading() as session:
         return read_open_round(session)
 

@@ -193,8 +193,7 @@ def test_a_failed_round_of_the_fleet_has_no_groups_and_local_fine_tuning_needs_n
     assert fleet.advance(now=500.0) == 1
     assert fleet.advance(now=501.0) is None
     fleet.open(now=600.0, personalisation=Choice("local"))
-    for device in fleet.devices:
-        fleet.upload(device, now=601.0)
+    fleet.upload_all(now=601.0)
     assert fleet.advance(now=602.0) == 2
     assert [learn(fleet, device) for device in fleet.devices] == [(2, True)] * 3
     assert describe_round(fleet.store, 2).participants[0].personalised

@@ -1,7 +1,8 @@
 """Rounds, through the core that server and simulator share: what closes them, what a device gets, what is refused."""
 
+import ast
 import dataclasses
-import math
+from typing import get_args
 
 import pytest
 from sqlalchemy import event
@@ -12,14 +13,13 @@ from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import advance, cancel_round
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import describe_public_set, publish_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
-from aggregator_server.schemas import RoundRequest
-from aggregator_server.store import Store
-from fleet_protocol.messages import ClassAssignment, ClassReport, Learned
+from aggregator_server.store import Store, tables
+from fleet_protocol.messages import ClassAssignment, ClassReport, Learned, RoundState
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from tests.support.aggregator_process import FakeDevice, SharingDevice, public_set
+from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, devices
 
 
@@ -108,8 +108,7 @@ def test_a_device_that_was_away_gets_the_assignments_of_every_round_that_it_miss
         for device in fleet.devices:
             fleet.upload(device, now + 1)
         assert fleet.advance(now + 600) == round_id  # the deadline passed, three of four are a quorum
-        for device in fleet.devices:
-            fleet.learned(device, round_id)
+        fleet.all_learned(round_id)
     work = fleet.work(away, 1000.0)
     assert (work.kind, work.round_id, work.assignments) == ("learn", 3, (ClassAssignment(2, "c4"),))
     fleet.learned(away, 3)
@@ -213,8 +212,7 @@ def test_a_device_that_enrolled_after_the_round_opened_is_not_part_of_it(fleet):
     data = newcomer.upload({"round_id": round_id, "public_set": fleet.public_set.sha256}, 24)
     with pytest.raises(errors.NotSelectedError, match="not selected for round 1"):
         fleet.send(newcomer, round_id, data)
-    for device in fleet.devices:
-        fleet.upload(device)
+    fleet.upload_all()
     assert fleet.advance() == round_id
     assert fleet.work(newcomer).kind == "learn"  # what the fleet knows is for everybody
 
@@ -266,8 +264,7 @@ def test_a_round_needs_devices_and_a_public_set(tmp_path):
 
 def test_an_aggregation_that_cannot_work_fails_the_round_with_its_reason(fleet):
     damaged = fleet.open()
-    for device in fleet.devices:
-        fleet.upload(device)
+    fleet.upload_all()
     path = fleet.store.blobs.path(fleet.public_set.sha256)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     assert fleet.advance() == damaged
@@ -332,38 +329,17 @@ def test_a_public_set_can_be_replaced_until_there_is_a_consensus_on_it(fleet):
     fleet.open()
     with pytest.raises(errors.RoundOpenError):
         send_public_set(fleet, samples=36)
-    for device in fleet.devices:
-        fleet.upload(device)
+    fleet.upload_all()
     fleet.advance()
     with pytest.raises(errors.PublicSetInUseError):
         send_public_set(fleet, samples=36)
-
-
-@pytest.mark.parametrize(
-    ("request_", "error", "words"),
-    [
-        (RoundRequest("zeroshot"), errors.UnknownStrategyError, ["'zeroshot'", "zero_shot"]),
-        (RoundRequest("zero_shot", settings={"epoch": 1}), errors.InvalidPlanError, ["'epoch'", "epochs"]),
-        (RoundRequest("zero_shot", aggregation={"normalize": True}), errors.InvalidPlanError, ["normalise"]),
-        (RoundRequest("zero_shot", deadline_s=0), errors.InvalidPlanError, ["deadline_s", "not 0"]),
-        (RoundRequest("zero_shot", deadline_s=math.nan), errors.InvalidPlanError, ["deadline_s", "nan"]),
-        (RoundRequest("zero_shot", quorum=1.5), errors.InvalidPlanError, ["quorum", "1.5"]),
-        (RoundRequest("zero_shot", seed=-1), errors.InvalidPlanError, ["seed", "-1"]),
-        (RoundRequest("zero_shot", new_classes=0), errors.InvalidPlanError, ["new_classes", "0"]),
-    ],
-)
-def test_a_plan_that_cannot_be_followed_is_refused(request_, error, words):
-    with pytest.raises(error) as refused:
-        make_plan(request_)
-    assert all(word in str(refused.value) for word in words)
 
 
 def test_the_number_of_new_classes_that_is_requested_is_found(fleet):
     round_id = fleet.open(new_classes=1)
     fleet.devices[1] = dataclasses.replace(fleet.devices[1], reports=(), known=())
     fleet.devices[2] = dataclasses.replace(fleet.devices[2], reports=(ClassReport(2, None, 9),))
-    for device in fleet.devices:
-        fleet.upload(device)
+    fleet.upload_all()
     fleet.advance()
     detail = describe_round(fleet.store, round_id)
     assert detail.new_classes == 1
@@ -409,3 +385,50 @@ def statements_of(folder, count):
 
 def test_a_larger_fleet_takes_no_more_statements(tmp_path):
     assert statements_of(tmp_path / "small", 3) == statements_of(tmp_path / "large", 40)
+
+
+def test_who_reported_a_sound_that_is_a_class_now_gets_more_than_others(fleet):
+    round_id = fleet.run_round(learn=False, new_classes=2)
+    reported, other = fleet.devices[0], fleet.devices[3]
+    for _ in range(2):
+        work = fleet.work(reported)
+        assert (work.kind, work.round_id, len(work.assignments)) == ("learn", round_id, 1)
+        assert fleet.work(other).assignments == ()
+
+
+def test_a_class_that_was_renamed_in_between_has_its_new_name(fleet):
+    fleet.open()
+    before = fleet.work(fleet.devices[0])
+    rename_class(fleet.store, "c0", "another name")
+    after = fleet.work(fleet.devices[1])
+    assert [info.name for info in before.classes] != [info.name for info in after.classes]
+    assert after.classes[0].name == "another name"
+
+
+PACKAGE = ROOT / "aggregator_server"
+TABLES = PACKAGE / "store" / "tables.py"
+
+
+def nodes():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            yield path, node
+
+
+def test_the_tables_name_the_states_of_the_protocol():
+    assert get_args(RoundState) == (tables.OPEN, tables.DONE, tables.FAILED)
+
+
+def test_no_other_module_spells_a_state():
+    states = get_args(RoundState)
+    spelt = {path for path, node in nodes() if isinstance(node, ast.Constant) and node.value in states}
+    assert spelt == {TABLES}
+
+
+def test_only_the_rounds_compare_the_column():
+    compared = {
+        path.relative_to(PACKAGE).as_posix()
+        for path, node in nodes()
+        if isinstance(node, ast.Attribute) and node.attr == "state" and ast.unparse(node.value) == "RoundRow"
+    }
+    assert compared == {"rounds/states.py", "rounds/views/replies.py", "web/metrics.py"}  # which show and count it

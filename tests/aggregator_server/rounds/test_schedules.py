@@ -15,11 +15,11 @@ from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.schedules import (
     add_schedule,
     end_schedule,
+    first_time,
     list_schedules,
     next_opening,
     open_scheduled,
 )
-from aggregator_server.rounds.timetable import first_time
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from aggregator_server.store.tables import ScheduleRow
@@ -61,11 +61,9 @@ def schedule(fleet, now, request=ROUND, **when):
 
 def close(fleet, now):
     """Let every device upload; return the round that this closed."""
-    for device in fleet.devices:
-        fleet.upload(device, now)
+    fleet.upload_all(now)
     closed = fleet.advance(now)
-    for device in fleet.devices:
-        fleet.learned(device, closed)
+    fleet.all_learned(closed)
     return closed
 
 

@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.errors import NoDevicesError
-from aggregator_server.rounds.candidates import read_candidates, read_history
 from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.queries import read_candidates, read_history
 from aggregator_server.rounds.views.replies import describe_round, summarise_round
-from aggregator_server.selection.contract import Candidate, History
-from aggregator_server.selection.draw import data_sizes, select, selections
+from aggregator_server.selection.draw import Candidate, History, data_sizes, select, selections
 from aggregator_server.selection.dynamic import settled_after
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.registry import complete
 from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet, devices

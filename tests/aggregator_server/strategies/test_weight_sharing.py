@@ -7,16 +7,15 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel, UploadTerms
-from aggregator_server.errors import InvalidPlanError, MalformedUpdateError, ModelTooSmallError, NoModelError
+from aggregator_server.errors import MalformedUpdateError, ModelTooSmallError, NoModelError
 from aggregator_server.rounds.devices.work import next_work
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import describe_model
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training
-from aggregator_server.strategies.plan_methods import complete
-from aggregator_server.strategies.registry import strategies
-from aggregator_server.strategies.statistics import DeviceStatistics
+from aggregator_server.strategies.registry import complete, strategies
+from aggregator_server.strategies.strategy import DeviceStatistics
 from aggregator_server.strategies.weight_sharing import aggregate, check
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import Choice, ClassReport
@@ -113,16 +112,14 @@ def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own
     first = fleet.open(strategy="fedopt")
     work = fleet.work(fleet.devices[0])
     assert (work.model, work.weights, work.consensus) == (info.sha256, None, None)
-    for device in fleet.devices:
-        fleet.upload(device)
+    fleet.upload_all()
     fleet.advance()
     shown = describe_round(fleet.store, first)
     assert shown.summary.state == "done"
     work = fleet.work(fleet.devices[0])
     assert (work.kind, work.weights) == ("learn", shown.result_weights)
     assert describe_model(fleet.store).weights == shown.result_weights
-    for device in fleet.devices:
-        fleet.learned(device, first)
+    fleet.all_learned(first)
     second = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedopt"))
     assert second.weights == shown.result_weights
     states = [moments(fleet, n) for n in (first, second.summary.round_id)]
@@ -224,14 +221,14 @@ def test_arrays_that_do_not_fit_are_refused(change, words):
 def test_the_steps_of_adaptive_local_training_by_hand():
     local = complete("local", Choice("fedkws_ui"))
     even = np.log(4)
-    told = (DeviceStatistics("a", 40, even), DeviceStatistics("b", 20, even / 2), DeviceStatistics("c", 40, 0.0))
-    filled = adaptive_local_training(local, told, 4).settings
+    reported = (DeviceStatistics("a", 40, even), DeviceStatistics("b", 20, even / 2), DeviceStatistics("c", 40, 0.0))
+    filled = adaptive_local_training(local, reported, 4).settings
     assert filled["most_clips"] == 40
     # r: n' = 1, e' = 1 -> 1; n' = e' = 1/2 -> 1/2; e' = 0 -> 0; K / sum r = 3 / 1.5
     assert filled["step_factor"] == pytest.approx(2.0)
     assert adaptive_local_training(local, (), 4) == local
     given = complete("local", Choice("fedkws_ui", {"step_factor": 3.5}))
-    assert adaptive_local_training(given, told, 4).settings["step_factor"] == 3.5
+    assert adaptive_local_training(given, reported, 4).settings["step_factor"] == 3.5
 
 
 def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(tmp_path):
@@ -248,22 +245,6 @@ def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(
     assert plan.local.settings["most_clips"] == 42
     assert plan.local.settings["step_factor"] > 1
     assert plan.aggregation.settings["by_size"] is False
-
-
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        (RoundRequest("fedavg", aggregation=Choice("mode")), ["'mode'", "krum, lpa, median"]),
-        (RoundRequest("fedavg", aggregation={"name": "mode"}), ["'mode'", "krum, lpa, median"]),
-        (RoundRequest("fedavg", aggregation={"trim": 0.1}), ["'trim'", "by_size"]),
-        (RoundRequest("fedmlac", settings={"own_share": 2.0}), ["'own_share'", "from 0 to 1"]),
-        (RoundRequest("fedkws_ui", settings={"epochs": 3}), ["'epochs'", "steps"]),
-    ],
-)
-def test_bad_plans_are_refused_with_what_is_allowed(request_, words):
-    with pytest.raises(InvalidPlanError) as refused:
-        make_plan(request_)
-    assert all(word in str(refused.value) for word in words), refused.value
 
 
 def test_every_default_plan_screens_and_keeps_what_its_paper_adds():

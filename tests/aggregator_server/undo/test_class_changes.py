@@ -8,7 +8,7 @@ import pytest
 from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
-from aggregator_server.undo.views import list_class_history
+from aggregator_server.undo.reports import list_class_history
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassAssignment, MergedClass
@@ -115,8 +115,7 @@ def test_merged_classes_have_each_other_s_rows_and_the_mean_of_their_columns(fle
     assert new[4] == pytest.approx((old[4] + old[5]) / 2)
     work = fleet.work(fleet.devices[3], 201.0)
     assert work.merged == (MergedClass("c5", "c4"),)
-    for device in fleet.devices:
-        fleet.learned(device, work.round_id)
+    fleet.all_learned(work.round_id)
     fleet.run_round(300.0, strategy="fedavg", learn=False)  # device 3 reports its sound again
     assert fleet.work(fleet.devices[2], 303.0).assignments == (ClassAssignment(2, "c4"),)
     merge_class(fleet.store, "c4", "c0", 400.0)
@@ -174,16 +173,15 @@ def test_new_classes_wait_for_an_operator(tmp_path):
     shown = newest(fleet)
     assert shown.summary.operation == "approve"
     assert public(fleet, shown).synthetic.sum() == 4
-    told = {device.number: fleet.work(device, 302.0).assignments for device in fleet.devices}
-    assert told == {
+    assignments = {device.number: fleet.work(device, 302.0).assignments for device in fleet.devices}
+    assert assignments == {
         1: (ClassAssignment(2, "c4"),),
         2: (ClassAssignment(2, "c4"),),
         3: (ClassAssignment(2, "c5"),),
         4: (),
     }
     assert fleet.work(fleet.devices[2], 302.0).retired == ("c5",)
-    for device in fleet.devices:
-        fleet.learned(device, shown.summary.round_id)
+    fleet.all_learned(shown.summary.round_id)
     fleet.run_round(400.0, strategy="fedavg")  # the third device reports the rejected sound as if it had not followed
     assert names(fleet) == ["c0", "c1", "c2", "c3", "c4"]
     fleet.store.close()

@@ -11,8 +11,8 @@ from aggregator_server.rounds.history import starting_point
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import merge_class, remove_class, split_class
+from aggregator_server.undo.reports import list_class_history
 from aggregator_server.undo.restoring import restore_round
-from aggregator_server.undo.views import list_class_history
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassAssignment
 from fleet_protocol.tensors import unpack

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.registry import complete
 from fleet_protocol.bundle import unpack_bundle, write_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Choice, Enrolled, Receipt, Work, parse

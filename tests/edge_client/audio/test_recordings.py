@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_client.audio.level import FLOOR_DB, peak_dbfs, rms_dbfs
 from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
@@ -234,3 +235,15 @@ def test_real_recordings(folder, label, spoken):
     assert np.isfinite(samples).all()
     assert np.abs(samples).max() > 0.05
     assert source.skipped == {}
+
+
+@pytest.mark.parametrize(("amplitude", "peak_db"), [(1.0, 0.0), (0.5, -6.02), (0.01, -40.0)])
+def test_a_sine_has_its_peak_and_three_decibels_less(amplitude, peak_db):
+    sine = (amplitude * np.sin(np.linspace(0, 20 * np.pi, 16_001))).astype(np.float32)
+    assert peak_dbfs(sine) == pytest.approx(peak_db, abs=0.01)
+    assert rms_dbfs(sine) == pytest.approx(peak_db - 3.01, abs=0.01)
+
+
+@pytest.mark.parametrize("samples", [np.zeros(100, np.float32), np.empty(0, np.float32)])
+def test_silence_has_a_floor(samples):
+    assert peak_dbfs(samples) == rms_dbfs(samples) == FLOOR_DB

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from edge_client.capture.file_player import _sound, playable
-from edge_client.capture.microphone import open_microphone
+from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig, RefusedValueError
 from edge_client.errors import AudioError
 
@@ -29,7 +29,7 @@ def heard(tmp_path):
     opened = []
 
     def read(seconds, **options):
-        source = open_microphone(MicrophoneConfig(backend="file", file=tmp_path, **options), RATE_HZ)
+        source = Microphone(MicrophoneConfig(backend="file", file=tmp_path, **options), RATE_HZ)
         opened.append(source)
         parts = [source.read(RATE_HZ // 10, 60.0) for _ in range(round(10 * seconds))]
         assert source.overflows == source.reopened == 0
@@ -98,7 +98,7 @@ def test_nothing_to_play_is_an_error_that_names_it(content, said, tmp_path):
         for name, data in content.items():
             (folder / name).write_bytes(data)
     with pytest.raises(AudioError, match=rf"\[microphone\] file = {folder}: .*{said}"):
-        open_microphone(MicrophoneConfig(backend="file", file=folder), RATE_HZ)
+        Microphone(MicrophoneConfig(backend="file", file=folder), RATE_HZ)
     with pytest.raises(AudioError, match=str(folder)):
         playable(folder)
 

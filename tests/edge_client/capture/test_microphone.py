@@ -7,13 +7,16 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from edge_client.capture.microphone import open_microphone
+from edge_client.capture.microphone import Microphone, SampleRing, SilenceWatch
 from edge_client.capture.pcm_process import PcmProcess
 from edge_client.capture.portaudio import portaudio_devices
 from edge_client.cli import main
@@ -41,7 +44,7 @@ def open_source(sound_server):
     opened = []
 
     def opener(settings, rate_hz=RATE_HZ):
-        opened.append(open_microphone(settings, rate_hz))
+        opened.append(Microphone(settings, rate_hz))
         return opened[-1]
 
     yield opener
@@ -140,16 +143,16 @@ class TestNames:
 
     def test_none_of_that_name_is_an_error_that_lists_those_present(self, sound_server, backend):
         with pytest.raises(AudioError, match=r"named like 'Attic'; present: .*'shelf_microphone'.*part of its name"):
-            open_microphone(config(backend, device="Attic"), RATE_HZ)
+            Microphone(config(backend, device="Attic"), RATE_HZ)
         assert recorders() == []
 
     def test_several_of_that_name_are_an_error_that_lists_them(self, sound_server, backend):
         with pytest.raises(AudioError, match=r"several .*'_microphone': 'shelf_microphone'.*'cellar_microphone'.*more"):
-            open_microphone(config(backend, device="_microphone"), RATE_HZ)
+            Microphone(config(backend, device="_microphone"), RATE_HZ)
 
     def test_a_rate_that_it_lacks_is_an_error_that_says_which_it_has(self, sound_server, backend):
         with pytest.raises(AudioError, match=r"'shelf_microphone' cannot .* at 500000 Hz; it.*(192000|384000)"):
-            open_microphone(config(backend, rate_hz=500_000), RATE_HZ)
+            Microphone(config(backend, rate_hz=500_000), RATE_HZ)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -214,9 +217,9 @@ def test_closing_leaves_no_process_and_wakes_who_reads(open_source):
 def test_recording_ends_with_the_daemon_however_that_ends(sound_server, backend):
     code = (
         "import time\n"
-        "from edge_client.capture.microphone import open_microphone\n"
+        "from edge_client.capture.microphone import Microphone\n"
         "from edge_client.config.sections import MicrophoneConfig\n"
-        f"source = open_microphone(MicrophoneConfig(device='shelf', backend={backend!r}), 16000)\n"
+        f"source = Microphone(MicrophoneConfig(device='shelf', backend={backend!r}), 16000)\n"
         "print('recording', flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -304,3 +307,86 @@ class TestCommand:
         monkeypatch.setenv("PATH", "/nonexistent")
         assert main(["devices", "--backend", "arecord"]) == 1
         assert "cannot run arecord: No such file or directory: sudo apt install alsa-utils" in capsys.readouterr().err
+
+
+@given(capacity=st.integers(1, 20), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
+    ring, held, made = SampleRing(capacity), [], 0
+    for put, count in steps:
+        if put:
+            held += range(made, made + count)
+            made += count
+            dropped = max(0, len(held) - capacity)
+            held = held[dropped:]
+            assert ring.put(np.arange(made - count, made, dtype=np.float32)) == dropped
+        else:
+            assert ring.take(count, 0).tolist() == held[:count]
+            held = held[count:]
+
+
+def test_more_than_it_holds_can_be_taken_while_it_is_filled():
+    ring = SampleRing(100)
+    taken = []
+    reader = threading.Thread(target=lambda: taken.append(ring.take(1_000, 30)))
+    reader.start()
+    for start in range(0, 1_000, 50):
+        while ring._held > 50:
+            time.sleep(0.001)
+        ring.put(np.arange(start, start + 50, dtype=np.float32))
+    reader.join()
+    np.testing.assert_array_equal(taken[0], np.arange(1_000))
+
+
+def test_what_was_taken_stays_when_the_ring_is_filled_again():
+    ring = SampleRing(4)
+    ring.put(np.ones(4, np.float32))
+    taken = ring.take(4, 0)
+    ring.put(np.zeros(4, np.float32))
+    assert taken.tolist() == [1, 1, 1, 1]
+
+
+def test_closing_wakes_the_reader_with_what_there_is():
+    ring = SampleRing(10)
+    ring.put(np.ones(3, np.float32))
+    threading.Timer(0.05, ring.close).start()
+    assert len(ring.take(10, 60)) == 3
+
+
+RATE = 1_000
+
+
+def alarms(watch, seconds):
+    """Return the seconds at which zeros were too many."""
+    times = []
+    for second in range(1, seconds + 1):
+        try:
+            watch.hear(np.zeros(RATE, np.float32), RATE)
+        except AudioError:
+            times.append(second)
+    return times
+
+
+def test_the_pauses_double_up_to_an_hour():
+    times = alarms(SilenceWatch(10), 24 * 3_600)
+    assert times[:4] == [10, 30, 70, 150]
+    assert 24 <= len(times) <= 34
+    assert np.diff(times).max() == 3_600
+
+
+def test_any_sound_makes_it_watch_closely_again():
+    watch = SilenceWatch(10)
+    assert alarms(watch, 35) == [10, 30]
+    watch.hear(np.array([0, 0, 1 / 32_768], np.float32), RATE)
+    assert alarms(watch, 35) == [10, 30]
+
+
+def test_no_samples_are_no_silence():
+    watch = SilenceWatch(1)
+    for _ in range(100):
+        watch.hear(np.empty(0, np.float32), RATE)
+
+
+def test_it_says_what_to_look_at():
+    with pytest.raises(AudioError, match=r"digital zeros came for 2 s \(is it muted\? look with `alsamixer`\)"):
+        SilenceWatch(2).hear(np.zeros(2 * RATE, np.float32), RATE)

@@ -5,9 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from edge_client.clips.level_meter import Lines, bar, display_for
-from edge_client.clips.recorder import Recorder
-from edge_client.clips.take_check import cut_take, levels_db, room_level_db
+from edge_client.audio.level import levels_db
+from edge_client.clips.recorder import Lines, Recorder, bar, cut_take, display_for, room_level_db
 from edge_client.errors import TakeError
 from fleet_protocol.feature_settings import PRESETS
 

@@ -14,7 +14,7 @@ import edge_client.storage.backup as backup
 from edge_client.config import load_config
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal, past_events
-from edge_client.storage.membership import Membership
+from edge_client.storage.identity import Membership
 from tests.support.edge_commands import EdgeCommands
 from tests.support.sounds import write_clips
 

@@ -99,7 +99,7 @@ def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
         folder.chmod(0o755)
     config = str(edge.config)
     code = (  # the interpreter may be where another user cannot read, so the process becomes that user later
-        "import os, pathlib, sys, edge_client.daemon.status_file, edge_client.config as reader\n"
+        "import os, pathlib, sys, edge_client.daemon.status, edge_client.config as reader\n"
         f"from edge_client.cli import main; reader.load_config(pathlib.Path({config!r}))\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.argv[1:] = ['status', '--config', sys.argv[1]]; sys.exit(main())"
@@ -140,8 +140,8 @@ def test_a_label_whose_last_clip_goes_leaves_the_model_with_all_that_names_it(ed
     knows(edge, own(LabelMap(32), "anna", "yes"))
     edge("clips", "delete", "--yes", edge("clips", "--label", "anna").split()[0])
     assert labels(edge) == ("anna", "yes")  # it has another clip
-    told = edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
-    assert "'anna' has no clips any more: its name leaves the model" in told
+    reported = edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
+    assert "'anna' has no clips any more: its name leaves the model" in reported
     assert labels(edge) == ("yes",)
     assert [found["label"] for found in edge.state.expectations()] == ["yes"]
     edge("clips", "purge", "--yes")
@@ -180,8 +180,8 @@ def test_a_label_is_forgotten_after_a_training_that_is_under_way(edge):
     knows(edge, own(LabelMap(32), "anna", "yes"))
     training = edge.state.lock("training")
     try:
-        told = edge("clips", "delete", "--yes", "--label", "anna")
-        assert "once the present training has ended" in told
+        reported = edge("clips", "delete", "--yes", "--label", "anna")
+        assert "once the present training has ended" in reported
         assert labels(edge) == ("anna", "yes")
     finally:
         os.close(training)

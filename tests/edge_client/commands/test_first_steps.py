@@ -104,15 +104,15 @@ def test_a_microphone_is_heard_and_one_that_is_muted_is_found(edge, sound_server
     edge("init", "--microphone", "shelf", "--backend", "arecord", "--alone", "--bundle", "cnn1")
     assert "silent" in findings(edge, 1)["microphone"]["found"]  # nothing is played: digital silence
     sound_server.play_on(0.1 * np.random.default_rng(0).standard_normal(48_000 * 10))
-    heard = wait_for(lambda: (told := finding_of(edge, "microphone"))["verdict"] == "ok" and told, what="the sound")
+    heard = wait_for(lambda: (got := finding_of(edge, "microphone"))["verdict"] == "ok" and got, what="the sound")
     assert "shelf" in heard["found"]
     assert findings(edge, 0)["microphone"]["verdict"] == "ok"
 
 
 def finding_of(edge, check):
     """What is found of one thing, whether all is well or not."""
-    _, told, _ = edge.tried("doctor", "--json")
-    return next(finding for finding in json.loads(told) if finding["check"] == check)
+    _, got, _ = edge.tried("doctor", "--json")
+    return next(finding for finding in json.loads(got) if finding["check"] == check)
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_membership_is_checked_by_a_question_to_the_aggregator(edge, aggregator)
     command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as daemon:
         try:
-            known = wait_for(lambda: (told := finding_of(edge, "aggregator"))["verdict"] == "ok" and told)
+            known = wait_for(lambda: (got := finding_of(edge, "aggregator"))["verdict"] == "ok" and got)
         finally:
             daemon.terminate()
     assert "knows this device (without TLS)" in known["found"]
@@ -166,7 +166,7 @@ def test_without_a_microphone_every_step_says_so_and_what_to_do(edge, lack, word
     found = findings(edge, 1)["microphone"]
     daemon = EdgeDaemon(edge.folder / "daemon", find_bundle("cnn1"), "[microphone]\n").start(dict(os.environ))
     try:
-        state = wait_for(lambda: (told := listening(daemon)).get("restarts", 0) >= 2 and told, what="two attempts")
+        state = wait_for(lambda: (got := listening(daemon)).get("restarts", 0) >= 2 and got, what="two attempts")
     finally:
         daemon.end(signal.SIGTERM)
     for word in words:

@@ -8,15 +8,12 @@ import time
 
 import pytest
 
-from edge_client.commands.status import _value
+from edge_client.commands.daemon import _value
 from edge_client.config.sections import TrainingConfig, window_minutes
-from edge_client.daemon.board import resident_mb, temperature_c
-from edge_client.daemon.status_file import StatusFile, read_status
-from edge_client.daemon.supervisor import Supervisor
-from edge_client.daemon.systemd import notify
+from edge_client.daemon.status import StatusFile, health_of, read_status, resident_mb, temperature_c
+from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, StateError, WorkError
-from edge_client.learning.training_job import OwnerTraining
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import written_durably
 from tests.support.edge_process import wait_for
@@ -99,7 +96,7 @@ def test_training_that_fails_is_tried_once_more(tmp_path, worker):
     """)
     trained = []
     made = training(tmp_path, lambda: trained.append(True))
-    made.train(OwnerTraining(), "teaching", nothing)
+    made.train(None, "teaching", nothing)
     assert (tmp_path / "done").read_text() == "teach"
     assert trained == [True]
     assert (made.status["trained"], made.status["failed"]) == (1, 1)
@@ -109,7 +106,7 @@ def test_training_that_fails_is_tried_once_more(tmp_path, worker):
 def test_training_that_fails_twice_is_given_up_by_name(tmp_path, worker):
     worker("import sys; sys.exit(3)")
     with pytest.raises(WorkError, match=r"round 5.*status 3, 2 times"):
-        training(tmp_path).train(OwnerTraining(), "round 5", nothing)
+        training(tmp_path).train(None, "round 5", nothing)
 
 
 @pytest.mark.slow
@@ -125,7 +122,7 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
     while not pids.exists() or len(pids.read_text().split()) < 2:  # a busy machine takes longer to start a process
         deadline_s *= 2
         with pytest.raises(WorkError, match=rf"was not done after {deadline_s:g} s"):
-            training(tmp_path, deadline_s=deadline_s).train(OwnerTraining(), "round 5", nothing)
+            training(tmp_path, deadline_s=deadline_s).train(None, "round 5", nothing)
     for pid in pids.read_text().split():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
@@ -142,7 +139,7 @@ def test_stopping_ends_the_training_without_a_retry(tmp_path, worker):
 
     threading.Thread(target=stop_once_it_runs).start()
     with pytest.raises(WorkError, match="stopped"):
-        made.train(OwnerTraining(), "round 5", nothing)
+        made.train(None, "round 5", nothing)
     assert started.read_text() == "x"
 
 
@@ -230,5 +227,58 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
 
 def test_the_status_says_numbers_as_numbers():
     assert [_value(value) for value in (0, 1, True, False, None, "", 0.12345, {"a": 0})] == [
-        *("0", "1", "yes", "no", "-", "-", "0.1235", "(a 0)"),
+        *("0", "1", "yes", "no", "-", "-", "0.1235", "(a 0)")
     ]
+
+
+STARTED = 1_000.0
+
+
+def status(**changes):
+    loop = {"state": "running", "restarts": 0, "error": "", "stuck": False}
+    listening = {"frames": 16_000, "last_frame_age_s": 0.1, "lent": False}
+    return {
+        "started": STARTED,
+        "listening": listening,
+        "loops": {"listening": loop, "teaching": loop},
+        "damage": [],
+        "training": {"error": ""},
+        "teaching": {"error": ""},
+        "server": None,
+        "versions": {"auricle": "0.1.0"},
+    } | changes
+
+
+def loops(name="listening", **changes):
+    found = status()["loops"]
+    return found | {name: found[name] | changes}
+
+
+SILENT = {"frames": 16_000, "last_frame_age_s": 100.0, "lent": False}
+CASES = [
+    ({}, True, ""),
+    ({"listening": None, "loops": loops(error="no microphone", restarts=3)}, False, "listening failed: no microphone"),
+    ({"listening": None, "loops": loops(state="waiting", error="gone")}, False, "listening failed: gone"),
+    ({"loops": loops(error="gone an hour ago", restarts=1)}, True, ""),
+    ({"listening": SILENT}, False, "the microphone gives no sound"),
+    ({"listening": SILENT | {"lent": True}}, False, ""),  # its owner records with it
+    ({"loops": loops("teaching", stuck=True)}, True, "teaching makes no progress"),
+    ({"damage": ["a", "model.json was damaged"]}, True, "damaged files were found: model.json was damaged"),
+]
+
+
+@pytest.mark.parametrize(("changes", "listens", "problem"), CASES)
+def test_it_listens_or_something_is_the_reason(changes, listens, problem):
+    found = health_of(status(**changes), STARTED + 600)
+    assert (found.listening, found.problem) == (listens, problem)
+
+
+def test_a_device_that_has_just_started_has_no_problem_yet():
+    assert health_of(status(listening=None), STARTED + 20).problem == ""
+    assert health_of(status(listening=None), STARTED + 200).problem == "the microphone gives no sound"
+
+
+def test_the_last_error_is_told_though_it_is_over():
+    assert health_of(status(loops=loops(error="gone an hour ago")), STARTED).error == "listening: gone an hour ago"
+    assert health_of(status(server={"error": "does not answer"}), STARTED).error == "does not answer"
+    assert health_of(status(), STARTED).error == ""

@@ -17,7 +17,7 @@ from edge_client.events import Event
 from edge_client.events.command import CommandHook
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal, past_events
-from edge_client.events.registry import secret_variables
+from edge_client.events.publisher import secret_variables
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 

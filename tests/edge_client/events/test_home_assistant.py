@@ -145,8 +145,8 @@ def test_health_and_versions_are_told_when_they_change(house, start):
     sink.report(WELL)
     last = {f"{BASE}/status", sensor("siren")}
     found = retained(broker, lambda found: last <= set(found))
-    told = json.loads(found[f"{BASE}/status"])
-    assert told == {
+    reported = json.loads(found[f"{BASE}/status"])
+    assert reported == {
         "problem": "OFF",
         "listening": "ON",
         "what": "none",
@@ -157,7 +157,7 @@ def test_health_and_versions_are_told_when_they_change(house, start):
     shown = {}
     for topic, payload in found.items():
         if topic.endswith("/config") and (document := json.loads(payload))["state_topic"] == f"{BASE}/status":
-            shown[document["name"]] = jinja2.Template(document["value_template"]).render(value_json=told)
+            shown[document["name"]] = jinja2.Template(document["value_template"]).render(value_json=reported)
             assert document["entity_category"] == "diagnostic"
     assert shown == {
         "Problem": "OFF",
@@ -184,11 +184,11 @@ def test_a_running_device_whose_microphone_is_missing_says_so_and_waits_for_it(t
     sections = f'[microphone]\ndevice = "no such thing"\n[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
     with EdgeDaemon(tmp_path / "deaf", bundles["cnn2"], sections).start(dict(os.environ)) as device:
 
-        def told(found):
+        def states(found):
             return [json.loads(payload) for topic, payload in found.items() if topic.endswith("/status")]
 
-        found = retained(broker, lambda found: told(found) and told(found)[0]["problem"] == "ON")
-        (status,) = told(found)
+        found = retained(broker, lambda found: states(found) and states(found)[0]["problem"] == "ON")
+        (status,) = states(found)
         assert status["listening"] == "OFF"
         assert "no such thing" in status["what"]
         assert "no such thing" in status["error"]

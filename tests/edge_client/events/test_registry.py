@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from edge_client.config import SINK_GROUP
-from edge_client.events.registry import sink_kinds
+from edge_client.events.publisher import sink_kinds
 from tests.support.checkout import ROOT
 from tests.support.installed_package import install_package
 
@@ -58,7 +58,7 @@ import numpy as np
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.events.publisher import Publisher
-from edge_client.events.registry import open_sinks
+from edge_client.events.publisher import open_sinks
 from tests.support.sound_stream import SoundStream
 
 config = load_config(Path(sys.argv[1]))

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from edge_client.errors import FeatureError, ModelError
-from edge_client.features.front_end import open_front_end
+from edge_client.features.front_end import open_front_end, open_sliding
 from edge_client.features.log_mel import LogMel
-from edge_client.features.sliding import open_sliding
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.model.interpreter import open_network
@@ -35,7 +34,8 @@ def noise(clips, settings, seed=0):
     return (0.1 * np.random.default_rng(seed).standard_normal((clips, settings.clip_samples))).astype(np.float32)
 
 
-@pytest.mark.parametrize("runtime", ["tflite", "litert"])
+@pytest.mark.alone
+@pytest.mark.parametrize("runtime", ["c", "tflite", "litert"])
 def test_it_is_the_network_of_the_scaled_log_mel_features(settings, monkeypatch, runtime):
     require_runtime(runtime)
     monkeypatch.setenv("AURICLE_RUNTIME", runtime)

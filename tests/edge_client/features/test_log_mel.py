@@ -13,7 +13,7 @@ from edge_client.errors import FeatureError
 from edge_client.features.front_end import open_front_end
 from edge_client.features.log_mel import LogMel, mel_filters
 from fleet_protocol.errors import ProtocolError
-from fleet_protocol.feature_settings import PRESETS, FeatureSettings
+from fleet_protocol.feature_settings import KALDI_32K, PRESETS, FeatureSettings, LogMelSettings
 from tests.support.checkout import DATA
 
 SETTINGS = PRESETS["log_mel"]
@@ -90,3 +90,50 @@ def test_settings_travel_with_their_kind_and_an_unknown_kind_is_refused():
         FeatureSettings.from_json(document | {"kind": "wavelets"})
     with pytest.raises(ProtocolError, match="lifter"):
         FeatureSettings.from_json(document | {"lifter": 22})
+
+
+SOUNDS = LogMelSettings(
+    "sounds", 16_000, 1.0, 0.025, 0.01, 98, 128, 512, low_hz=0.0, high_hz=15_000.0, floor=1e-5, filters=KALDI_32K
+)
+
+
+def at_32_khz(samples):
+    """The features that EfficientAT learned from: of sound at 32 kHz, with pre-emphasis before the window."""
+    spectrum = np.fft.rfft(samples)
+    x = 2 * np.fft.irfft(np.pad(spectrum, (0, len(samples) // 2)), 2 * len(samples))
+    x = x[1:] - 0.97 * x[:-1]
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(800) / 799)
+    frames = np.stack([x[start : start + 800] * hann for start in range(0, 98 * 320, 320)])
+    power = np.abs(np.fft.rfft(frames, 1024))[:, :512] ** 2
+    mels = 1127 * np.log(1 + np.arange(512) * 31.25 / 700)
+    step = 1127 * np.log(1 + 15_000 / 700) / 129
+    rising = (mels[:, None] - step * np.arange(128)) / step
+    return np.log(power @ np.maximum(0, np.minimum(rising, 2 - rising)) + 1e-5)
+
+
+def test_features_of_sound_at_32_khz_are_computed_at_16_khz():
+    rng = np.random.default_rng(0)
+    hz = np.fft.rfftfreq(16_000, 1 / 16_000)
+    for slope, db in ((0.0, -10), (0.5, -30), (1.0, -20), (0.0, -60)):
+        spectrum = rng.standard_normal((2, 8_001)).T @ [1, 1j] * np.maximum(hz, 20.0) ** -slope * (hz < 7_900)
+        noise = np.fft.irfft(spectrum)
+        noise *= 10 ** (db / 20) / np.sqrt(np.mean(noise**2)) * np.sin(np.pi * np.arange(16_000) / 16_000)
+        found, right = LogMel(SOUNDS)(noise), at_32_khz(noise)
+        heard = mel_filters(SOUNDS)[: 240 + 1].any(axis=0)  # up to 7.5 kHz
+        assert heard.sum() > 90
+        difference = (found - right)[:, heard]  # pre-emphasis before or after the window: some in the lowest bands
+        assert np.median(np.abs(difference)) < 0.01
+        assert np.abs(difference).mean() < 0.05
+        assert np.abs(difference.mean(axis=0)).max() < 0.2
+        empty = ~mel_filters(SOUNDS).any(axis=0)
+        assert empty[-20:].all()
+        np.testing.assert_allclose(found[:, empty], np.log(1e-5), rtol=1e-5)
+
+
+def test_filters_above_half_the_rate_are_for_kaldi_32k_alone_and_an_unknown_name_is_refused():
+    for settings in (dataclasses.replace(SOUNDS, filters="htk"), dataclasses.replace(SOUNDS, filters="bark")):
+        with pytest.raises(FeatureError, match=r"8000|htk or kaldi_32k"):
+            LogMel(settings)
+    assert FeatureSettings.from_json(SOUNDS.to_json()) == SOUNDS
+    assert dataclasses.replace(SOUNDS, filters="htk").digest != SOUNDS.digest
+    assert "filters" not in SETTINGS.to_json()

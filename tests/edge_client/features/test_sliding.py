@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.features.front_end import open_front_end
-from edge_client.features.sliding import SlidingFeatures
+from edge_client.features.front_end import SlidingFeatures, open_front_end
 from fleet_protocol.feature_settings import PRESETS
 
 

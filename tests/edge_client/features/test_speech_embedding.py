@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from edge_client.errors import FeatureError, ModelError
-from edge_client.features.front_end import open_front_end
-from edge_client.features.sliding import open_sliding
-from edge_client.features.speech_embedding import delay_s
-from edge_client.features.speech_mel import span, speech_mel
+from edge_client.features.front_end import open_front_end, open_sliding
+from edge_client.features.speech_embedding import delay_s, span, speech_mel
 from edge_client.model.interpreter import StreamingNetwork
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
@@ -18,7 +16,11 @@ from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
 from tests.support.checkout import require_runtime
 from tests.support.speech_package import models
 
-MODULES = {"tflite": "tflite_runtime.interpreter", "litert": "ai_edge_litert.interpreter"}
+MODULES = {
+    "c": "edge_client.model.c_library",
+    "tflite": "tflite_runtime.interpreter",
+    "litert": "ai_edge_litert.interpreter",
+}
 PARTS = 22
 
 
@@ -37,7 +39,7 @@ def sound(samples, seed=0):
 
 def interpreter(name, runtime="litert"):
     require_runtime(runtime)
-    return importlib.import_module(MODULES[runtime]).Interpreter(model_path=str(models() / name))
+    return importlib.import_module(MODULES[runtime]).Interpreter(model_content=(models() / name).read_bytes())
 
 
 def test_the_mel_features_are_those_of_the_package():
@@ -54,7 +56,8 @@ def test_the_mel_features_are_those_of_the_package():
     assert np.ptp(ours) > 8  # down to 80 dB below the loudest, and digital silence
 
 
-@pytest.mark.parametrize("runtime", ["tflite", "litert"])
+@pytest.mark.alone
+@pytest.mark.parametrize("runtime", ["c", "tflite", "litert"])
 def test_part_by_part_it_is_the_windowed_network_of_the_package(settings, monkeypatch, runtime):
     windowed = interpreter("embedding_model.tflite", runtime)
     windowed.allocate_tensors()

@@ -49,24 +49,24 @@ def test_an_aggregator_is_listed_with_its_fleet_and_who_vouches_for_it(fleet_id)
 def test_the_command_lists_it_and_says_how_to_join(fleet_id):
     command = [sys.executable, "-m", "edge_client.cli", "join", "--seconds", "1"]
 
-    def said(*options):
+    def search(*options):
         return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=180).stdout
 
-    def told():
-        return text if fleet_id in (text := said()) else None
+    def listed():
+        return text if fleet_id in (text := search()) else None
 
-    assert "ask its operator for an invitation" in wait_for(told)
-    wait_for(lambda: fleet_id in [item["fleet_id"] for item in json.loads(said("--json") or "[]")])
+    assert "ask its operator for an invitation" in wait_for(listed)
+    wait_for(lambda: fleet_id in [item["fleet_id"] for item in json.loads(search("--json") or "[]")])
 
 
 def announce(aliases, ended):
     """Announce names, and answer nothing of them, until it is over."""
     network = zeroconf.Zeroconf(interfaces=["127.0.0.1"])
     while not ended.wait(0.1):
-        told = zeroconf.DNSOutgoing(_FLAGS_ANSWER)
+        sent = zeroconf.DNSOutgoing(_FLAGS_ANSWER)
         for alias in aliases:
-            told.add_answer_at_time(zeroconf.DNSPointer(SERVICE, _TYPE_PTR, _CLASS_IN, 120, alias), 0)
-        network.send(told)
+            sent.add_answer_at_time(zeroconf.DNSPointer(SERVICE, _TYPE_PTR, _CLASS_IN, 120, alias), 0)
+        network.send(sent)
     network.close()
 
 

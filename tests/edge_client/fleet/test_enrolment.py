@@ -94,7 +94,7 @@ def test_labels_are_current_with_each_upload_and_an_operator_reads_why_a_device_
         runs = devices()["lost"]["versions"]
         assert (runs["program"], runs["bundle"]) == (version(), "cnn1")
         assert runs["bundle_sha256"] == digest(bundles["cnn1"].read_bytes())
-        assert re.fullmatch(r"(ai-edge-litert|tflite-runtime) [\d.]+", runs["runtime"])
+        assert re.fullmatch(r"pymicro-wakeword [\d.]+", runs["runtime"])
         assert (runs["python"], runs["system"].split(", ")[-1]) == (platform.python_version(), platform.machine())
         open_round(server)
         wait_for(lambda: devices()["shares"]["labels"] == ["no", "up", "yes"], what="the labels")

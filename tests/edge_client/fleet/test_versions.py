@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from edge_client.fleet.versions import versions
+from edge_client.fleet.enrolment import versions
 from fleet_protocol.limits import VERSION_LENGTH
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.audio.recordings import Recordings, speaker_of
-from edge_client.learning.held_out import Split, held_out
+from edge_client.learning.training_data import Split, held_out
 from tests.support.aggregator_process import SETTINGS
 from tests.support.sounds import write_clips
 

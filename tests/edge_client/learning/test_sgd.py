@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
-from edge_client.learning.targets import from_consensus, from_slots
+from edge_client.learning.targets import at_temperature, from_consensus, from_slots
 from edge_client.model.runtime import ModelRuntime
 
 
@@ -56,3 +56,21 @@ def test_no_rows_no_step(bundles):
     loss = train_epoch(model, empty, np.zeros((0, 32), np.float32), mask, Optimiser(0.1), np.random.default_rng(0))
     assert np.isnan(loss)
     assert all(np.array_equal(before[name], array) for name, array in model.get_weights().items())
+
+
+def test_a_label_at_temperature_one_is_nearly_sure_and_softer_at_a_higher_one():
+    mask = np.array([1, 1, 1, 0, 0], np.float32)
+    labels = from_slots(np.array([0, 2]), 5)
+    sure, soft = at_temperature(labels, mask, 1.0), at_temperature(labels, mask, 4.0)
+    np.testing.assert_allclose(sure, [[0.99, 0.005, 0.005, 0, 0], [0.005, 0.005, 0.99, 0, 0]], rtol=1e-5)
+    np.testing.assert_allclose(soft.sum(axis=1), 1.0, rtol=1e-6)
+    assert soft[0].argmax() == 0
+    assert 0.5 < soft[0, 0] < 0.9
+    logits = 4 * np.log(soft[0, :3])  # what a network says at T = 4 is what it says at T = 1
+    powers = np.exp(logits - logits.max())
+    assert powers[0] / powers.sum() == pytest.approx(0.99, abs=1e-4)
+
+
+def test_a_single_class_is_sure_at_any_temperature():
+    mask = np.array([1, 0], np.float32)
+    np.testing.assert_allclose(at_temperature(from_slots(np.array([0]), 2), mask, 4.0), [[1.0, 0.0]])

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.registry import complete
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
-from edge_client.learning.training_job import OwnerTraining, RoundWork, from_line, to_line
+from edge_client.learning.training_job import from_line, to_line
 from edge_client.learning.worker import run
 from edge_client.model import runtime
 from edge_client.storage.device_state import DeviceState
@@ -60,7 +60,7 @@ def device(tmp_path, bundles):
 
 
 def test_a_job_is_one_line_that_is_read_as_it_was_written(device):
-    for job, kind in ((OwnerTraining(), "teach"), (RoundWork(device[1]), "contribute")):
+    for job, kind in ((None, "teach"), (device[1], "contribute")):
         line = to_line(job)
         assert line.count("\n") == 1
         assert json.loads(line)["kind"] == kind
@@ -82,5 +82,5 @@ def test_the_own_model_and_the_shared_one_get_the_configured_number_of_threads(d
         return open_graph(graph, threads)
 
     monkeypatch.setattr(runtime, "open_graph", noted)
-    run(config, RoundWork(work))
+    run(config, work)
     assert opened == [4, 4]

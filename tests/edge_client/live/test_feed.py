@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from edge_client.events import Event, Heard
-from edge_client.live.feed import LiveFeed
-from edge_client.live.reader import LiveReader
-from edge_client.live.spectrum import BANDS, Spectrum
+from edge_client.live.feed import BANDS, LiveFeed, LiveReader, Spectrum
 from tests.support.checkout import ROOT
 
 RATE = 16_000

@@ -267,3 +267,23 @@ def test_an_unknown_runtime_is_refused(bundles):
         "AURICLE_RUNTIME is 'torch'; it may be c, tflite or litert"
         in opened_with(bundles["cnn2"], AURICLE_RUNTIME="torch").stderr
     )
+
+
+def test_a_runtime_that_is_not_installed_names_its_extra_and_the_other_choices(bundles):
+    code = "import sys; sys.modules['ai_edge_litert'] = None\n" + CHECK
+    command = [sys.executable, "-c", code, str(bundles["cnn2"])]
+    environment = {**os.environ, "AURICLE_RUNTIME": "litert"}
+    said = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False).stderr
+    assert "ai-edge-litert cannot be loaded" in said
+    assert "pip install 'auricle[litert]' brings it where it has a wheel" in said
+    assert "choose another runtime by AURICLE_RUNTIME (c, tflite or litert)" in said
+
+
+def test_without_a_choice_it_is_the_c_library(bundles):
+    require_runtime("c")
+    environment = {name: value for name, value in os.environ.items() if name != "AURICLE_RUNTIME"}
+    command = [sys.executable, "-c", CHECK, str(bundles["cnn2"])]
+    told = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    result = json.loads(told.splitlines()[-1])
+    assert result["name"] == "pymicro-wakeword"
+    assert not {"ai_edge_litert", "tflite_runtime", "pymicro_wakeword", "pymicro_features"} & set(result["modules"])

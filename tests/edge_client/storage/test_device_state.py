@@ -1,12 +1,15 @@
 """A state folder has one process that works in it, and no half-written files."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.tensors import digest
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_half_written(tmp_path):
@@ -28,3 +31,33 @@ def test_a_second_process_is_refused_while_the_first_lives(tmp_path):
     second = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert second.returncode != 0
     assert "another process is at work" in second.stderr
+
+
+def test_the_identity_is_drawn_once_and_private(tmp_path):
+    state = DeviceState(tmp_path / "state")
+    first = state.identity.load()
+    assert DeviceState(tmp_path / "state").identity.load() == first
+    assert len(first.device_id) == 32
+    assert len(first.secret) >= 32
+    assert (tmp_path / "state" / "identity.json").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "state").stat().st_mode & 0o077 == 0
+
+
+def test_the_key_of_the_noise_is_drawn_once_and_private(tmp_path):
+    keys = {DeviceState(tmp_path / name).identity.noise_key() for name in ("a", "a", "b")}
+    assert {len(key) for key in keys} == {32}
+    assert len(keys) == 2
+    assert (tmp_path / "a" / "noise.key").stat().st_mode & 0o077 == 0
+
+
+def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tmp_path):
+    blobs = BlobCache(tmp_path)
+    names = []
+    for age, content in enumerate((b"new", b"older", b"oldest")):
+        names.append(digest(content))
+        write_durably(blobs.path(names[-1]), content)
+        os.utime(blobs.path(names[-1]), (1_000 - age, 1_000 - age))
+    blobs.keep({names[2]}, spare_bytes=7)
+    assert [blobs.has(name) for name in names] == [True, False, True]
+    blobs.keep({names[2]})
+    assert [blobs.has(name) for name in names] == [False, False, True]

@@ -10,9 +10,8 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.data.corpora import read_corpus
-from fleet_simulator.data.log_mel_archive import cepstra, pictures, read_pictures
-from fleet_simulator.data.log_mel_noise import mel_filters
-from fleet_simulator.data.log_mel_noise import with_white_noise as picture_noise
+from fleet_simulator.data.log_mel import cepstra, mel_filters, pictures, read_pictures
+from fleet_simulator.data.log_mel import with_white_noise as picture_noise
 from fleet_simulator.data.recording_features import with_white_noise
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError

@@ -14,8 +14,7 @@ import pytest
 
 from edge_client.storage.locks import take_lock
 from fleet_simulator.cli import main
-from fleet_simulator.data.download import download
-from fleet_simulator.data.fetch import DATA_SETS
+from fleet_simulator.data.fetch import DATA_SETS, download
 from fleet_simulator.data.recording_layouts import speech_commands
 from fleet_simulator.errors import FetchError
 

@@ -15,8 +15,7 @@ from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.data.recording_features import clips_of
 from fleet_simulator.errors import CorpusError, RefusedKeyError
-from fleet_simulator.experiment.data_section import DataSection
-from fleet_simulator.experiment.sections import Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.partition.splits import split
 from tests.support.checkout import DATA
 from tests.support.simulated_fleet import write_experiment
@@ -108,13 +107,7 @@ def test_crema_d(tmp_path, model):
         write(tmp_path / "AudioWAV" / f"{name}.wav")
     corpus, found = read(model, "crema_d", tmp_path)
     assert corpus.names == ("angry", "fear", "happy", "neutral", "sad")
-    assert found == {
-        ("angry", "1001"),
-        ("happy", "1001"),
-        ("sad", "1091"),
-        ("fear", "1002"),
-        ("neutral", "1002"),
-    }
+    assert found == {("angry", "1001"), ("happy", "1001"), ("sad", "1091"), ("fear", "1002"), ("neutral", "1002")}
 
 
 def write_iemocap(folder: Path) -> None:

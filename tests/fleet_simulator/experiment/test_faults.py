@@ -5,14 +5,8 @@ import pytest
 
 from aggregator_server.limits import SUSPICION
 from fleet_simulator.errors import ExperimentError, SimulationError
-from fleet_simulator.experiment.faults import (
-    MOST_CLIPS,
-    FaultsSection,
-    attacked,
-    attacking_devices,
-    taught_labels,
-)
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.faults import MOST_CLIPS, FaultsSection, attacked, attacking_devices, taught_labels
+from fleet_simulator.experiment.file import load
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.federation import Federation
 from fleet_simulator.simulation.tasks import NO_OWN, Block
@@ -61,7 +55,7 @@ def test_attackers_ruin_the_mean_and_not_the_median(tmp_path, bundles):
             fleet={"devices": 20, "split": "iid"},
             faults={"attackers": 0.2, "strength": 8.0},
         )
-        accuracy[rule] = simulate(load_experiment(path), tmp_path / rule, 2).rounds[-1]["accuracy"]
+        accuracy[rule] = simulate(load(path), tmp_path / rule, 2).rounds[-1]["accuracy"]
     assert accuracy["median"] > accuracy["weighted_mean"] + 0.2
 
 
@@ -74,7 +68,7 @@ def test_attackers_are_put_in_quarantine_as_an_aggregator_does_and_a_longer_run_
             fleet={"devices": 20, "split": "iid"},
             faults={"attackers": 0.2, "strength": 8.0},
         )
-        return simulate(load_experiment(path), tmp_path / folder).rounds
+        return simulate(load(path), tmp_path / folder).rounds
 
     rounds = played("a.toml", 5, "whole", quarantine=True)
     assert [entry["devices"] for entry in rounds] == [20] * SUSPICION + [16] * (5 - SUSPICION)
@@ -94,7 +88,7 @@ def test_attackers_that_are_honest_first_attack_afterwards_and_the_run_names_who
             fleet={"devices": 20, "split": "iid"},
             faults=faults,
         )
-        return simulate(load_experiment(path), tmp_path / name).rounds
+        return simulate(load(path), tmp_path / name).rounds
 
     clean, late = played("clean"), played("late", attackers=0.2, honest_rounds=3)
     assert late[:3] == clean[:3]
@@ -106,12 +100,8 @@ def test_attackers_that_are_honest_first_attack_afterwards_and_the_run_names_who
 
 
 def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundles):
-    path = write_experiment(
-        tmp_path / "a.toml",
-        bundles["ann3"],
-        rounds={"count": 1, "quarantine": True},
-    )
-    experiment = load_experiment(path)
+    path = write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1, "quarantine": True})
+    experiment = load(path)
     federation = Federation(experiment, DealtFleet(experiment, tmp_path, in_memory=True), tmp_path)
     federation.state.suspicion[:] = SUSPICION
     with pytest.raises(SimulationError, match=r"all devices are in quarantine; set rounds\.quarantine to false"):
@@ -128,7 +118,7 @@ def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):
             rounds={"count": 2},
             faults={"attackers": 0.34, "attack": attack, "strength": strength},
         )
-        accuracy[attack] = simulate(load_experiment(path), tmp_path / attack).rounds
+        accuracy[attack] = simulate(load(path), tmp_path / attack).rounds
     assert accuracy["silent"] == accuracy["scaling"]
     largest = attacked(FaultsSection(0.2, "scaling", 3.4e38), np.ones(2, np.float32), np.full(2, 9, np.float32), None)
     assert np.isfinite(largest).all()
@@ -138,7 +128,7 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
     faults = {"attackers": 0.34, "attack": "false_clips"}
     rounds = {"count": 1, "aggregation": {"name": "weighted_mean", "clips_cap": 0.0}}
     path = write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds=rounds, faults=faults)
-    experiment = load_experiment(path)
+    experiment = load(path)
     liars = attacking_devices(experiment.faults, 9, experiment.rounds.seed)
     fleet = DealtFleet(experiment, tmp_path, in_memory=True)
     devices = VirtualDevices(fleet.setup, fleet.shards)
@@ -155,8 +145,8 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
 
 
 def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
-    clean = load_experiment(write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1}))
-    wrong = load_experiment(
+    clean = load(write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1}))
+    wrong = load(
         write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults={"wrong_labels": 0.5})
     )
     shards = [DealtFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]

@@ -8,7 +8,7 @@ from fleet_protocol.messages import Choice
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.cli import main
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import load
 from tests.support.simulated_fleet import write_experiment
 
 
@@ -28,7 +28,7 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
         seed=7,
         selection=Choice("dynamic", {"fraction": 0.5}),
     )
-    assert load_experiment(path).rounds.plan == make_plan(request)
+    assert load(path).rounds.plan == make_plan(request)
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_a_bundle_of_speech_is_refused(tmp_path, transcribing_bundle, capsys):
 
 def test_shares_of_the_devices_may_be_whole_numbers(tmp_path, bundles):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], fleet={"devices": 3, "shares": [20, 20.5, 40]})
-    assert load_experiment(path).fleet.shares == (20.0, 20.5, 40.0)
+    assert load(path).fleet.shares == (20.0, 20.5, 40.0)
 
 
 def test_ready_bundles_are_found_by_their_names(tmp_path):
     model = {"bundle": "cnn2", "own": ["cnn1", "cnn3"]}
     rounds = {"strategy": "fedmlac"}
-    found = load_experiment(write_experiment(tmp_path / "e.toml", tmp_path, model=model, rounds=rounds)).model
+    found = load(write_experiment(tmp_path / "e.toml", tmp_path, model=model, rounds=rounds)).model
     assert (found.bundle, found.own) == (find_bundle("cnn2"), (find_bundle("cnn1"), find_bundle("cnn3")))
 
 
@@ -92,12 +92,12 @@ def test_the_line_of_a_wrong_key_is_named(tmp_path, bundles):
         path.write_text(wrong + f"[model]\nbundle = '{bundles['ann3']}'\n")
         line = next(n for n, text in enumerate(wrong.splitlines(), 1) if text.startswith(key.replace("\\", "")))
         with pytest.raises(ExperimentError, match=rf"{number}\.toml, line {line}: .*{key}"):
-            load_experiment(path)
+            load(path)
 
 
 def test_a_missing_file_and_a_missing_section_are_named(tmp_path):
     with pytest.raises(ExperimentError, match=r"nothing\.toml"):
-        load_experiment(tmp_path / "nothing.toml")
+        load(tmp_path / "nothing.toml")
     (tmp_path / "e.toml").write_text("[data]\nsource = 'synthetic'\n")
     with pytest.raises(ExperimentError, match=r"\[fleet\] is missing"):
-        load_experiment(tmp_path / "e.toml")
+        load(tmp_path / "e.toml")

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from fleet_simulator.data.corpora import Corpus
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import load
 from fleet_simulator.partition.clip_shards import deal, open_shards, write_shards
-from fleet_simulator.partition.held_out import hold_out
-from fleet_simulator.partition.splits import split
+from fleet_simulator.partition.splits import hold_out, split
 from tests.fleet_simulator.partition.test_splits import experiment
 from tests.support.simulated_fleet import simulate, write_experiment
 from tests.support.sounds import write_clips
@@ -57,9 +56,9 @@ def test_a_run_on_noisy_augmented_clips_is_the_same_from_memory_and_from_a_file(
     fleet = {"devices": 4, "held_out": 0.4}
     noisy = write_experiment(tmp_path / "noisy.toml", bundles["ann3"], data=keys | changes, fleet=fleet)
     clean = write_experiment(tmp_path / "clean.toml", bundles["ann3"], data=keys, fleet=fleet)
-    in_memory, of_file = (simulate(load_experiment(noisy), tmp_path / f"run-{n}", n).rounds for n in (0, 1))
+    in_memory, of_file = (simulate(load(noisy), tmp_path / f"run-{n}", n).rounds for n in (0, 1))
     assert in_memory == of_file
-    without = simulate(load_experiment(clean), tmp_path / "clean", 0).rounds
+    without = simulate(load(clean), tmp_path / "clean", 0).rounds
     assert [entry["loss"] for entry in without] != [entry["loss"] for entry in in_memory]
 
 

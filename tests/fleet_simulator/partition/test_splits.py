@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.errors import CorpusError, RefusedKeyError
-from fleet_simulator.experiment.sections import (
-    DataSection,
-    Experiment,
-    FleetSection,
-    ModelSection,
-    RoundsSection,
-)
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.partition.splits import split
 
 

@@ -3,30 +3,21 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.changes import apply_changes
-from fleet_simulator.experiment.sweep import sweep, values_of
+from fleet_simulator.experiment.sweep import apply_changes, sweep, values_of
 from fleet_simulator.runs.about import code_digest
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 
 pytestmark = pytest.mark.slow
 
 
 def simulate(folder, *arguments, path=""):
-    return subprocess.run(
-        [sys.executable, "-m", "fleet_simulator.cli", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": f"{path}:{ROOT}"},
-        timeout=240,
-    )
+    environment = os.environ | {"PYTHONPATH": f"{path}:{ROOT}"}
+    return run_module("fleet_simulator.cli", *arguments, cwd=folder, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -103,23 +94,12 @@ def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     assert simulate(folder, "new", "fleet.toml").returncode == 0
     small = ("--set", "rounds=2", "--set", "fleet.devices=6", "--set", "data.clips=600", "--workers", "0")
-    first = simulate(
-        folder,
-        "run",
-        "fleet.toml",
-        *small,
-        "--set",
-        "seed=1",
-        "--output",
-        "sweep/seed=1,epochs=1",
-        "--set",
-        "rounds.local.epochs=1",
-    )
+    one = ("--set", "seed=1", "--set", "rounds.local.epochs=1", "--output", "sweep/seed=1,epochs=1")
+    first = simulate(folder, "run", "fleet.toml", *small, *one)
     assert first.returncode == 0, first.stderr
     values = ("--set", "seed=1,2,3", "--set", "rounds.local.epochs=1,2")
-    done = simulate(
-        folder, "run", "fleet.toml", *small, *values, "--output", "sweep", "--csv", "all.csv", "--tensorboard", "board"
-    )
+    outputs = ("--output", "sweep", "--csv", "all.csv", "--tensorboard", "board")
+    done = simulate(folder, "run", "fleet.toml", *small, *values, *outputs)
     assert done.returncode == 0, done.stderr
     return folder, done
 

@@ -7,11 +7,11 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from edge_client.learning.new_sounds.class_means import class_means
+from edge_client.learning.new_sounds.describe import class_means
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.cli import main
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import load
 from fleet_simulator.runs.run_folder import STATE
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.device_models import PROTOTYPES
@@ -24,22 +24,22 @@ def on_embeddings(path, **sections):
     """Write an experiment on a pretrained front end, for which no strategy is named."""
     rounds = {"local": {}} | sections.pop("rounds", {})
     data = PUBLIC | sections.pop("data", {})
-    return load_experiment(write_experiment(path, find_bundle("base"), data=data, rounds=rounds, **sections))
+    return load(write_experiment(path, find_bundle("base"), data=data, rounds=rounds, **sections))
 
 
 def of_two_networks(path, bundles, **rounds):
     rounds = {"strategy": "fedavg", "count": 2, **rounds}
     model = {"own": [str(bundles["ann3"]), str(bundles["cnn1"])]}
-    return load_experiment(write_experiment(path, bundles["ann3"], data=PUBLIC, rounds=rounds, model=model))
+    return load(write_experiment(path, bundles["ann3"], data=PUBLIC, rounds=rounds, model=model))
 
 
 def test_without_a_strategy_the_aggregator_s_recommendation_runs(tmp_path, bundles):
     embeddings = on_embeddings(tmp_path / "p.toml")
     assert embeddings.plan == make_plan(RoundRequest("prototypes", seed=5))
-    networks = load_experiment(write_experiment(tmp_path / "w.toml", bundles["ann3"]))
+    networks = load(write_experiment(tmp_path / "w.toml", bundles["ann3"]))
     assert (networks.strategy, networks.plan.others.strategy) == ("fedavg", "zero_shot")
     other = {"own": [str(bundles["cnn1"])]}
-    scores = load_experiment(write_experiment(tmp_path / "s.toml", bundles["ann3"], data=PUBLIC, model=other))
+    scores = load(write_experiment(tmp_path / "s.toml", bundles["ann3"], data=PUBLIC, model=other))
     assert scores.strategy == "zero_shot"
 
 

@@ -1,11 +1,11 @@
-"""Devices evaluate the fleet's model on clips that they never trained on, and keep the better of it and their own."""
+"""Devices judge the fleet's model, and their own, on clips that they never trained on, and keep the better."""
 
 import json
 
 import pytest
 
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import load
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from tests.support.simulated_fleet import simulate, write_experiment
 
@@ -17,10 +17,8 @@ def of(entries, figure):
 
 
 def test_held_out_clips_are_neither_trained_on_nor_used_twice(tmp_path, bundles):
-    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL))
-    whole = load_experiment(
-        write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL | {"fleet": {"devices": 12}})
-    )
+    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL))
+    whole = load(write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL | {"fleet": {"devices": 12}}))
     shards, all_of_it = (DealtFleet(one, tmp_path, in_memory=True).shards for one in (experiment, whole))
     parts = [part(device) for device in range(12) for part in (shards.rows, shards.choose, shards.evaluate)]
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
@@ -33,7 +31,7 @@ def test_held_out_clips_are_neither_trained_on_nor_used_twice(tmp_path, bundles)
 @pytest.mark.parametrize("settings", [{"name": "local"}, {"name": "group_balanced", "most_rounds": 3, "groups": 2}])
 def test_personal_models_serve_devices_with_few_classes_better(tmp_path, bundles, settings):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL, personalisation=settings)
-    found = simulate(load_experiment(path), tmp_path / "run")
+    found = simulate(load(path), tmp_path / "run")
     assert len(found.devices) == 12
     assert of(found.devices, "personal") > of(found.devices, "global") + 0.3
     for entry in found.devices:
@@ -43,21 +41,21 @@ def test_personal_models_serve_devices_with_few_classes_better(tmp_path, bundles
         assert max(sizes[0]) < min(sizes[1])
     document = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (document["rounds"], document["devices"]) == (found.rounds, found.devices)
-    again = simulate(load_experiment(path), tmp_path / "workers", 2)
+    again = simulate(load(path), tmp_path / "workers", 2)
     assert (again.rounds, again.devices) == (found.rounds, found.devices)
 
 
 def test_every_device_is_told_what_it_would_have_without_a_fleet(tmp_path, bundles):
     sections = UNEQUAL | {"data": {"public": 0.2}, "baselines": {"passes": 20}, "personalisation": {"name": "local"}}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections)
-    found = simulate(load_experiment(path), tmp_path / "run").devices
+    found = simulate(load(path), tmp_path / "run").devices
     for entry in found:
         assert entry["listening_own"] == entry["personal"]
         assert len({entry["public_strangers"], *(one["public_strangers"] for one in found)}) < 13  # the same model
     # Dirichlet's devices have clips of few classes, which is what strangers' clips of the others are lost on.
     assert of(found, "alone_strangers") < of(found, "public_strangers") - 1 < of(found, "both_strangers")
     assert of(found, "alone_own") > of(found, "alone_strangers")
-    without = load_experiment(write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL))
+    without = load(write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL))
     bare = simulate(without, tmp_path / "bare").devices
     assert not any(name.startswith(("alone", "public", "both")) for name in bare[0])
     assert [entry["listening_own"] for entry in bare] == [entry["global"] for entry in bare]
@@ -67,7 +65,7 @@ def test_the_guard_refuses_what_attackers_made_and_takes_what_a_fleet_learned(tm
     def guarded(**more):
         sections = UNEQUAL | {"data": {"public": 0.2}, "baselines": {"passes": 20}} | more
         path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections)
-        return simulate(load_experiment(path), tmp_path / f"run {len(more)}").devices
+        return simulate(load(path), tmp_path / f"run {len(more)}").devices
 
     for found, kind in ((guarded(), "listening"), (guarded(faults={"attackers": 1.0, "attack": "sign_flip"}), "alone")):
         places = ("own", "strangers")
@@ -80,7 +78,7 @@ def test_the_guard_refuses_what_attackers_made_and_takes_what_a_fleet_learned(tm
 def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on(tmp_path, bundles):
     def experiment(count):
         sections = UNEQUAL | {"rounds": {"count": count}, "personalisation": {"name": "group_balanced"}}
-        return load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections))
+        return load(write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections))
 
     simulate(experiment(2), tmp_path / "run")
     longer, whole = simulate(experiment(4), tmp_path / "run"), simulate(experiment(4), tmp_path / "whole")
@@ -101,4 +99,57 @@ def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on
 def test_a_personalisation_that_cannot_be_run_is_named_with_the_way_out(tmp_path, bundles, sections, says):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL | sections)
     with pytest.raises(ExperimentError, match=says):
-        load_experiment(path)
+        load(path)
+
+
+FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4, "local_models": True}
+
+
+def run(tmp_path, bundle, own, rounds, name="run", workers=0, **sections):
+    published = {"strategy": "fedmlac", "local": {"epochs": 2}, "aggregation": {"name": "lpa"}}
+    sections |= {"fleet": FLEET, "rounds": {"count": rounds} | published}
+    path = write_experiment(tmp_path / f"{name}.toml", bundle, **sections, model={"own": [str(own)]})
+    return simulate(load(path), tmp_path / name, workers).devices
+
+
+def mean(devices, figure):
+    return sum(entry[figure] for entry in devices) / len(devices)
+
+
+def test_own_models_know_the_clips_of_their_device_best(tmp_path, bundles):
+    devices = run(tmp_path, bundles["ann3"], bundles["cnn1"], 12)
+    assert [entry["device"] for entry in devices] == list(range(6))
+    assert mean(devices, "own_trained") >= mean(devices, "own") > mean(devices, "own_test") > 0.4
+    assert [entry["local_own"] for entry in devices] == [entry["own"] for entry in devices]
+
+
+def test_without_own_models_the_local_ones_are_what_devices_would_upload_next(tmp_path, bundles):
+    def played(name, rate):
+        path = write_experiment(
+            tmp_path / f"{name}.toml",
+            bundles["ann3"],
+            fleet=FLEET,
+            rounds={"count": 2, "local": {"epochs": 2, "learning_rate": rate, "momentum": 0.0}},
+        )
+        return simulate(load(path), tmp_path / name, 0).devices
+
+    still, trained = played("still", 1e-8), played("trained", 0.05)
+    assert [entry["local_strangers"] for entry in still] == [entry["listening_strangers"] for entry in still]
+    assert mean(trained, "local_own") > mean(trained, "global")
+    assert mean(trained, "listening_own") == mean(trained, "global")
+
+
+@pytest.mark.parametrize("own", ["ann3", "cnn1"])
+def test_a_device_listens_with_what_its_held_out_clips_and_public_labels_speak_for(tmp_path, bundles, own):
+    data = {"public": 0.2}
+    plain = run(tmp_path, bundles["ann3"], bundles[own], 4, "plain", data=data)
+    assert [entry["listening_own"] for entry in plain] == [entry["own"] for entry in plain]
+    personal = run(tmp_path, bundles["ann3"], bundles[own], 4, "personal", data=data, personalisation={"name": "local"})
+    assert mean(personal, "listening_own") == mean(personal, "personal") >= mean(plain, "listening_own")
+    assert mean(personal, "listening_strangers") > mean(plain, "listening_strangers")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_does_not_matter_who_judges(tmp_path, bundles, workers):
+    here = run(tmp_path, bundles["ann3"], bundles["cnn1"], 1)
+    assert run(tmp_path, bundles["ann3"], bundles["cnn1"], 1, "workers", workers) == here

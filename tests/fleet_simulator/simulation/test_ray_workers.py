@@ -1,14 +1,12 @@
 """The same experiment on a real Ray cluster of this machine."""
 
 import importlib.util
-import subprocess
-import sys
 
 import pytest
 
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import load
 from fleet_simulator.runs.run_folder import STATE
-from tests.support.checkout import ROOT
+from tests.support.checkout import run_module
 from tests.support.simulated_fleet import simulate, write_experiment
 
 pytestmark = [
@@ -17,16 +15,11 @@ pytestmark = [
 ]
 
 
-def run_on_ray(*arguments):
-    command = [sys.executable, "-m", "fleet_simulator.cli", "run", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-
-
 def test_a_run_on_ray_has_the_bytes_of_one_without(tmp_path, bundles):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"])
-    done = run_on_ray(path, "--output", tmp_path / "ray", "--ray", "--workers", 2)
+    done = run_module("fleet_simulator.cli", "run", path, "--output", tmp_path / "ray", "--ray", "--workers", 2)
     assert done.returncode == 0, done.stderr
-    simulate(load_experiment(path), tmp_path / "here")
+    simulate(load(path), tmp_path / "here")
     for name in (STATE, "result.json"):
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
@@ -34,10 +27,10 @@ def test_a_run_on_ray_has_the_bytes_of_one_without(tmp_path, bundles):
 def test_a_device_that_fails_on_ray_is_named_and_so_is_a_cluster_that_is_not_there(tmp_path, bundles):
     rounds = {"local": {"learning_rate": 10.0, "epochs": 200}}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"noise": 9.0})
-    done = run_on_ray(path, "--output", tmp_path / "run", "--ray", "--workers", 1)
+    done = run_module("fleet_simulator.cli", "run", path, "--output", tmp_path / "run", "--ray", "--workers", 1)
     assert done.returncode == 1
     assert "the training diverged" in done.stderr
     assert "Traceback" not in done.stderr
-    done = run_on_ray(path, "--output", tmp_path / "run", "--ray", "localhost:1")
+    done = run_module("fleet_simulator.cli", "run", path, "--output", tmp_path / "run", "--ray", "localhost:1")
     assert done.returncode == 1
     assert "no Ray cluster answers at 'localhost:1'" in done.stderr

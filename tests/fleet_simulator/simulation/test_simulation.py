@@ -13,7 +13,7 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
 from aggregator_server.strategies.registry import strategy as chosen
-from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.methods.local_method import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
@@ -23,7 +23,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_simulator.errors import RunFolderError, WorkerError
-from fleet_simulator.experiment.file import load_experiment
+from fleet_simulator.experiment.file import load
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import STATE, locked, read_state
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
@@ -79,7 +79,7 @@ def real_upload(bundle, shards, plan, round_id, number, weights):
 def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path, bundles, strategy, aggregation):
     rounds = {"strategy": strategy, "aggregation": aggregation, "count": 2}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2})
-    experiment = load_experiment(path)
+    experiment = load(path)
     simulate(experiment, tmp_path / "run")
     found = left_in(tmp_path / "run", "weights")
     simulation = DealtFleet(experiment, tmp_path / "run")
@@ -100,9 +100,7 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
         weights, state = result.weights, result.state
     if strategy == "fedmlac":  # the devices' own models go on, so one round is compared
         simulate(
-            load_experiment(
-                write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1}, data={"public": 0.2})
-            ),
+            load(write_experiment(path, bundles["ann3"], rounds=rounds | {"count": 1}, data={"public": 0.2})),
             tmp_path / "one",
         )
         found = left_in(tmp_path / "one", "weights")
@@ -118,13 +116,13 @@ def test_a_round_is_what_devices_and_aggregator_make_of_the_same_clips(tmp_path,
     ],
 )
 def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path, bundles, rounds):
-    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
+    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
     none, one, three = (simulate(experiment, tmp_path / str(count), count) for count in (0, 1, 3))
     assert none.rounds == one.rounds == three.rounds
     for name in (STATE, "result.json"):
         assert len({(tmp_path / count / name).read_bytes() for count in "013"}) == 1
     other = {"rounds": {"seed": 6, "local": {}, **rounds}}
-    simulate(load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], **other)), tmp_path / "other")
+    simulate(load(write_experiment(tmp_path / "e.toml", bundles["ann3"], **other)), tmp_path / "other")
     assert state_bytes(tmp_path / "1") != state_bytes(tmp_path / "other")
 
 
@@ -138,7 +136,7 @@ def killed_run(experiment, folder, after):
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-    digest, deadline = load_experiment(experiment).digest, time.monotonic() + 300
+    digest, deadline = load(experiment).digest, time.monotonic() + 300
     while time.monotonic() < deadline:
         state = read_state(folder, digest)
         if state is not None and len(state[1]["rounds"]) >= after:
@@ -179,16 +177,16 @@ def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp
         [*command, "--output", str(tmp_path / "run")], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert f"going on after round {second} of 40" in done.stderr
-    simulate(load_experiment(path), tmp_path / "whole", 2)
+    simulate(load(path), tmp_path / "whole", 2)
     for name in (STATE, "result.json"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_fleet_learns_and_a_longer_run_goes_on_from_a_shorter_one(tmp_path, bundles):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": 4})
-    short = simulate(load_experiment(path), tmp_path / "run")
+    short = simulate(load(path), tmp_path / "run")
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": 25})
-    longer = simulate(load_experiment(path), tmp_path / "run")
+    longer = simulate(load(path), tmp_path / "run")
     assert longer.rounds[:4] == short.rounds
     assert longer.rounds[-1]["accuracy"] > max(0.6, short.rounds[0]["accuracy"] + 0.2)
     assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == longer.rounds
@@ -196,16 +194,16 @@ def test_a_fleet_learns_and_a_longer_run_goes_on_from_a_shorter_one(tmp_path, bu
 
 def test_a_folder_of_another_experiment_is_left_alone(tmp_path, bundles):
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"])
-    simulate(load_experiment(path), tmp_path / "run")
+    simulate(load(path), tmp_path / "run")
     before = state_bytes(tmp_path / "run")
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], data={"noise": 0.7})
     with pytest.raises(RunFolderError, match=r"another experiment.*--output"):
-        simulate(load_experiment(path), tmp_path / "run")
+        simulate(load(path), tmp_path / "run")
     assert state_bytes(tmp_path / "run") == before
 
 
 def test_a_folder_in_which_a_run_is_on_is_refused_naming_its_process(tmp_path, bundles):
-    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"]))
+    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"]))
     (tmp_path / "run").mkdir()
     with (
         locked(tmp_path / "run"),
@@ -220,8 +218,8 @@ def test_runs_that_share_their_inputs_have_the_results_of_runs_that_do_not(tmp_p
     for number, seed in enumerate((5, 6, 5)):
         rounds = {"seed": seed, "strategy": "fedmlac", "aggregation": {"name": "median"}}
         path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
-        simulate(load_experiment(path), tmp_path / f"shared-{number}", 0, inputs)
-    simulate(load_experiment(path), tmp_path / "alone")
+        simulate(load(path), tmp_path / f"shared-{number}", 0, inputs)
+    simulate(load(path), tmp_path / "alone")
     assert state_bytes(tmp_path / "shared-0") == state_bytes(tmp_path / "shared-2") == state_bytes(tmp_path / "alone")
     assert state_bytes(tmp_path / "shared-1") != state_bytes(tmp_path / "alone")
 
@@ -230,4 +228,4 @@ def test_a_training_that_diverges_names_the_device_and_the_setting(tmp_path, bun
     rounds = {"local": {"learning_rate": 10.0, "epochs": 200}}
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"noise": 9.0})
     with pytest.raises(WorkerError, match=r"device \d+: round \d: the training diverged .*learning_rate, now 10"):
-        simulate(load_experiment(path), tmp_path / "run")
+        simulate(load(path), tmp_path / "run")

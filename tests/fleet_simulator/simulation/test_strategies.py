@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import RoundResult
-from aggregator_server.aggregation.weights import aggregate_weights
+from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies import weight_sharing
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.strategies.strategy import sharing
 from fleet_protocol.bundle import read_bundle
 from fleet_simulator.errors import ExperimentError, SimulationError
-from fleet_simulator.experiment import upload_memory
-from fleet_simulator.experiment.file import load_experiment
-from fleet_simulator.experiment.upload_memory import averages_blocks, machine_memory, require_memory
+from fleet_simulator.experiment import local_kinds
+from fleet_simulator.experiment.file import load
+from fleet_simulator.experiment.local_kinds import averages_blocks, machine_memory, require_memory
 from fleet_simulator.simulation.aggregator import public_digest
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.tasks import device_id
@@ -53,7 +53,7 @@ def one_more(inputs):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_strategy_that_aggregates_in_its_own_way_is_what_runs(tmp_path, bundles, install, workers):
     install(sharing("odd", "fedavg", aggregate=one_more))
-    experiment = load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"strategy": "odd"}))
+    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"strategy": "odd"}))
     simulate(experiment, tmp_path / "run", workers)
     weights = left_in(tmp_path / "run", "weights")
     for name, array in read_bundle(bundles["ann3"]).weights.items():
@@ -71,9 +71,7 @@ def test_it_gets_the_documents_and_weights_that_devices_upload(tmp_path, bundles
     strategy = sharing("watching", "fedavg", aggregate=aggregate)
     install(replace(strategy, check=lambda terms, update, arrays: checked.append((terms, update, arrays))))
     rounds = {"strategy": "watching", "count": 1}
-    experiment = load_experiment(
-        write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2})
-    )
+    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2}))
     simulate(experiment, tmp_path / "run")
     simulation = DealtFleet(experiment, tmp_path / "run")
     bundle = read_bundle(bundles["ann3"])
@@ -108,11 +106,11 @@ def test_what_the_strategy_refuses_or_leaves_out_is_named(tmp_path, bundles, ins
     ):
         path = write_experiment(tmp_path / f"{name}.toml", bundles["ann3"], rounds={"strategy": name})
         with pytest.raises(error, match=says):
-            simulate(load_experiment(path), tmp_path / name)
+            simulate(load(path), tmp_path / name)
 
 
 def experiment_of(tmp_path, bundles, **rounds):
-    return load_experiment(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
+    return load(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds))
 
 
 def test_blocks_are_averaged_only_where_the_project_s_own_function_takes_a_mean(tmp_path, bundles, install):
@@ -139,14 +137,14 @@ def test_uploads_that_do_not_fit_in_memory_are_refused_when_the_experiment_loads
         fleet = {"devices": 1000}
         return write_experiment(tmp_path / "e.toml", bundles["ann3"], fleet=fleet, rounds=rounds)
 
-    median = load_experiment(write(aggregation={"name": "median"}))
+    median = load(write(aggregation={"name": "median"}))
     require_memory(median, manifest, memory=4_000 * width)
     says = rf"'fedavg' with the rule 'median'.*1,000 devices x {width:,} weights.*at most 250, .*fraction = 0.25.*mean"
     with pytest.raises(ExperimentError, match=says):
         require_memory(median, manifest, memory=1_000 * width)
-    monkeypatch.setattr(upload_memory, "machine_memory", lambda: 1_000 * width)
+    monkeypatch.setattr(local_kinds, "machine_memory", lambda: 1_000 * width)
     with pytest.raises(ExperimentError, match=r"e\.toml, line \d+: \[rounds\] strategy = 'fedavg' with the rule"):
-        load_experiment(write(aggregation={"name": "median"}))
-    load_experiment(write(aggregation=MEAN_OF_ALL))
-    load_experiment(write(aggregation={"name": "median"}, selection={"name": "uniform", "fraction": 0.25}))
+        load(write(aggregation={"name": "median"}))
+    load(write(aggregation=MEAN_OF_ALL))
+    load(write(aggregation={"name": "median"}, selection={"name": "uniform", "fraction": 0.25}))
     assert 2**26 < machine_memory() < 2**50

@@ -26,7 +26,7 @@ from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.errors import CorpusError, DivergedError, ExperimentError, RunFolderError
 from fleet_simulator.experiment.faults import FaultsSection, misjudged, poisoned
-from fleet_simulator.experiment.file import load_zero_shot
+from fleet_simulator.experiment.file import load
 from fleet_simulator.partition.zero_shot_clips import UserClips, variants
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import STATE
@@ -73,7 +73,7 @@ def standard_users(bundles):
 
 
 def run(path: Path, folder: Path, workers: int = 1, **changes):
-    return run_experiment(load_zero_shot(path), folder, workers, Silent(), **changes).rounds
+    return run_experiment(load(path), folder, workers, Silent(), **changes).rounds
 
 
 class RealFleet:
@@ -132,7 +132,7 @@ class RealFleet:
 
 
 def test_rounds_are_what_devices_and_an_aggregator_with_its_database_make_of_the_same_clips(tmp_path, bundles):
-    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
+    experiment = load(write(tmp_path / "e.toml", bundles))
     with ThreadPoolExecutor(2) as threads:
         simulation = Federation(experiment, Users(experiment, Inputs(), threads), tmp_path)
         real = RealFleet(tmp_path / "real", simulation)
@@ -207,7 +207,7 @@ def test_new_clips_arrive_when_the_experiment_says_and_are_found_to_be_one_class
 
 @pytest.mark.parametrize("by_speaker", [True, False])
 def test_no_speaker_is_in_two_parts_unless_the_experiment_says_so(tmp_path, bundles, by_speaker):
-    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles, zero_shot={"by_speaker": by_speaker}))
+    experiment = load(write(tmp_path / "e.toml", bundles, zero_shot={"by_speaker": by_speaker}))
     inputs = Inputs()
     with ThreadPoolExecutor(1) as threads:
         users = Users(experiment, inputs, threads).users
@@ -269,7 +269,7 @@ def test_an_attacker_s_report_does_not_pass_for_the_others(tmp_path, bundles):
     honest = run(write(tmp_path / "e.toml", bundles), tmp_path / "honest")
     path = write(tmp_path / "e.toml", bundles, faults={"attackers": 0.34, "attack": "poisoned_impressions"})
     with ThreadPoolExecutor(1) as threads:
-        attackers = Users(load_zero_shot(path), Inputs(), threads).attackers
+        attackers = Users(load(path), Inputs(), threads).attackers
     poisoned_run = run(path, tmp_path / "poisoned")
     assert len(attackers) == 1
     assert poisoned_run[0] == honest[0]
@@ -330,7 +330,7 @@ def test_users_and_clips_that_are_not_there_are_named(tmp_path, bundles, capsys)
 
 
 def test_noise_is_in_the_clips_of_users_and_not_in_the_test(tmp_path, bundles):
-    experiment = load_zero_shot(write(tmp_path / "e.toml", bundles))
+    experiment = load(write(tmp_path / "e.toml", bundles))
     manifest = read_bundle(bundles["ann3"]).manifest
     corpus = read_corpus(experiment.data, manifest, 3)
     noisy = replace(corpus, trained=lambda rows: corpus.features(rows)[:, None] + 1)
@@ -344,7 +344,7 @@ def test_copies_of_clips_are_asked_for_where_the_method_makes_them(tmp_path, bun
     data = {"source": "log_mel", "path": "archive.zip", "variants": 3}
     reset = {"clips": 10_000, "classes": 10, "noise": 2.0}
     with pytest.raises(ExperimentError, match=r"variants = 3: .*augmented_copies"):
-        load_zero_shot(write(tmp_path / "e.toml", bundles, data=reset | data))
+        load(write(tmp_path / "e.toml", bundles, data=reset | data))
 
 
 def test_a_training_that_diverges_names_the_user_and_the_setting(tmp_path, bundles):

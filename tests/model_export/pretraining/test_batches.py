@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from model_export.pretraining.augmentation import Augmentation, augment, coloured_noise
-from model_export.pretraining.batches import Batches
+from model_export.pretraining.batches import Augmentation, Batches, augment, coloured_noise
 from model_export.pretraining.corpus import NOISE, Corpus
 from model_export.pretraining.pictures import LOG_POWERS
 

@@ -10,7 +10,7 @@ from model_export.errors import ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
 from model_export.pretraining.evaluation import closed_set, few_shot, twelve_classes
-from model_export.pretraining.statistics import Embedded, measure
+from model_export.pretraining.measurement import Embedded, measure
 
 
 def test_a_closed_set_counts_and_names_confusions():

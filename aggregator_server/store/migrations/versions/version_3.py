@@ -1,7 +1,5 @@
 """The tables of version 3, from which every older data folder starts."""
 
-from __future__ import annotations
-
 revision = "3"
 down_revision = None
 

@@ -1,7 +1,5 @@
 """An audit, people's tokens, sessions and invitations; networks of devices and models; who waits for approval."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """What devices run."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 

@@ -1,7 +1,5 @@
 """What operators did gets a table of its own, and so do schedules."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

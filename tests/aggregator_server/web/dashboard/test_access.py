@@ -8,8 +8,7 @@ import pytest
 
 from aggregator_server.errors import NotAuthenticatedError
 from aggregator_server.fleet.audit import SERVER
-from aggregator_server.fleet.sessions import find_session, form_token, sign_in, sign_out
-from aggregator_server.fleet.tokens import add_token, revoke_token
+from aggregator_server.fleet.tokens import add_token, find_session, form_token, revoke_token, sign_in, sign_out
 from aggregator_server.limits import FORM_BYTES, SESSION_S, SESSIONS_PER_TOKEN
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.store import Store

@@ -34,17 +34,17 @@ def done(response, path, what):
     assert response.headers["location"] == f"{path}?note={what}"
 
 
-def told(aggregator, path):
+def answer(aggregator, path):
     with aggregator.client() as client:
         return client.get(path).json()
 
 
 def states(aggregator):
-    return {info["class_id"]: info["state"] for info in told(aggregator, "/v1/class-history")}
+    return {info["class_id"]: info["state"] for info in answer(aggregator, "/v1/class-history")}
 
 
 def newest(aggregator):
-    entry = told(aggregator, "/v1/audit?limit=1")[0]
+    entry = answer(aggregator, "/v1/audit?limit=1")[0]
     return entry["what"], entry["who"]
 
 
@@ -70,7 +70,7 @@ def test_classes_are_merged_and_retired(aggregator, operator):
 
 
 def test_the_fleet_goes_back_to_the_state_after_a_round(aggregator, operator):
-    rounds = len(told(aggregator, "/v1/rounds"))
+    rounds = len(answer(aggregator, "/v1/rounds"))
     response = operator.post("/rounds/1/restore", "/rounds/1")
     done(response, f"/rounds/{rounds + 1}", "restored")
     assert newest(aggregator) == ("round_restored", "administrator's token")
@@ -89,7 +89,7 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, operator):
     assert re.search(r"round \d+ is open", second.text)
     assert 'name="form_token"' in second.text  # the form again, not only a message
     done(operator.post(f"{path}/cancel", path), path, "cancelled")
-    assert told(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
+    assert answer(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
 
 
 def test_rounds_are_scheduled_listed_and_ended(aggregator, operator):
@@ -103,7 +103,7 @@ def test_rounds_are_scheduled_listed_and_ended(aggregator, operator):
     assert newest(aggregator) == ("schedule_made", "administrator's token")
     settings = {"with_settings": "yes", "when": "interval", "interval_hours": "6", "quorum": "80"}
     done(operator.post("/rounds", "/rounds/new", strategy="zero_shot", **settings), "/rounds", "scheduled")
-    daily, interval = told(aggregator, "/v1/schedules")
+    daily, interval = answer(aggregator, "/v1/schedules")
     assert (daily["daily_at"], daily["zone"], interval["interval_s"]) == ("03:00", "Europe/Paris", 21_600.0)
     assert interval["round"]["quorum"] == 0.8
     page = operator.get("/rounds").text
@@ -111,7 +111,7 @@ def test_rounds_are_scheduled_listed_and_ended(aggregator, operator):
     assert f'href="/rounds/{interval["last_round"]}"' in page
     for schedule in (daily, interval):
         done(operator.post(f"/schedules/{schedule['schedule_id']}/end", "/rounds"), "/rounds", "schedule-ended")
-    assert told(aggregator, "/v1/schedules") == []
+    assert answer(aggregator, "/v1/schedules") == []
     assert "No round opens by itself" in operator.get("/rounds").text
     path = f"/rounds/{interval['last_round']}"  # its round goes on
     done(operator.post(f"{path}/cancel", path), path, "cancelled")
@@ -161,7 +161,7 @@ def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator,
 
 
 def test_an_invitation_is_revoked_and_a_wrong_one_is_not_made(aggregator, operator):
-    before = len(told(aggregator, "/v1/invitations"))
+    before = len(answer(aggregator, "/v1/invitations"))
     for wrong, words in (
         ({"devices": "0.5"}, "whole number"),
         ({"devices": "9999"}, "from 1 to 1000"),
@@ -170,11 +170,11 @@ def test_an_invitation_is_revoked_and_a_wrong_one_is_not_made(aggregator, operat
         refused = operator.post("/invitations", "/invitations", **wrong)
         assert refused.status_code == 422
         assert words in refused.text
-    assert len(told(aggregator, "/v1/invitations")) == before
+    assert len(answer(aggregator, "/v1/invitations")) == before
     operator.post("/invitations", "/invitations", devices="3", hours="")
     path = f"/invitations/{before + 1}/revoke"
     done(operator.post(path, "/invitations"), "/invitations", "invitation-revoked")
-    last = told(aggregator, "/v1/invitations")[-1]
+    last = answer(aggregator, "/v1/invitations")[-1]
     assert (last["devices"], last["expires_at"]) == (3, None)
     assert last["revoked_at"] is not None
 

@@ -7,8 +7,7 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.views.choices import StrategyChoice
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies.plan_methods import known_settings, personalisations
-from aggregator_server.strategies.registry import strategies
+from aggregator_server.strategies.registry import known_settings, personalisations, strategies
 from aggregator_server.web.dashboard.access import Form
 from aggregator_server.web.dashboard.round_form import request_of, settings_of
 from fleet_protocol.messages import Choice

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_client.learning.class_links import SlotOrder, move_head
 from edge_client.learning.methods import fedkws_ui, fedmlac, fedmmd
-from edge_client.learning.methods.registry import local_methods, shared_model_methods
+from edge_client.learning.methods.local_method import local_methods, shared_model_methods
 from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
-from edge_client.learning.slot_order import SlotOrder, move_head
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.adaptive_training import label_entropy
@@ -172,12 +172,7 @@ def test_adaptive_local_training_steps_by_hand(bundles, changes, steps):
 
 @pytest.mark.parametrize(
     ("method", "changes", "steps"),
-    [
-        ("fedavg", {"epochs": 3}, 6),
-        ("fedavg", {"steps": 7}, 7),
-        ("fedmmd", {"steps": 1}, 1),
-        ("fedkws_ui", {}, 50),
-    ],
+    [("fedavg", {"epochs": 3}, 6), ("fedavg", {"steps": 7}, 7), ("fedmmd", {"steps": 1}, 1), ("fedkws_ui", {}, 50)],
 )
 def test_a_device_takes_the_passes_or_steps_that_were_asked_for(bundles, method, changes, steps):
     of, taken = task(bundles, method, **changes), []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.registry import complete
 from edge_client.learning.personalisations.group_balanced import group_by_size, rounds_per_group, schedule
 from fleet_protocol.messages import Choice
 from fleet_protocol.personalisation import Schedule

@@ -8,11 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from aggregator_server.strategies.plan_methods import complete
+from aggregator_server.strategies.registry import complete
 from edge_client.clips.public_set import build_public_set
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.training_job import RoundWork
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
@@ -54,17 +53,15 @@ class Member(Device):
             quorum=1.0,
             seed=1,
         )
-        return RoundWork(
-            Work(
-                kind=kind,
-                round_id=round_id,
-                plan=plan,
-                public_set=self.keep(self.public.pack()),
-                consensus=None if consensus is None else self.keep(pack_consensus(consensus, self.public.class_ids)),
-                model=self.keep(self.bundle.read_bytes()) if shared else None,
-                weights=None if weights is None else self.keep(pack(weights, {})),
-                **({"classes": KNOWN} | changes),
-            )
+        return Work(
+            kind=kind,
+            round_id=round_id,
+            plan=plan,
+            public_set=self.keep(self.public.pack()),
+            consensus=None if consensus is None else self.keep(pack_consensus(consensus, self.public.class_ids)),
+            model=self.keep(self.bundle.read_bytes()) if shared else None,
+            weights=None if weights is None else self.keep(pack(weights, {})),
+            **({"classes": KNOWN} | changes),
         )
 
     def report(self, round_id=1) -> Learned:

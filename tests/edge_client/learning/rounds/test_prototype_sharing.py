@@ -14,7 +14,7 @@ from edge_client.errors import ModelError
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.prototypes import METHOD
 from edge_client.learning.rounds.prototype_sharing import PrototypeRound
-from edge_client.learning.training_job import RoundWork, to_line
+from edge_client.learning.training_job import to_line
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -76,7 +76,7 @@ def do(device, work, ends=True):
     """Have the training process do the work; with ``ends`` False, kill it while it fits the head."""
     command = [sys.executable, "-m", "edge_client.learning.worker", str(device.folder / "edge.toml")]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        child.stdin.write(to_line(RoundWork(work)))
+        child.stdin.write(to_line(work))
         child.stdin.flush()
         if not ends:
             wait_for(lambda: device.state.embeddings_path.exists(), what="the embeddings")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.rounds.task import PublicRows, prepare_task
-from edge_client.learning.slot_order import SlotOrder
+from edge_client.learning.class_links import SlotOrder
+from edge_client.learning.rounds.local_training import PublicRows, prepare_task
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap, Slot

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_client.learning.methods.registry import shared_model_method
+from edge_client.learning.methods.local_method import shared_model_method
 from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.model.runtime import ModelRuntime

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.teaching.fleet_centres import centres
+from edge_client.learning.teaching.head import centres
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes

@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 import signal
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ import pytest
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.store import ClipStore
 from edge_client.features.mfcc import Mfcc
-from edge_client.learning.teaching.job import to_teach
-from edge_client.learning.teaching.negatives import artificial_noise
+from edge_client.learning.teaching.hearing import artificial_noise
+from edge_client.learning.teaching.job import go_over, to_teach
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.atomic_files import write_durably
@@ -141,3 +142,15 @@ def test_more_labels_than_the_head_has_room_for_are_refused(device):
         errors = child.stderr.read().decode()
         assert child.wait(180) == 1
     assert "33 labels do not fit a head of capacity 32" in errors
+
+
+def test_a_lesson_of_many_clips_fits_into_a_small_board(tmp_path, bundles):
+    device = Device(tmp_path, bundles["cnn2"], training="teach_epochs = 1")
+    for label in ("yes", "no", "stop", "up"):
+        write_clips(device.clips, label, 150, seed=1)
+    saved = device.state.model.load(device.bundle)
+    tracemalloc.start()
+    go_over(device.config, device.state, saved)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 80e6  # systemd/auricle-edge.service ends what reaches 256 MB

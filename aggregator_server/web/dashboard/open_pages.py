@@ -1,0 +1,116 @@
+"""What anybody may open: styles and scripts, help, the choice of a language, and the form to sign in with a token."""
+
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+
+from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
+from aggregator_server.fleet.tokens import draw_session, find_session, form_token, sign_in, sign_out
+from aggregator_server.web.dashboard.access import (
+    SESSION,
+    VISITOR,
+    Form,
+    OwnForm,
+    Signed,
+    is_private,
+    keep_secret,
+    read_fields,
+    read_form,
+    require_own_page,
+    secret_of,
+)
+from aggregator_server.web.dashboard.documents import documents, read_document
+from aggregator_server.web.dashboard.languages import COOKIE, LANGUAGES, gettext
+from aggregator_server.web.dashboard.page_route import SIGN_IN, PageRoute, own_page
+from aggregator_server.web.dashboard.rendering import assets, render
+from aggregator_server.web.guard import client_address
+from aggregator_server.web.routes.access import CurrentService
+from aggregator_server.web.service import Service
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/static/{name:path}")
+async def static_file(name: str) -> Response:
+    """Return a file; a browser may keep it, because its address changes with it."""
+    found = assets().get(name)
+    if found is None:
+        raise NotFoundError(gettext("there is no file %(name)s") % {"name": repr(name[:100])})
+    return Response(found.data, media_type=found.media_type, headers={"Cache-Control": "max-age=31536000, immutable"})
+
+
+@router.get("/help/{name:path}")
+def show_document(request: Request, name: str) -> Response:
+    """Show a document."""
+    if name not in documents():
+        raise NotFoundError(gettext("there is no page of help %(name)s") % {"name": repr(name[:100])})
+    return render(request, "help.html", document=read_document(name))
+
+
+_YEAR_S = 365 * 86_400
+
+
+@router.post("/language")
+async def choose_language(request: Request) -> Response:
+    """Keep the choice in the browser, and show the page again. It holds nothing secret and changes nothing here."""
+    require_own_page(request)
+    form = await read_fields(request)
+    code = form.text("language")
+    if code not in LANGUAGES:
+        raise NotFoundError(gettext("the pages do not speak that language"))
+    response = RedirectResponse(own_page(form.text("next") or "/"), 303)
+    response.set_cookie(
+        COOKIE, code, max_age=_YEAR_S, path="/", secure=is_private(request), httponly=True, samesite="lax"
+    )
+    return response
+
+
+@router.get(SIGN_IN)
+def show_sign_in(request: Request, service: CurrentService, next: str = "/") -> Response:  # noqa: A002  (in the address)
+    """Show the form to whoever is not signed in."""
+    secret = secret_of(request, SESSION)
+    if secret and find_session(service.store, secret, service.tokens.admin, time.time()) is not None:
+        return RedirectResponse(own_page(next), 303)
+    return _sign_in_page(request, secret_of(request, VISITOR) or draw_session(), next)
+
+
+async def _form_of_visitor(request: Request) -> Form:
+    return await read_form(request, VISITOR)
+
+
+@router.post(SIGN_IN)
+def take_token(request: Request, service: CurrentService, form: Annotated[Form, Depends(_form_of_visitor)]) -> Response:
+    """Begin a session, with a secret that nobody knew before."""
+    wanted = own_page(form.text("next"))
+    try:
+        secret = _sign_in(request, service, form.text("token"))
+    except AggregatorError as error:
+        return _sign_in_page(request, secret_of(request, VISITOR), wanted, error)
+    response = RedirectResponse(wanted, 303)
+    keep_secret(request, response, SESSION, secret)
+    keep_secret(request, response, VISITOR, "")
+    return response
+
+
+@router.post("/sign-out")
+def end_session(request: Request, service: CurrentService, visit: Signed, _form: OwnForm) -> Response:
+    """End the session here, not only in the browser."""
+    sign_out(service.store, visit.secret, visit.actor, time.time())
+    response = RedirectResponse(f"{SIGN_IN}?note=signed-out", 303)
+    keep_secret(request, response, SESSION, "")
+    return response
+
+
+def _sign_in(request: Request, service: Service, token: str) -> str:
+    try:
+        return sign_in(service.store, token, service.tokens.admin, client_address(request), time.time())
+    except NotAuthenticatedError as error:
+        service.guard.refuse(request, error)
+
+
+def _sign_in_page(request: Request, secret: str, wanted: str, error: AggregatorError | None = None) -> Response:
+    response = render(request, "sign_in.html", error=error, form_token=form_token(secret), next=own_page(wanted))
+    keep_secret(request, response, VISITOR, secret)
+    return response

@@ -1,0 +1,145 @@
+"""What administrators publish, the public set and the shared model; devices fetch both as blobs."""
+
+import time
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from aggregator_server import errors
+from aggregator_server.fleet.audit import Actor
+from aggregator_server.fleet.devices import Entry
+from aggregator_server.fleet.invitations import require_open
+from aggregator_server.fleet.shared_models import published_model
+from aggregator_server.rounds.publishing import describe_model, describe_public_set, publish_model, publish_public_set
+from aggregator_server.schemas import ModelInfo, PublicSetInfo
+from aggregator_server.store import Store
+from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.free_space import require_room
+from aggregator_server.web.http_errors import documented
+from aggregator_server.web.routes.access import (
+    MEMBER_ERRORS,
+    PERSON_ERRORS,
+    By,
+    CurrentService,
+    EntryOfCaller,
+    Member,
+    Operator,
+)
+from aggregator_server.web.routes.blobs import BINARY, BINARY_BODY, stream
+from aggregator_server.web.service import Service
+
+router = APIRouter()
+T = TypeVar("T", PublicSetInfo, ModelInfo)
+
+
+@router.put(
+    "/v1/public-set",
+    summary="Publish the public set",
+    tags=["public set"],
+    dependencies=[Operator],
+    openapi_extra=BINARY_BODY,
+    responses=documented(
+        *PERSON_ERRORS,
+        errors.RoundOpenError,
+        errors.PublicSetInUseError,
+        errors.FleetFeaturesError,
+        errors.TooLargeError,
+        errors.MalformedPublicSetError,
+    ),
+)
+async def publish_set(service: CurrentService, by: By, request: Request) -> PublicSetInfo:
+    """Publish a public set (safetensors, see docs/protocol.md); the current one again changes nothing.
+
+    It can be replaced until the fleet has a consensus on it.
+    """
+    return await _receive(service, request, publish_public_set, by)
+
+
+@router.get(
+    "/v1/public-set",
+    summary="Describe the public set",
+    tags=["public set"],
+    dependencies=[Member],
+    responses=documented(*MEMBER_ERRORS, errors.PublicSetNotFoundError),
+)
+def describe_set(service: CurrentService) -> PublicSetInfo:
+    """Say which public set is the current one, and how its features were computed."""
+    return describe_public_set(service.store)
+
+
+@router.put(
+    "/v1/model",
+    summary="Publish the shared model",
+    tags=["shared model"],
+    dependencies=[Operator],
+    openapi_extra=BINARY_BODY,
+    responses=documented(
+        *PERSON_ERRORS,
+        errors.RoundOpenError,
+        errors.ModelTooSmallError,
+        errors.TooLargeError,
+        errors.MalformedModelError,
+        errors.ForeignFeaturesError,
+    ),
+)
+async def publish_bundle(service: CurrentService, by: By, request: Request) -> ModelInfo:
+    """Publish a bundle as the fleet's shared model; the current one again changes nothing.
+
+    Another one starts a new history: rounds begin with its own weights.
+    """
+    return await _receive(service, request, publish_model, by)
+
+
+@router.get(
+    "/v1/model",
+    summary="Describe the shared model",
+    tags=["shared model"],
+    dependencies=[Member],
+    responses=documented(*MEMBER_ERRORS, errors.ModelNotFoundError),
+)
+def describe_shared(service: CurrentService) -> ModelInfo:
+    """Say which model the fleet shares, and which weights it has by now."""
+    return describe_model(service.store)
+
+
+@router.get(
+    "/v1/model/bundle",
+    summary="Fetch the bundle that a new device may start with",
+    tags=["shared model"],
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": BINARY},
+        **documented(
+            errors.NotAuthenticatedError,
+            errors.InvitationSpentError,
+            errors.DeviceRevokedError,
+            errors.ModelNotFoundError,
+            errors.TooManyError,
+        ),
+    },
+)
+async def bundle(request: Request, service: CurrentService, entry: EntryOfCaller) -> Response:
+    """Return the shared model's bundle as it was published, to a device that has yet to enrol."""
+    try:
+        return await stream(service, lambda: _open(service.store, entry))
+    except errors.InvitationSpentError as error:
+        await service.for_device(service.guard.refuse, request, error)
+        raise
+
+
+def _open(store: Store, entry: Entry) -> BinaryIO:
+    with store.reading() as session:
+        if entry.invitation_id is not None:
+            require_open(session, entry.invitation_id, time.time())
+        return store.blobs.open(published_model(session).sha256)
+
+
+async def _receive(service: Service, request: Request, publish: Callable[[Store, Incoming, Actor], T], by: Actor) -> T:
+    require_room(service.store.blobs.folder)
+    with service.store.blobs.receive() as incoming:
+        async for chunk in request.stream():
+            incoming.write(chunk)
+        return await run_in_threadpool(publish, service.store, incoming, by)

@@ -1,0 +1,217 @@
+"""Hours of a household in which taught sounds, other sounds and talk are heard.
+
+`--data` names any folder of recordings ``<label>/<source>_*``. Some of its labels are taught by takes of as many
+sources. The other sources of these labels are played among sounds of all other labels, in synthesised dialogue with
+recorded backgrounds. A miss is a taught sound without an event until two seconds after it ended; every other event is a
+false accept, also a second one of the same sound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.command import BenchmarkError, Command, data_folder
+from benchmarks.listening.dialogue import dialogue
+from benchmarks.listening.front_ends import taught_device
+from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
+from benchmarks.listening.measurement import PROMISES, THRESHOLDS, Heard, Listened, listen
+from edge_client.audio.recordings import SUFFIXES, read_recording, speaker_of
+from edge_client.daemon.listening_loop import load_listening
+from fleet_protocol.arrays import Floats
+from fleet_protocol.ready_bundles import find_bundle
+
+_PAUSE_S = (6.0, 20.0)  # from the end of a sound to the next
+_TAUGHT_SHARE = 0.4  # of the sounds
+_LATE_S = 2.0
+_LOUDEST_S = 5.0  # a longer recording is cut
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A sound in the stream: its label, None for one that nobody taught; begin and end, s."""
+
+    label: str | None
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Household:
+    """The recordings of a trial.
+
+    Attributes:
+        taught: Takes by label.
+        later: Other sources of the taught labels.
+        others: Of all other labels.
+        noise: Backgrounds, of which the first half of each is the device's room.
+    """
+
+    taught: dict[str, list[Path]]
+    later: dict[str, list[Path]]
+    others: list[Path]
+    noise: tuple[Floats, ...]
+
+
+def deal(data: Path, labels: Sequence[str], takes: int, rng: np.random.Generator) -> Household:
+    """Deal out recordings by source.
+
+    Raises:
+        BenchmarkError: a label or the backgrounds are missing, or a label has too few sources.
+    """
+    taught, later = {}, {}
+    for label in labels:
+        sources: dict[str, list[Path]] = {}
+        for path in _recordings(data / label):
+            sources.setdefault(speaker_of(path), []).append(path)
+        if len(sources) <= takes:
+            raise BenchmarkError(f"{data / label} has {len(sources)} sources; {takes} teach, and others are played")
+        order = rng.permutation(sorted(sources))
+        taught[label] = [sources[source][0] for source in order[:takes]]
+        later[label] = [path for source in order[takes:] for path in sources[source]]
+    others = [path for folder in sorted(data.iterdir()) if folder.name not in labels for path in _recordings(folder)]
+    noises = _recordings(data_folder() / "gsc_background_noise")
+    if not others or not noises:
+        raise BenchmarkError(
+            f"{data} has no other labels, or {data_folder()} no gsc_background_noise; set AURICLE_DATA"
+        )
+    return Household(taught, later, others, tuple(read_recording(path, RATE_HZ) for path in noises))
+
+
+def _recordings(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
+
+
+def make_stream(household: Household, snr_db: float, hours: float, seed: int) -> tuple[Floats, list[Sound]]:
+    """Return the stream, float32 [samples], and its sounds in order of time.
+
+    Args:
+        household: the recordings.
+        snr_db: level of a sound above that of dialogue and background together.
+        hours: of the stream.
+        seed: of what is drawn.
+    """
+    half = Half((), tuple(noise[len(noise) // 2 :] for noise in household.noise))
+    stream = np.concatenate(list(dialogue(half, hours, tuple(household.taught), seed)))
+    stream *= 10 ** ((WORD_DB - snr_db) / 20) / max(1e-6, float(np.sqrt(np.mean(np.square(stream)))))
+    rng, at_s = np.random.default_rng([seed, 1]), _PAUSE_S[1]
+    sounds: list[Sound] = []
+    labels = sorted(household.taught)
+    while True:
+        label = str(rng.choice(labels)) if rng.random() < _TAUGHT_SHARE else None
+        paths = household.others if label is None else household.later[label]
+        samples = read_recording(paths[rng.integers(len(paths))], RATE_HZ)[: round(_LOUDEST_S * RATE_HZ)]
+        end_s = at_s + len(samples) / RATE_HZ
+        if end_s + _LATE_S > len(stream) / RATE_HZ:
+            return np.clip(stream, -1.0, 1.0), sounds
+        start = round(at_s * RATE_HZ)
+        loud = float(np.sqrt(np.mean(np.square(samples[np.abs(samples) > 0.1 * np.abs(samples).max()])))) or 1.0
+        stream[start : start + len(samples)] += samples * np.float32(10 ** (WORD_DB / 20) / loud)
+        sounds.append(Sound(label, at_s, end_s))
+        at_s = end_s + float(rng.uniform(*_PAUSE_S))
+
+
+def counts(sounds: Sequence[Sound], heard: Sequence[Heard]) -> tuple[Counter[str], Counter[str], int]:
+    """Return taught sounds by label, those that were missed, and the number of false accepts."""
+    free = set(range(len(heard)))
+    played: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    for sound in sounds:
+        if sound.label is None:
+            continue
+        played[sound.label] += 1
+        own = [
+            number
+            for number in free
+            if heard[number].label == sound.label and sound.begin_s <= heard[number].at_s <= sound.end_s + _LATE_S
+        ]
+        if own:
+            free.remove(min(own))
+        else:
+            missed[sound.label] += 1
+    return played, missed, len(free)
+
+
+def _figures(sounds: Sequence[Sound], heard: Sequence[Heard], hours: float) -> dict[str, float]:
+    played, missed, false = counts(sounds, heard)
+    return {
+        "false_accepts_per_hour": round(false / hours, 2),
+        "miss_percent": round(100 * missed.total() / max(1, played.total()), 1),
+    }
+
+
+def measure(name: str, household: Household, chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    """Teach a device, let it listen at every ratio, print lines, and return the figures."""
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        room = (noise[: len(noise) // 2] for noise in household.noise)
+        config = taught_device(Path(place), find_bundle(name), household.taught, room)
+        loaded = load_listening(config)
+        for snr_db in chosen.snr:
+            stream, sounds = make_stream(household, snr_db, chosen.hours, chosen.seed)
+            found = listen(loaded, [stream], config.detector)
+            rows.append({"front_end": Path(name).stem, "snr_db": snr_db, **_row(found, sounds, loaded.tails)})
+            print(_line(rows[-1], len(household.taught)), flush=True)
+    return rows
+
+
+def _row(found: Listened, sounds: Sequence[Sound], tails: Any) -> dict[str, Any]:  # noqa: ANN401
+    hours, labels = found.seconds / 3600, found.labels
+    played, missed, _ = counts(sounds, found.heard)
+    curve = [
+        {"threshold": value, **_figures(sounds, found.at(np.full(len(labels), value, np.float32)), hours)}
+        for value in THRESHOLDS
+    ]
+    promised = []
+    for rate in PROMISES if tails else ():
+        thresholds = np.array([tails[label].threshold(rate) for label in labels], np.float32)
+        promised.append({"promised_per_label": rate, **_figures(sounds, found.at(thresholds), hours)})
+    return {
+        "hours": round(hours, 2),
+        "sounds": played.total(),
+        **_figures(sounds, found.heard, hours),
+        "miss_percent_by_label": {label: round(100 * missed[label] / played[label], 1) for label in sorted(played)},
+        "curve": curve,
+        "promised": promised,
+        "real_time_factor": round(found.spent_s / found.seconds, 5),
+    }
+
+
+def _line(row: dict[str, Any], labels: int) -> str:
+    within = [point["miss_percent"] for point in row["curve"] if point["false_accepts_per_hour"] <= labels]
+    best = f"{min(within):.1f}" if within else "-"
+    return (
+        f"{row['front_end']:<12}{row['snr_db']:>4.0f} dB  {row['false_accepts_per_hour']:>6.1f} / "
+        f"{row['miss_percent']:<5.1f} at most 1 for each label: {best:>5}   {row['miss_percent_by_label']}"
+    )
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    parser = Command("benchmarks.listening.household", __doc__)
+    parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="recordings <label>/<source>_*")
+    parser.add_argument("--labels", nargs="+", required=True, metavar="LABEL", help="which are taught")
+    parser.add_argument("--takes", type=int, default=5, help="of each label, from as many sources (%(default)s)")
+    parser.add_argument("--front-ends", nargs="+", default=["base", "sounds", "sounds_2s"], metavar="NAME|FILE")
+    parser.add_argument("--snr", nargs="+", type=float, default=[20.0, 10.0, 5.0], help="ratios, dB (20 10 5)")
+    parser.add_argument("--hours", type=float, default=10.0, help="at each ratio (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+
+    def work(chosen: argparse.Namespace) -> object:
+        household = deal(chosen.data, chosen.labels, chosen.takes, np.random.default_rng(chosen.seed))
+        print("false accepts an hour / misses, %, at the device's thresholds; misses at a common one; misses by label")
+        return [row for name in chosen.front_ends for row in measure(name, household, chosen)]
+
+    return parser.run(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

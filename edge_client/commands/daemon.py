@@ -1,0 +1,168 @@
+"""``doctor``, ``run`` and ``status``: what keeps the device from its work, the daemon, and how it is."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shlex
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from edge_client.commands import Commands, report, set_command
+from fleet_protocol.command_line import ILL, NOT_RUNNING, print_json
+
+_SIGNS = {"ok": "ok  ", "warning": "WARN", "problem": "FAIL"}
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    doctor = commands.add_parser("doctor", help="check microphone, disk, clock, model, aggregator; say what to do")
+    set_command(doctor, _doctor, search=False)  # that there is none is a finding
+    run = commands.add_parser("run", help="the daemon: listen, learn from the owner and from the fleet")
+    set_command(run, _run, json=False)
+    status = commands.add_parser("status", help="how the daemon is; exit status 3 when it does not run, 4 when ill")
+    set_command(status, _status)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from edge_client.daemon.diagnosis import examine
+
+    findings = []
+    for finding in examine(options.config):
+        findings.append(finding)
+        if not options.json:
+            print(f"{_SIGNS[finding.verdict]}  {finding.check:<14} {finding.found}", flush=True)
+            if finding.way_out:
+                print(f"{'':22}-> {finding.way_out}", flush=True)
+    if options.json:
+        print_json([dataclasses.asdict(finding) for finding in findings])
+    return int(any(finding.verdict == "problem" for finding in findings))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from edge_client.daemon.daemon import run
+
+    return run(options.config)
+
+
+def _status(options: argparse.Namespace) -> int:
+    from edge_client.config import load_config
+    from edge_client.daemon.status import read_status
+    from edge_client.storage.device_state import DeviceState
+    from edge_client.storage.owner_choices import read_choices, same_sounds
+
+    state = DeviceState(load_config(options.config).device.state)
+    expected = state.expectations()
+    status = read_status(state) | {
+        "expected": expected,
+        "same": same_sounds(read_choices(state.choices_path), expected),
+    }
+    report(status, _lines(status), json=options.json)
+    if not status["running"]:
+        return NOT_RUNNING
+    return ILL if _ill(status) else 0
+
+
+def _ill(status: dict[str, Any]) -> bool:
+    failing = any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
+    return failing or _is_shut_out(status)
+
+
+def _is_shut_out(status: dict[str, Any]) -> bool:
+    """Return whether the aggregator answers and refuses this device; one that waits for an operator is not ill."""
+    server = status.get("server")
+    return bool(server and server["reachable"] and not server["enrolled"] and not server["waiting"])
+
+
+def _lines(status: dict[str, Any]) -> list[str]:
+    if "time" not in status:
+        return ["starting"]
+    age = time.time() - status["time"]
+    head = f"running for {_span(time.time() - status['started'])}" if status["running"] else "NOT running"
+    model = status["model"]
+    lines = [
+        f"{status['name']}: {head} (process {status['pid']}, seen {_span(age)} ago)",
+        f"model     {model['architecture']}: {', '.join(model['labels']) or 'no labels yet'}",
+        *_round_lines(model),
+    ]
+    for name, loop in status["loops"].items():
+        trouble = f", {loop['restarts']} restarts, last error: {loop['error']}" if loop["error"] else ""
+        lines.append(f"{name:9s} {'STUCK' if loop['stuck'] else loop['state']}{trouble}")
+    if _is_shut_out(status):
+        lines.append(
+            f"fleet     NOT ENROLLED at {status['server']['server']}; ask for an invitation (`auricle-aggregator "
+            "invite`) and run `auricle-edge join LINK`, or correct enrol_token (`auricle-aggregator tokens`)"
+        )
+    subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
+    lines += [
+        f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())
+        for name, found in subjects.items()
+        if found
+    ]
+    lines += [f"damage    {sentence}" for sentence in status["damage"]]
+    return (
+        lines
+        + expected_lines(status["expected"])
+        + same_lines(status["same"])
+        + provisional_lines(model["provisional"])
+    )
+
+
+def _round_lines(model: dict[str, Any]) -> list[str]:
+    lines = []
+    if (judged := model["round"]) is not None:
+        what = "was worse here: the device keeps a model of its own" if judged["kept_own"] else "was taken"
+        found = (f"{key} {value:.1f} %" for key, value in judged.items() if key not in ("round_id", "kept_own"))
+        figures = ", ".join(found) or "nothing to judge by"
+        lines.append(f"round     the result of round {judged['round_id']} {what} ({figures})")
+    if model["not_listened_for"]:
+        names = ", ".join(model["not_listened_for"])
+        lines.append(f"          not listened for until a round is taken or you teach it: {names}")
+    return lines
+
+
+def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
+    """Return what is to be expected of the labels that were taught, for people, with what would help."""
+    lines = []
+    for found in expected:
+        lines.append(
+            f"{found['label']!r}, {found['takes']} takes: misses {found['misses_of_others']:.0f} % of other people's, "
+            f"{found['misses']:.0f} % of those recorded; takes {found['false_accepts']:.0f} % of other words for it"
+        )
+        lines += [f"  {advice}" for advice in found["advice"]]
+        if any(f"not {found['label']!r}" in advice for advice in found["advice"]):
+            lines.append(f"  to say so: auricle-edge label ID... --not {shlex.quote(found['label'])}")
+    return lines
+
+
+def same_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return, for people, which labels sound the same, and what they can say of them."""
+    return [
+        f"{first!r} and {second!r} sound the same: auricle-edge clips relabel --label {shlex.quote(second)} "
+        f"{shlex.quote(first)} puts them together; auricle-edge clips differ {shlex.quote(first)} "
+        f"{shlex.quote(second)} keeps them apart"
+        for first, second in pairs
+    ]
+
+
+def provisional_lines(labels: Iterable[str]) -> list[str]:
+    """Return, for people, which of the fleet's sounds are still to be confirmed by more devices."""
+    return [f"{label!r} is provisional: few devices of the fleet were taught it so far" for label in labels]
+
+
+def _value(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return "(" + ", ".join(f"{key} {_value(item)}" for key, item in value.items()) + ")"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value in (None, "") else str(value)
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"

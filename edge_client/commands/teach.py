@@ -1,0 +1,158 @@
+"""``record``, ``import`` and ``label``: teach by takes, by recordings from elsewhere, by names for what was heard."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edge_client.commands import Commands, report, set_command
+from edge_client.commands.waiting import add_wait, wait_until_learned
+from fleet_protocol.command_line import INTERRUPTED, print_json
+
+if TYPE_CHECKING:
+    from edge_client.clips.importing import Summary
+    from edge_client.clips.unknown_clips import UnknownClip
+    from edge_client.owner import Teaching
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    record = commands.add_parser("record", help="teach a sound: record some takes of it")
+    record.add_argument("--label", required=True, help="what it is a sound of")
+    record.add_argument("--count", type=int, default=20, metavar="N", help="good takes wanted (20)")
+    record.add_argument("--seconds", type=float, metavar="S", help="length of a take (a second more than a clip)")
+    record.add_argument("--quiet", action="store_true", help="without a beep before a take and a sound after it")
+    add_wait(record)
+    set_command(record, _record)
+    importing = commands.add_parser("import", help="teach sounds: take recordings over from a folder")
+    importing.add_argument("folder", type=Path, metavar="DIR|FILE", help="holds LABEL/*.wav|flac|ogg|opus|mp3")
+    meaning = importing.add_mutually_exclusive_group()
+    meaning.add_argument("--label", help="what FILE, or all files that lie in DIR itself, are a sound of")
+    meaning.add_argument("--not", dest="rejected", metavar="LABEL", help="what they are NOT, but resemble")
+    add_wait(importing)
+    set_command(importing, _import)
+    label = commands.add_parser("label", help="list the unknown sounds that were heard, or name some of them")
+    label.add_argument("words", nargs="*", metavar="ID... NAME", help="these are sounds of NAME; nothing: list them")
+    label.add_argument("--not", dest="rejected", metavar="NAME", help="these are NOT sounds of NAME, but resemble them")
+    label.add_argument("--play", metavar="ID", help="play one")
+    add_wait(label)
+    set_command(label, _label)
+
+
+def _record(options: argparse.Namespace) -> int:
+    from edge_client.capture.playback import Cues
+    from edge_client.clips.recorder import display_for
+    from edge_client.owner import Teaching
+
+    teaching = Teaching.open(options.config)
+    label = teaching.require_slot(options.label)
+    display = display_for(sys.stderr if options.json else sys.stdout)
+    before, interrupted = len(teaching.store.clips(label)), False
+    try:
+        teaching.record(label, options.count, options.seconds, display, None if options.quiet else Cues())
+    except KeyboardInterrupt:
+        display.say("stopped")
+        interrupted = True
+    kept = len(teaching.store.clips(label))
+    if options.wait:
+        wait_until_learned(teaching)
+    if options.json:
+        print_json({"label": label, "kept": kept - before, "clips": kept})
+    else:
+        after = "" if options.wait else teaching.after()
+        display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {after}")
+    if interrupted:
+        return INTERRUPTED
+    return 0 if kept - before >= options.count else 1
+
+
+def _import(options: argparse.Namespace) -> int:
+    from edge_client.clips.importing import Summary, import_folder
+    from edge_client.commands.waiting import progress
+    from edge_client.owner import Teaching
+
+    teaching = Teaching.open(options.config)
+    label, check = options.label, teaching.require_slot
+    if options.rejected is not None:
+        label, check = options.rejected, teaching.require_rejectable
+    summary = Summary()
+    try:
+        with progress("importing") as advance:
+            import_folder(options.folder, label, teaching.store, teaching.settings, check, summary, advance)
+    except KeyboardInterrupt:
+        _print(summary, "Interrupted; the same command goes on from there.", json=options.json)
+        return INTERRUPTED
+    if options.wait:
+        wait_until_learned(teaching)
+    after = "" if options.wait or not summary.stored else teaching.after()
+    _print(summary, after, json=options.json)
+    return 1 if summary.refused and not summary.stored and not summary.present else 0
+
+
+def _print(summary: Summary, after: str, *, json: bool) -> None:
+    if json:
+        refused = {str(path): reason for path, reason in summary.refused.items()}
+        print_json({"stored": dict(summary.stored), "present": summary.present, "refused": refused})
+        return
+    for path, reason in summary.refused.items():
+        print(f"refused {path}: {reason}", file=sys.stderr)
+    for label, count in sorted(summary.stored.items()):
+        print(f"{label}: {count} clips")
+    counts = f"{summary.stored.total()} stored, {summary.present} were there already, {len(summary.refused)} refused."
+    print(f"{counts} {after}".rstrip())
+
+
+def _label(options: argparse.Namespace) -> int:
+    from edge_client.errors import ClipError
+    from edge_client.owner import Teaching
+
+    teaching = Teaching.open(options.config)
+    if options.play is not None:
+        from edge_client.capture.playback import play
+
+        play(teaching.unknown.find(options.play).path, teaching.settings.sample_rate_hz)
+        return 0
+    if not options.words:
+        return _list(teaching, json=options.json)
+    if options.rejected is not None:
+        folder = teaching.require_rejectable(options.rejected)
+        return _take_in(teaching, options.words, folder, options)
+    if len(options.words) == 1:
+        raise ClipError(f"{options.words[0]!r} alone says too little: give one or more identifiers, then a name")
+    return _take_in(teaching, options.words[:-1], teaching.require_slot(options.words[-1]), options)
+
+
+def _take_in(teaching: Teaching, given: list[str], folder: str, options: argparse.Namespace) -> int:
+    sounds = [teaching.unknown.find(start) for start in given]
+    teaching.take_in(sounds, folder)
+    altogether = len(teaching.store.clips(folder))
+    if options.wait:
+        wait_until_learned(teaching)
+    after = "" if options.wait else f" {teaching.after()}"
+    line = f"{len(sounds)} clips of {folder!r} more, {altogether} altogether.{after}"
+    return report({"label": folder, "more": len(sounds), "clips": altogether}, [line], json=options.json)
+
+
+def _list(teaching: Teaching, *, json: bool) -> int:
+    found, lines = [_described(teaching, sound) for sound in teaching.unknown.sounds()], []
+    for item in found:
+        level = item["damage"] or f"{item['level_db']:4.0f} dB  best score {item['score']:.2f}"
+        lines.append(f"{item['id']}  {item['heard'].replace('T', ' ')}  {level}")
+    return report(found, lines or ["no unknown sounds were heard lately"], json=json)
+
+
+def _described(teaching: Teaching, sound: UnknownClip) -> dict[str, Any]:
+    from edge_client.audio.level import levels_db
+    from edge_client.audio.recordings import read_recording
+    from edge_client.errors import RecordingError
+
+    rate = teaching.settings.sample_rate_hz
+    heard = datetime.fromtimestamp(sound.heard_at).isoformat(timespec="seconds")
+    item = {"id": sound.clip_id, "heard": heard, "score": sound.score, "level_db": None, "damage": ""}
+    try:
+        return item | {"level_db": round(float(levels_db(read_recording(sound.path, rate), rate).max()), 1)}
+    except RecordingError as error:
+        return item | {"damage": str(error)}

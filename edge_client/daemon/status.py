@@ -1,0 +1,130 @@
+"""What the daemon says of itself while it runs: a small file that `auricle-edge status` reads, and health for MQTT."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from edge_client.errors import StateError
+from edge_client.events import Health
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.locks import in_memory, runtime_path
+from edge_client.storage.saved_model import Progress
+from fleet_protocol.atomic_files import write_atomically
+from fleet_protocol.tensors import digest
+
+_ZONES = Path("/sys/class/thermal")
+# A microphone that gives nothing for so long, s, is opened anew; until then it counts as heard.
+_SILENT_S = 15.0
+# A daemon that has just started opens its microphone.
+_STARTING_S = 60.0
+_NAME = "status.json"
+
+
+def temperature_c(zones: Path = _ZONES) -> float | None:
+    """Return the hottest thermal zone's temperature in degrees Celsius; None where there is none."""
+    found = []
+    for path in sorted(zones.glob("thermal_zone*/temp")):
+        try:
+            found.append(int(path.read_text()) / 1000.0)
+        except (OSError, ValueError):  # a zone that is switched off cannot be read
+            continue
+    return max(found, default=None)
+
+
+def resident_mb(pid: int | str = "self") -> float | None:
+    """Return the memory that a process holds, in MB; None where it is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024.0
+    except OSError:
+        return None
+    return None
+
+
+def health_of(status: dict[str, Any], now: float) -> Health:
+    """Return how a device is."""
+    listening = status["listening"]
+    hears = bool(listening and listening["frames"] and listening["last_frame_age_s"] < _SILENT_S)
+    lent = bool(listening and listening["lent"])
+    problems = list(_problems(status, hears=hears))
+    if not hears and not lent and not problems and now - status["started"] > _STARTING_S:
+        problems = ["the microphone gives no sound"]
+    errors = [f"{name}: {loop['error']}" for name, loop in status["loops"].items() if loop["error"]]
+    errors += [part["error"] for name in ("training", "teaching", "server") if (part := status[name]) and part["error"]]
+    return Health(
+        listening=hears and not lent,
+        problem=problems[0] if problems else "",
+        error=errors[0] if errors else "",
+        started=status["started"],
+        versions=status["versions"],
+    )
+
+
+def _problems(status: dict[str, Any], *, hears: bool) -> Iterator[str]:
+    for name, loop in status["loops"].items():
+        # A microphone that is tried again is still missing.
+        if loop["state"] == "waiting" or (name == "listening" and loop["error"] and not hears):
+            yield f"{name} failed: {loop['error']}"
+        elif loop["stuck"]:
+            yield f"{name} makes no progress"
+    if status["damage"]:
+        yield f"damaged files were found: {status['damage'][-1]}"
+
+
+class StatusFile:
+    """Written by the daemon, again and again; in memory, where systemd gives it a runtime folder."""
+
+    def __init__(self, state: DeviceState) -> None:
+        self.in_memory = in_memory()
+        self.path = runtime_path(state.folder, _NAME)
+
+    def write(self, status: dict[str, Any]) -> None:
+        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it."""
+        content = status | {"time": time.time()}
+        write_atomically(self.path, json.dumps(content | {"sha256": _digest(content)}).encode() + b"\n")
+
+
+def model_status(progress: Progress) -> dict[str, Any]:
+    """Return what the status says of the model: labels, and what became of the last round's result.
+
+    ``round`` has its number, whether the device kept its own model, and the metrics by which it decided; None before
+    the first. ``not_listened_for`` are labels that the model that listens never learned.
+    """
+    names, given_up = progress.label_map.names, progress.label_map.given_up
+    judged = dict(progress.judged)
+    kept_own = bool(judged.pop("kept_own", 0.0))
+    return {
+        "architecture": progress.architecture,
+        "labels": progress.label_map.labels,
+        "provisional": progress.provisional_labels,
+        "not_listened_for": [names[slot] for slot in progress.unheard if slot not in given_up],
+        "round": {"round_id": progress.learned, "kept_own": kept_own, **judged} if progress.judged else None,
+    }
+
+
+def _digest(status: dict[str, Any]) -> str:
+    return digest(json.dumps(status).encode())
+
+
+def read_status(state: DeviceState) -> dict[str, Any]:
+    """Return the last status with ``running``: whether the daemon that wrote it still runs.
+
+    Raises StateError if no daemon ever ran here, or the file is damaged.
+    """
+    running = state.locked("daemon")
+    try:
+        status = json.loads((state.folder / _NAME).read_bytes())
+        if not isinstance(status, dict) or status.pop("sha256", None) != _digest(status):
+            raise ValueError("it does not match its digest")
+    except FileNotFoundError:
+        status = {}
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"{state.folder / _NAME} is damaged ({error}); the daemon writes it anew") from error
+    if not status and not running:
+        raise StateError(f"no daemon has run with the state folder {state.folder}; start it with: auricle-edge run")
+    return status | {"running": running}

@@ -1,0 +1,1 @@
+"""The front end for everyday sounds: EfficientAT mn04, a network that heard AudioSet."""

@@ -1,0 +1,121 @@
+"""Reads the weights of EfficientAT mn04 and folds batch normalisation into the convolutions.
+
+Schmid, Koutini, Widmer 2023, arXiv:2211.04772: a MobileNetV3-Large (Howard et al. 2019) with 0.4 times as many
+channels. MIT licence, Copyright (c) 2022 Florian Schmid. The names are those of the PyTorch model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load
+
+from fleet_protocol.arrays import Floats
+from fleet_protocol.tensors import Arrays
+from model_export.errors import ExportError
+
+ATTRIBUTION = (
+    "EfficientAT mn04_as: Schmid, Koutini, Widmer 2023 (arXiv:2211.04772), MIT License, Copyright (c) 2022 Florian "
+    "Schmid; trained on AudioSet; batch normalisation folded, weights rounded to float16"
+)
+SHA256 = "44657b7876cefb20e4f63f76fea62504cd0e3226b9fd51a1ccf421f7f5d0349c"
+STEM, LAST = "features.0", "features.16"
+STRIDES = (1, 2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1)
+"""Strides of the inverted residuals' depthwise convolutions; their names are `features.1` to `features.15`."""
+HARD_SWISH_FROM = 7
+"""Number of the first inverted residual whose activations are hard-swish; ReLU before it."""
+_EPSILON = 1e-3
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution.
+
+    Attributes:
+        kernel: float32 [frames, bands, inputs, outputs]; of a depthwise one [frames, bands, channels, 1].
+        bias: float32 [outputs].
+    """
+
+    kernel: Floats
+    bias: Floats
+
+    def rounded(self) -> Convolution:
+        """Return it with the weights that float16 can hold."""
+        return Convolution(*(array.astype(np.float16).astype(np.float32) for array in (self.kernel, self.bias)))
+
+
+def read(path: Path) -> Arrays:
+    """Return the arrays of the weights' file by PyTorch's names.
+
+    Raises:
+        ExportError: it cannot be read, or is not the file that is known.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ExportError(f"{path} cannot be read ({error}); --weights takes EfficientAT's mn04 weights") from error
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != SHA256:
+        raise ExportError(f"{path} has the SHA-256 digest {digest}, but {SHA256} are the mn04 weights known")
+    arrays: Arrays = load(data)
+    return arrays
+
+
+def fold(arrays: Mapping[str, Floats]) -> dict[str, Convolution]:
+    """Return every convolution by its name, with batch normalisation in its weights (Jacob et al. 2018, section 3.2).
+
+    With the moving mean m, variance v, scale g and offset b of a filter w: w' = w g / sqrt(v + e), b' = b - m w'/w.
+    The products of squeeze and excitation are convolutions of one place.
+    """
+    found = {}
+    for name, array in arrays.items():
+        if name.endswith(".0.weight") and array.ndim == 4:
+            normalisation = name.removesuffix("0.weight") + "1."
+            scale, offset, mean, variance = (
+                arrays[normalisation + part] for part in ("weight", "bias", "running_mean", "running_var")
+            )
+            factor = scale / np.sqrt(variance + np.float32(_EPSILON))
+            depthwise = array.shape[1] == 1 and name != f"{STEM}.0.weight"
+            # From PyTorch's [outputs, inputs, bands, frames].
+            kernel = (array * factor[:, None, None, None]).transpose((3, 2, 0, 1) if depthwise else (3, 2, 1, 0))
+            found[name.removesuffix(".0.weight")] = Convolution(np.ascontiguousarray(kernel), offset - mean * factor)
+        elif name.endswith((".fc1.weight", ".fc2.weight")):
+            bias = arrays[name.removesuffix("weight") + "bias"]
+            found[name.removesuffix(".weight")] = Convolution(np.ascontiguousarray(array.T[None, None]), bias)
+    return found
+
+
+def count(convolutions: Mapping[str, Convolution]) -> int:
+    """Return the number of weights."""
+    return sum(layer.kernel.size + layer.bias.size for layer in convolutions.values())
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """AudioSet's classifier behind the embedding: hard-swish of the first product, logits by the second.
+
+    Attributes:
+        first: kernel float32 [384, 512].
+        first_bias: float32 [512].
+        second: kernel float32 [512, 527].
+        second_bias: float32 [527].
+    """
+
+    first: Floats
+    first_bias: Floats
+    second: Floats
+    second_bias: Floats
+
+    @classmethod
+    def of(cls, arrays: Mapping[str, Floats]) -> Classifier:
+        """Take it from the weights' file."""
+        return cls(
+            arrays["classifier.2.weight"].T,
+            arrays["classifier.2.bias"],
+            arrays["classifier.5.weight"].T,
+            arrays["classifier.5.bias"],
+        )

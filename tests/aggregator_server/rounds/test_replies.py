@@ -1,0 +1,76 @@
+"""What the chart of the fleet's progress shows: means of what devices reported, and the number of classes."""
+
+import numpy as np
+
+from aggregator_server.rounds.devices.work import acknowledge
+from aggregator_server.rounds.views.choices import list_choices
+from aggregator_server.rounds.views.replies import list_progress
+from aggregator_server.strategies.registry import strategies
+from aggregator_server.undo.class_changes import remove_class
+from aggregator_server.undo.restoring import restore_round
+from fleet_protocol.messages import Learned
+from tests.support.core_fleet import SAMPLES, CoreFleet
+from tests.support.embedded_words import embedded_public_set
+
+
+def reported(fleet, round_id, *metrics):
+    for device, values in zip(fleet.devices, metrics, strict=False):
+        acknowledge(fleet.store, device.device_id, Learned(round_id, values))
+
+
+def test_each_round_has_the_means_of_its_devices_and_its_classes(fleet):
+    first = fleet.run_round(100.0, learn=False)
+    reported(fleet, first, {"held_out_after": 60.0, "public_after": 80.0}, {"held_out_after": 70.0}, {}, {})
+    second = fleet.run_round(200.0, learn=False)
+    reported(fleet, second, {"held_out_accuracy": 50.0, "global_accuracy": 40.0})
+    found = list_progress(fleet.store, 10)
+    assert [(row.round_id, row.own, row.public, row.devices, row.classes) for row in found] == [
+        (first, 65.0, 80.0, 4, 6),  # four words, and the two sounds that devices reported
+        (second, 50.0, 40.0, 1, 6),
+    ]
+    assert [row.duration_s for row in found] == [2.0, 2.0]
+    assert list_progress(fleet.store, 1) == found[1:]
+
+
+def test_changed_classes_count_from_the_change_on_and_undone_rounds_do_not(fleet):
+    first = fleet.run_round(100.0)
+    remove_class(fleet.store, "c4", 150.0)
+    fleet.all_learned(first + 1)
+    fleet.run_round(200.0)
+    assert [(row.operation, row.classes) for row in list_progress(fleet.store, 10)] == [
+        (None, 6),
+        ("retire", 5),
+        (None, 5),
+    ]
+    restored = restore_round(fleet.store, first, (), 300.0)
+    assert [(row.round_id, row.classes) for row in list_progress(fleet.store, 10)] == [(first, 6), (restored, 6)]
+
+
+def test_rounds_whose_devices_measured_nothing_have_no_figures(fleet):
+    fleet.run_round(learn=False)
+    (only,) = list_progress(fleet.store, 10)
+    assert (only.own, only.public, only.devices) == (None, None, 0)
+
+
+def test_choices_say_what_a_round_costs_and_what_is_in_its_way(fleet):
+    fleet.run_round(100.0, learn=False)
+    choices = {choice.name: choice for choice in list_choices(fleet.store)}
+    assert set(choices) == set(strategies())
+    assert all(choice.about and choice.cost for choice in choices.values())
+    scores = choices["zero_shot"]
+    assert (scores.is_recommended, scores.obstacle, scores.last_s) == (True, None, 2.0)
+    assert scores.upload_bytes == 4 * (SAMPLES + 8) * 6  # the new classes brought rows and columns
+    assert "no embeddings" in choices["prototypes"].obstacle
+    assert "publish-model" in choices["fedavg"].obstacle
+    fleet.publish_model()
+    sharing = {choice.name: choice for choice in list_choices(fleet.store)}["fedavg"]
+    assert (sharing.obstacle, sharing.last_s) == (None, None)
+    assert sharing.upload_bytes == 4 * (6 + 4 * 8)
+
+
+def test_a_fleet_of_embeddings_is_recommended_prototypes(tmp_path):
+    fleet = CoreFleet(tmp_path / "data", [], public=embedded_public_set(np.random.default_rng(0)))
+    best = list_choices(fleet.store)[0]
+    assert (best.name, best.is_recommended, best.obstacle) == ("prototypes", True, None)
+    assert 0 < best.upload_bytes < 100_000
+    fleet.store.close()

@@ -1,0 +1,178 @@
+"""What a plan can name, and the strategy of a request that names none."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator_server.errors import InvalidPlanError, UnknownStrategyError
+from aggregator_server.fleet.device_changes import change_devices
+from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.plan import make_plan
+from aggregator_server.rounds.views.replies import describe_round
+from aggregator_server.schemas import RoundRequest
+from aggregator_server.strategies.registry import FleetKind, complete, known_settings, recommended
+from fleet_protocol.errors import PlanError
+from fleet_protocol.messages import Choice, parse, to_json
+from tests.support.aggregator_process import FakeDevice, SharingDevice
+from tests.support.core_fleet import CoreFleet, devices
+from tests.support.embedded_words import SETTINGS, embedded_public_set
+
+PARTS = ("local", "aggregation", "selection", "personalisation")
+CASES = [(part, name) for part in PARTS for name in known_settings(part)]
+
+
+@pytest.mark.parametrize(("part", "name"), CASES)
+def test_defaults_fill_every_setting_and_are_themselves_allowed(part, name):
+    full = complete(part, Choice(name))
+    assert full.settings == {key: setting.default for key, setting in known_settings(part)[name].items()}
+    assert complete(part, full) == full
+
+
+def test_a_setting_that_was_given_is_kept_and_an_integer_becomes_a_float_where_one_is_meant():
+    full = complete("local", Choice("zero_shot", {"epochs": 3, "learning_rate": 1}))
+    assert full.settings["epochs"] == 3
+    assert full.settings["learning_rate"] == 1.0
+    assert type(full.settings["learning_rate"]) is float
+    assert parse(Choice, to_json(full)) == full
+
+
+@pytest.mark.parametrize(
+    ("part", "choice", "words"),
+    [
+        ("local", Choice("zero-shot"), ["'zero-shot'", "zero_shot"]),
+        ("local", Choice("zero_shot", {"epoch": 3}), ["'epoch'", "epochs", "distill_learning_rate"]),
+        ("local", Choice("zero_shot", {"epochs": 2.5}), ["'epochs'", "int", "2.5"]),
+        ("local", Choice("zero_shot", {"epochs": True}), ["'epochs'", "int", "True"]),
+        ("local", Choice("zero_shot", {"epochs": 0}), ["'epochs'", "1", "10000", "not 0"]),
+        ("local", Choice("zero_shot", {"learning_rate": 10**400}), ["'learning_rate'"]),
+        ("aggregation", Choice("label_wise", {"normalise": 1}), ["'normalise'", "bool", "1"]),
+        (
+            "aggregation",
+            Choice("mean"),
+            ["'mean'", "krum", "label_wise", "lpa", "median", "multi_krum", "weighted_mean"],
+        ),
+        ("aggregation", Choice("lpa", {"v": 0.1}), ["'v'", "v_l", "v_h", "clip_norm", "server_optimiser"]),
+        ("aggregation", Choice("lpa", {"v_h": 0.5}), ["'v_h'", "0.49", "0.5"]),
+        ("aggregation", Choice("median", {"server_optimiser": "sgd"}), ["none, adam, yogi, adagrad", "'sgd'"]),
+        ("selection", Choice("all", {"share": 0.5}), ["'share'", "seen_within_s"]),
+        ("selection", Choice("most"), ["'most'", "all, dynamic, size_proportional, uniform"]),
+        ("selection", Choice("uniform", {"fraction": 1.5}), ["'fraction'", "0", "1", "1.5"]),
+        ("personalisation", Choice("none", {"epochs": 1}), ["'epochs'", "none at all"]),
+    ],
+)
+def test_what_is_refused_is_named_with_what_is_allowed(part, choice, words):
+    with pytest.raises(PlanError) as refused:
+        complete(part, choice)
+    assert all(word in str(refused.value) for word in words)
+
+
+NUMBERS = [(name, s) for name, s in known_settings("local")["zero_shot"].items() if type(s.default) in (int, float)]
+
+
+# No subnormal numbers: the runtime of a 32-bit Pi, once loaded, has its process round them to zero.
+@settings(derandomize=True)
+@given(st.sampled_from(NUMBERS), st.floats(allow_subnormal=False) | st.integers() | st.text(max_size=3) | st.booleans())
+def test_whatever_is_accepted_lies_in_the_range_and_has_the_type(case, value):
+    name, setting = case
+    try:
+        result = complete("local", Choice("zero_shot", {name: value})).settings[name]
+    except PlanError:
+        return
+    assert type(result) is type(setting.default)
+    assert setting.low <= result <= setting.high
+
+
+CEPSTRA = FleetKind(embeddings=False, shares_network=True)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "expected"),
+    [
+        (FleetKind(embeddings=True, shares_network=False), "prototypes"),
+        (CEPSTRA, "fedavg"),
+        (FleetKind(embeddings=False, shares_network=False), "zero_shot"),
+    ],
+)
+def test_it_depends_on_the_front_end_and_on_the_devices_networks(fleet, expected):
+    assert recommended(RoundRequest(seed=3), fleet).strategy == expected
+    assert recommended(RoundRequest(seed=3), fleet).seed == 3
+
+
+def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
+    named = RoundRequest("zero_shot")
+    assert recommended(named, CEPSTRA) is named
+    assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("screened_mean")
+    chosen = Choice("median")
+    assert recommended(RoundRequest(aggregation=chosen), CEPSTRA).aggregation is chosen
+    theirs = Choice("zero_shot", {"epochs": 3})
+    assert recommended(RoundRequest(others=theirs), CEPSTRA).others is theirs
+
+
+def opened(fleet, **request):
+    return describe_round(fleet.store, fleet.open(strategy="recommended", **request))
+
+
+class Embedded(FakeDevice):
+    """A device with a pretrained front end."""
+
+    def enrolment(self):
+        return super().enrolment() | {"features": SETTINGS.to_json()}
+
+
+def test_a_fleet_gets_what_it_can_run(tmp_path):
+    scores = opened(CoreFleet(tmp_path / "scores"))
+    assert (scores.summary.strategy, scores.plan.local.name) == ("zero_shot", "zero_shot")
+    public_set = embedded_public_set(np.random.default_rng(7))
+    words = CoreFleet(tmp_path / "words", devices(3, Embedded), public=public_set)
+    assert opened(words).summary.strategy == "prototypes"
+
+
+def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoked_does_not_count(tmp_path):
+    fleet = CoreFleet(tmp_path, [FakeDevice(9, ("c0", "c1"))])
+    fleet.publish_model()
+    own = SharingDevice(1, ("c0", "c1"))
+    fleet.enrol(own)
+    mixed = opened(fleet)
+    assert (mixed.summary.strategy, mixed.plan.aggregation.name) == ("fedavg", "screened_mean")
+    assert mixed.plan.personalisation.name == "local"
+    assert (mixed.plan.others.strategy, mixed.plan.others.local.settings["labels"]) == ("zero_shot", True)
+    assert [one.strategy for one in mixed.participants] == ["fedavg", "zero_shot"]
+    cancel_round(fleet.store, mixed.summary.round_id, 102.0)
+    change_devices(fleet.store, [own.device_id], "revoke", 103.0)
+    assert opened(fleet).summary.strategy == "zero_shot"
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "words"),
+    [
+        (RoundRequest("zeroshot"), UnknownStrategyError, ["'zeroshot'", "zero_shot"]),
+        (RoundRequest("zero_shot", settings={"epoch": 1}), InvalidPlanError, ["'epoch'", "epochs"]),
+        (RoundRequest("zero_shot", aggregation={"normalize": True}), InvalidPlanError, ["normalise"]),
+        (RoundRequest("zero_shot", deadline_s=0), InvalidPlanError, ["deadline_s", "not 0"]),
+        (RoundRequest("zero_shot", deadline_s=math.nan), InvalidPlanError, ["deadline_s", "nan"]),
+        (RoundRequest("zero_shot", quorum=1.5), InvalidPlanError, ["quorum", "1.5"]),
+        (RoundRequest("zero_shot", seed=-1), InvalidPlanError, ["seed", "-1"]),
+        (RoundRequest("zero_shot", new_classes=0), InvalidPlanError, ["new_classes", "0"]),
+        (
+            RoundRequest("zero_shot", others=Choice("zero_shot")),
+            InvalidPlanError,
+            ["'zero_shot' shares no model", "leave out"],
+        ),
+        (RoundRequest("fedavg", others=Choice("fedmmd")), InvalidPlanError, ["'fedmmd'", "they can: zero_shot"]),
+        (RoundRequest("fedavg", others=Choice("prototypes")), InvalidPlanError, ["'prototypes'"]),
+        (RoundRequest("fedavg", others=Choice("mode")), UnknownStrategyError, ["'mode'"]),
+        (RoundRequest("fedavg", others=Choice("zero_shot", {"epochs": 0})), InvalidPlanError, ["'epochs'"]),
+        (RoundRequest("fedavg", aggregation=Choice("mode")), InvalidPlanError, ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation={"name": "mode"}), InvalidPlanError, ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation={"trim": 0.1}), InvalidPlanError, ["'trim'", "by_size"]),
+        (RoundRequest("fedmlac", settings={"own_share": 2.0}), InvalidPlanError, ["'own_share'", "from 0 to 1"]),
+        (RoundRequest("fedkws_ui", settings={"epochs": 3}), InvalidPlanError, ["'epochs'", "steps"]),
+    ],
+)
+def test_a_plan_that_cannot_be_followed_is_refused_with_what_can(request_, error, words):
+    with pytest.raises(error) as refused:
+        make_plan(request_)
+    assert all(word in str(refused.value) for word in words), refused.value

@@ -1,0 +1,68 @@
+"""Benchmarks as people run them, on few devices: the figures that they promise, and a line for each."""
+
+import importlib.util
+import json
+
+import pytest
+
+from tests.support.checkout import run_module
+
+pytestmark = pytest.mark.slow
+
+
+def measured(module, *options):
+    """Run a benchmark; return its figures, and the lines before them."""
+    done = run_module(f"benchmarks.{module}", *options, "--json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    *lines, figures = done.stdout.splitlines()
+    return json.loads(figures), lines
+
+
+def test_aggregation_has_every_rules_figures_beside_flowers_where_there_is_one():
+    results, lines = measured("aggregation", "--devices", "12", "--turns", "1")
+    assert {"lpa", "median", "krum"} <= {result["rule"] for result in results}
+    for result in results:
+        assert set(result) == {"rule", "ours_s", "flower_s", "read_s", "peak_mb"}
+        assert result["ours_s"] > 0
+        assert result["read_s"] > 0
+        assert result["peak_mb"] > 10
+        assert (result["flower_s"] is None) == (result["rule"] in ("lpa", "screened_mean", "clipped mean, adam"))
+        assert any(line.startswith(result["rule"]) for line in lines)
+
+
+def test_a_small_fleet_that_does_everything_at_once_goes_through_a_round_without_an_error():
+    report, _ = measured("load", "--devices", "20")
+    assert (report["devices"], report["errors"]) == (20, 0)
+    figures = ("wake_s", "health_p99_ms", "admin_p99_ms", "upload_cpu_ms", "rss_mb")
+    assert all(report[name] > 0 for name in figures), report
+
+
+def test_a_round_of_prototypes_is_a_few_kilobytes_and_one_of_weights_more():
+    report, _ = measured("round_overhead", "--devices", "2", "--rounds", "2", "--without-flower")
+    assert report["flower_overhead_s"] is None
+    assert report["overhead_s"] > 0
+    few, many = report["strategies"]
+    assert (few["strategy"], many["strategy"]) == ("prototypes", "fedavg")
+    assert few["bytes_up"] < 3_000 < many["bytes_up"]
+    assert few["bytes_down"] < many["bytes_down"]
+
+
+def test_simulated_fleets_stand_beside_flower_s_up_to_the_size_asked_for(bundles):
+    engines = [("auricle", 2), ("auricle", 5), ("flower", 2)]
+    settings = ["--devices", "2", "5", "--flower-most", "2", "--rounds", "3", "--workers", "1"]
+    if importlib.util.find_spec("flwr") is None:
+        settings, engines = [*settings, "--without-flower"], engines[:2]
+    results, lines = measured("simulation", "--bundle", bundles["ann3"], *settings)
+    assert [(result["engine"], result["devices"]) for result in results] == engines
+    for result in results:
+        assert set(result) == {"engine", "devices", "seconds_per_round", "peak_mb"}
+        assert result["seconds_per_round"] > 0
+        assert result["peak_mb"] > 30
+        assert any(line.split()[:2] == [result["engine"], str(result["devices"])] for line in lines)
+
+
+def test_a_simulated_fleet_that_takes_too_long_is_ended_and_says_what_to_do(bundles):
+    options = ("--bundle", bundles["ann3"], "--limit", 1, "--devices", 2000, "--without-flower")
+    done = run_module("benchmarks.simulation", *options)
+    assert done.returncode == 1
+    assert "auricle took more than 1 s for 6 rounds of 2000 devices; raise --limit" in done.stderr

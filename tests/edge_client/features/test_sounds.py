@@ -1,0 +1,77 @@
+"""The front end for everyday sounds that ships: its windows, its network, and a device that is taught with it."""
+
+import numpy as np
+import pytest
+
+from edge_client.audio.recordings import encode_wave
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.detector import Detector
+from edge_client.detection.pace import pace_of
+from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
+from model_export.sounds.synthesis import SOUNDS, takes
+from tests.support.taught_device import Device
+
+NAMES = ("sounds", "sounds_2s")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sliding_window_has_the_embedding_that_it_has_alone(name):
+    settings = read_bundle(find_bundle(name)).manifest.feature_settings
+    sliding, alone = (
+        open_sliding(settings, hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s)),
+        open_front_end(settings),
+    )
+    stream = takes("siren", 1, 5 * settings.sample_rate_hz, np.random.default_rng(0))[0]
+    hop = hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s) * settings.hop_samples
+    assert hop == settings.sample_rate_hz // 2
+    for start in range(0, len(stream) - settings.clip_samples + 1, hop):
+        window = stream[start : start + settings.clip_samples]
+        found = sliding(window)
+        assert found.shape == (1, 96)
+        np.testing.assert_allclose(found, alone(window), atol=2e-3)
+        assert np.abs(found).max() > 0.5
+
+
+def test_both_windows_have_one_network():
+    one, two = (read_bundle(find_bundle(name)).manifest.feature_settings for name in NAMES)
+    assert one.network == two.network
+    assert one.digest != two.digest
+    assert (one.clip_s, two.clip_s) == (1.0, 2.0)
+
+
+def test_sources_of_a_sound_are_nearer_to_one_another_than_to_other_sounds():
+    """Five sources of each sound; a sixth is recognised by the nearest mean."""
+    manifest = read_bundle(find_bundle("sounds_2s")).manifest
+    front_end, statistics = open_front_end(manifest.feature_settings), manifest.embedding_statistics
+    rng = np.random.default_rng(9)
+    chosen = sorted(SOUNDS)[::3]
+    clips = [np.concatenate([takes(kind, 1, 32_000, rng) for _ in range(7)]) for kind in chosen]
+    directions = [statistics.whitened(front_end(clip)[:, 0]) for clip in clips]
+    means = np.stack([rows[:5].mean(axis=0) for rows in directions])
+    right = [(rows[5:] @ means.T).argmax(axis=1) == slot for slot, rows in enumerate(directions)]
+    assert np.mean(right) > 0.85
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_device_hears_what_it_was_taught_and_nothing_else(tmp_path, name):
+    device, rng = Device(tmp_path, find_bundle(name)), np.random.default_rng(3)
+    later = {}
+    for kind in ("doorbell", "bark"):
+        (device.clips / kind).mkdir(parents=True)
+        *taught, later[kind] = takes(kind, 6, 32_000, rng)
+        for number, take in enumerate(taught):
+            (device.clips / kind / f"{number}.wav").write_bytes(encode_wave(take, 16_000))
+    device.teach()
+    loaded = load_listening(device.config)
+    detector = Detector(loaded.model, loaded.label_map, device.config.detector, tails=loaded.tails)
+    stream = rng.normal(scale=1e-3, size=16_000 * 60).astype(np.float32)
+    heard_at = {"doorbell": 10, "music": 20, "bark": 30, "engine": 40, "rain": 50}
+    for kind, at_s in heard_at.items():
+        sound = later[kind] if kind in later else takes(kind, 1, 32_000, rng)[0]
+        stream[16_000 * at_s : 16_000 * at_s + 32_000] += sound
+    events = [heard.event.label for part in np.split(stream, 60) for heard in detector.push(part)]
+    assert [label for label in events if label != "unknown"] == ["doorbell", "bark"]

@@ -1,0 +1,45 @@
+"""A graph with an operator that the library lacks is refused with the operator's name and the way out."""
+
+import numpy as np
+import pytest
+
+from edge_client.errors import ModelError
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle, write_bundle
+from tests.support.checkout import require_runtime
+
+
+def with_foreign(graph: bytes, change) -> bytes:
+    """Return a graph whose first convolution is changed."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(graph, 0)
+    change(next(code for code in model.operatorCodes if code.builtinCode == schema.BuiltinOperator.CONV_2D), schema)
+    builder = flatbuffers.Builder(len(graph))
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def custom(code, schema):
+    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM
+    code.customCode = b"NoSuchOperator"
+
+
+def newer(code, _schema):
+    code.version = 99
+
+
+@pytest.mark.parametrize(("change", "operator"), [(custom, "NoSuchOperator"), (newer, "CONV_2D' version '99'")])
+def test_a_bundle_that_needs_another_operator_is_refused_by_its_name(bundles, tmp_path, monkeypatch, change, operator):
+    require_runtime("litert")  # it brings the format's classes
+    require_runtime("c")
+    monkeypatch.setenv("AURICLE_RUNTIME", "c")
+    bundle = read_bundle(bundles["cnn1"])
+    path = tmp_path / "foreign.auricle"
+    path.write_bytes(write_bundle(bundle.manifest, with_foreign(bundle.graph, change), bundle.weights))
+    clip = np.zeros((1, *bundle.manifest.input_shape), np.float32)
+    with pytest.raises(ModelError, match=operator) as refusal:
+        ModelRuntime.open(path).embed(clip)
+    assert "build" in str(refusal.value)
+    assert "auricle-export" in str(refusal.value)

@@ -1,0 +1,156 @@
+"""A library that is missing, damaged, foreign, too new or untested is refused by name, with the way out."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edge_client.errors import ModelError
+from edge_client.model import library_file
+from edge_client.model.library_file import PACKAGE, PACKAGE_VERSION, VARIABLE, library_path
+from tests.support.checkout import ROOT, require_runtime
+
+FIRST_64_BITS, MACHINE = 4, slice(18, 20)  # in an ELF header
+
+
+@pytest.fixture(autouse=True)
+def _there():
+    require_runtime("c")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A copy of the package's library, named in the variable."""
+    copy = tmp_path / "libtensorflowlite_c.so"
+    shutil.copy(library_path(), copy)
+    monkeypatch.setenv(VARIABLE, str(copy))
+    return copy
+
+
+LOAD = """
+from edge_client.errors import ModelError
+from edge_client.model.interpreter import describe_runtime
+try:
+    print(describe_runtime())
+except ModelError as error:
+    print(f"refused: {error}")
+"""
+
+
+def loaded(**environment: str) -> str:
+    """What loading the library says, in a process of its own: a process loads it once."""
+    command = [sys.executable, "-c", LOAD]
+    environment = {**os.environ, **environment}
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_version_is_the_one_that_is_pinned():
+    assert f"{PACKAGE}=={PACKAGE_VERSION}\n" in (ROOT / "constraints.txt").read_text()
+    assert f'"{PACKAGE}=={PACKAGE_VERSION}; ' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_a_library_of_ones_own_is_taken_and_told(own):
+    digest = library_file.digest_of(own)[:12]
+    assert loaded() == f"TensorFlow Lite 2.17.1 ({own}, SHA-256 {digest})"
+
+
+def test_one_that_is_not_there_is_named_with_the_variable(tmp_path):
+    missing = tmp_path / "none.so"
+    assert loaded(**{VARIABLE: str(missing)}) == (
+        f"refused: {VARIABLE} names {missing}, which is no file; unset it, or name a libtensorflowlite_c.so"
+    )
+
+
+def test_without_the_package_the_message_says_how_to_install_it(tmp_path):
+    folders = [ROOT]
+    for number, packages in enumerate(path for path in map(Path, sys.path) if path.name.endswith("-packages")):
+        folders.append(tmp_path / str(number))
+        folders[-1].mkdir()
+        for entry in packages.iterdir():
+            if not entry.name.startswith("pymicro_wakeword"):
+                (folders[-1] / entry.name).symlink_to(entry)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    command = [sys.executable, "-S", "-c", LOAD]  # without site-packages of its own
+    said = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert f"{PACKAGE} is not installed; pip install --no-deps {PACKAGE}=={PACKAGE_VERSION}" in said
+    assert f"or name a libtensorflowlite_c.so in {VARIABLE}" in said
+
+
+@pytest.mark.parametrize("kept", [0, 63, 100_000, -1])
+def test_a_truncated_copy_is_refused_before_the_loader_crashes_on_it(own, kept):
+    data = own.read_bytes()
+    own.write_bytes(data[:kept])
+    with pytest.raises(ModelError, match=rf"{own} (is damaged: it has \d+ of its {len(data)} bytes|.*is no library)"):
+        library_path()
+
+
+def test_what_is_no_library_is_refused(own):
+    own.write_bytes(b"#!/bin/sh\n" * 50)
+    with pytest.raises(ModelError, match=rf"{own} \(500 bytes\) is no library; name a whole one"):
+        library_path()
+
+
+def test_a_library_for_another_processor_is_named_with_this_one(own):
+    data = bytearray(own.read_bytes())
+    foreign, name = (183, "aarch64") if data[MACHINE] != (183).to_bytes(2, "little") else (62, "x86-64")
+    data[MACHINE] = foreign.to_bytes(2, "little")
+    own.write_bytes(data)
+    with pytest.raises(ModelError, match=rf"{own} is a library for {name}, and this Python is a program for .*; name"):
+        library_path()
+
+
+def test_a_library_for_a_newer_system_names_both_versions(own):
+    data = own.read_bytes()
+    assert b"GLIBC_2.34\0" in data
+    own.write_bytes(data.replace(b"GLIBC_2.34\0", b"GLIBC_2.99\0"))
+    said = loaded()
+    assert said.startswith(f"refused: {own} needs GLIBC_2.99, and this system has glibc 2.")
+    assert "take Debian 12, Ubuntu 22.04 or a later system" in said
+
+
+def test_a_library_without_a_function_is_refused_by_the_functions_name(own):
+    data = own.read_bytes()
+    name = b"\0TfLiteSignatureRunnerInvoke\0"
+    assert name in data
+    own.write_bytes(data.replace(name, b"\0TfLiteSignatureRunnerInvoka\0"))
+    said = loaded()
+    assert "TfLiteSignatureRunnerInvoke" in said
+    assert f"refused: {own} cannot be loaded" in said
+
+
+def test_a_library_of_the_package_that_was_changed_is_refused(tmp_path, monkeypatch):
+    changed = tmp_path / "libtensorflowlite_c.so"
+    changed.write_bytes(library_path().read_bytes()[:-1] + b"x")
+    monkeypatch.setattr(library_file, "_FILE", str(changed))
+    with pytest.raises(ModelError, match=r"is damaged, or no library that Auricle was tested with; pip install"):
+        library_path()
+
+
+def test_without_a_description_of_the_processor_it_is_not_loaded(tmp_path):
+    with pytest.raises(ModelError, match=r"none cannot be read, without which TensorFlow Lite crashes; mount /proc"):
+        library_file._check_cpuinfo(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("features", "lacks"),
+    [
+        ("half thumb fastmult vfp edsp java tls", "no neon and no vfpv4"),  # a Pi 1
+        ("half thumb vfp edsp neon vfpv3 tls", "no vfpv4"),
+        ("half thumb vfp edsp neon vfpv3 tls vfpv4 idiva", ""),  # a Pi 2
+        ("fp asimd evtstrm crc32 cpuid", ""),  # a Pi 4 with a 64-bit kernel
+    ],
+)
+def test_a_processor_without_the_librarys_instructions_is_refused(tmp_path, monkeypatch, features, lacks):
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\nFeatures\t: {features}\n")
+    monkeypatch.setattr(library_file.platform, "machine", lambda: "armv7l")
+    if lacks:
+        with pytest.raises(
+            ModelError, match=f"this processor \\(armv7l\\) has {lacks}, which {PACKAGE}'s library needs"
+        ):
+            library_file._check_instructions(cpuinfo)
+    else:
+        library_file._check_instructions(cpuinfo)

@@ -1,0 +1,29 @@
+"""Warnings that keep coming do not fill the disk."""
+
+import logging
+import time
+
+from edge_client.logs import RateLimitedLog
+
+
+def test_one_warning_of_each_format_is_logged_per_interval_and_the_others_are_counted(caplog):
+    log = RateLimitedLog(logging.getLogger("limited"), interval_s=0.2)
+    for count in range(1_000):
+        log.warning("lost %d times, 100%% of them", count)
+    log.warning("something else")
+    time.sleep(0.25)
+    log.warning("lost %d times, 100%% of them", 1_000)
+    assert [record.getMessage() for record in caplog.records] == [
+        "lost 0 times, 100% of them",
+        "something else",
+        "lost 1000 times, 100% of them (999 more since the last such line)",
+    ]
+
+
+def test_a_trace_is_logged_where_it_is_asked_for(caplog):
+    log = RateLimitedLog(logging.getLogger("limited"))
+    try:
+        raise OSError("the disk is full")
+    except OSError as error:
+        log.warning("cannot write: %s", error, exc_info=True)
+    assert "Traceback" in caplog.text

@@ -1,0 +1,64 @@
+"""Bundles and front ends that leave out what another file of the installation holds."""
+
+import io
+import json
+import zipfile
+
+import pytest
+
+from fleet_protocol.bundle import read_bundle, unpack_bundle, without_shipped, write_bundle
+from fleet_protocol.errors import BundleError
+from fleet_protocol.front_end_members import FOLDER, find_member
+from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.tensors import digest
+
+
+def members(data):
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rewritten(data, **changes):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, member in (members(data) | changes).items():
+            archive.writestr(name, member)
+    return buffer.getvalue()
+
+
+def test_a_thin_bundle_opens_as_the_whole_one():
+    thin = find_bundle("sounds_2s").read_bytes()
+    assert set(members(thin)) == {"manifest.json", "model.tflite", "weights.safetensors"}
+    opened = unpack_bundle(thin, "thin")
+    assert digest(opened.manifest.front_end) == opened.manifest.feature_settings.network.sha256
+    assert len(opened.manifest.embedding_statistics.words) >= 30
+    whole = write_bundle(opened.manifest, opened.graph, opened.weights)
+    assert len(whole) > len(thin) + 1_000_000
+    assert unpack_bundle(whole, "whole").manifest == opened.manifest
+    assert without_shipped(whole) == thin
+
+
+def test_what_does_not_ship_stays_in_the_bundle(embedding_bundles):
+    data = (embedding_bundles / "embedding.auricle").read_bytes()
+    assert members(without_shipped(data)) == members(data)
+
+
+def test_a_bundle_whose_network_is_nowhere_is_refused():
+    thin = find_bundle("sounds").read_bytes()
+    manifest = json.loads(members(thin)["manifest.json"])
+    manifest["sha256"]["front_end.tflite"] = "0" * 64
+    with pytest.raises(BundleError, match=r"another version, or damaged: it has no front_end\.tflite"):
+        unpack_bundle(rewritten(thin, **{"manifest.json": json.dumps(manifest).encode()}), "it")
+    # The digest of something else that ships, as one who would mix networks up might name it.
+    manifest["sha256"]["front_end.tflite"] = digest(read_bundle(find_bundle("base")).manifest.front_end)
+    with pytest.raises(BundleError, match="not the network of its features"):
+        unpack_bundle(rewritten(thin, **{"manifest.json": json.dumps(manifest).encode()}), "it")
+
+
+def test_members_are_found_by_their_digests_alone():
+    assert find_member("0" * 64) == b""
+    assert find_member("") == b""
+    with zipfile.ZipFile(FOLDER / "sounds.frontend") as archive:
+        network = archive.read("network.tflite")
+    assert find_member(digest(network)) == network
+    assert find_member(digest(network), FOLDER / "none") == b""

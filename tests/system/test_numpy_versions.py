@@ -1,0 +1,33 @@
+"""What computes on a device does so with the oldest NumPy that Auricle takes, and with the newest."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.checkout import ROOT, kept, sources_digest
+from tests.support.packages import PIP
+
+pytestmark = pytest.mark.slow
+
+# The first is that of Debian 12, and the lower end of pyproject.toml; Python 3.12 came later.
+VERSIONS = ["1.24.0" if sys.version_info < (3, 12) else "1.26.0", "2.4.6"]
+PARTS = ("model/test_runtime.py", "features", "detection", "audio")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_device_computes_with_numpy(version):
+    def download(folder):
+        subprocess.run([*PIP, "install", "--no-deps", "--target", folder, f"numpy=={version}"], check=True)
+
+    folder = kept(f"numpy-{version}", sources_digest("tests/system/test_numpy_versions.py"), download)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+    python = [sys.executable, "-c", "import numpy; print(numpy.__version__)"]
+    assert subprocess.run(python, env=environment, text=True, stdout=subprocess.PIPE).stdout.strip() == version
+    # The other runtimes, and what only tests import, are built for one NumPy.
+    pytest_ = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow"]
+    chosen = ["-k", "not tflite and not litert and not python_speech_features"]
+    parts = [f"tests/edge_client/{part}" for part in PARTS]
+    done = subprocess.run([*pytest_, *chosen, *parts], cwd=ROOT, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
