@@ -27,7 +27,7 @@ def utility(clips: int, entropy: float, max_clips: float, classes: int) -> float
 
 
 def label_entropy(labels: Ints) -> float:
-    """Return the entropy in nats of the distribution of int64 [clips] over their labels."""
-    counts = np.unique(labels, return_counts=True)[1]
-    shares = counts / counts.sum()
+    """Return the entropy in nats of the distribution of int64 [clips], none negative, over their labels."""
+    counts = np.bincount(labels)
+    shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum()) + 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class LabelMap:
         """The outputs that stand for what is no label, `_other_` and `_nothing_` last; or none."""
         return tuple(range(self.free, self.capacity))
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The owner's names in slot order."""
         return tuple(slot.name for slot in self.slots)
@@ -88,7 +89,7 @@ class LabelMap:
         """For how many more labels there is a slot."""
         return self.free - len(self.slots) + len(self.given_up)
 
-    @property
+    @cached_property
     def class_ids(self) -> tuple[str | None, ...]:
         """The fleet's class of every slot, in slot order; None where the fleet does not know it yet."""
         return tuple(slot.class_id for slot in self.slots)

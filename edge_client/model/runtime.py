@@ -147,7 +147,7 @@ class ModelRuntime:
     def get_weights(self) -> Arrays:
         """Return a copy of every weight array by name, as the manifest lists them."""
         result = self._signatures["get_weights"]()
-        return {name: np.array(result[name]) for name in self.manifest.weight_shapes}
+        return {name: result[name] for name in self.manifest.weight_shapes}
 
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Replace the weights, make them the proximal term's anchor, and stop the optimiser's momentum.

@@ -184,8 +184,10 @@ class PublicRows:
         These are the recordings, ``by_opinion`` only once the fleet has one on them, and the data impressions of
         classes of which the device has no clips in the shared model's ``slots``.
         """
-        recorded = ~self._synthetic & (self._trained or not by_opinion)
-        return np.flatnonzero(recorded | (self._synthetic & ~np.isin(self.labels, slots)))
+        rows = ~self._synthetic & (self._trained or not by_opinion)
+        if self._synthetic.any():
+            rows |= self._synthetic & ~np.isin(self.labels, slots)
+        return np.flatnonzero(rows)
 
     def rehearsal(self, rows: Ints, opinions: Floats, weight: float, *, by_opinion: bool = False) -> Rehearsal:
         """Return rows with what the shared model shall answer to them.

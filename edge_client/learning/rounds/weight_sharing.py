@@ -88,14 +88,15 @@ class WeightSharing(NetworkJob):
             first=self.context.first,
         )
         loss = train_shared(task, self.method.prepare(task), rehearsal)
-        require_finite(self.work, loss, self.shared.get_weights().values())
+        trained = self.shared.get_weights()
+        require_finite(self.work, loss, trained.values())
         metrics["local_accuracy"] = self._public_accuracy()
         if not self.method.keeps_own and self.model is not self.shared:
-            self.model.set_weights(self._in_own_order(self.shared.get_weights(), order, self.model.get_weights()))
+            self.model.set_weights(self._in_own_order(trained, order, self.model.get_weights()))
         of_fleet = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id in self._class_ids]
         update, described = self.described(clips, new, of_fleet, share_names)
         update.metrics.update(percent(metrics) | self._among() | {"training_loss": loss})
-        return update, {f"weights/{name}": array for name, array in self.shared.get_weights().items()} | described
+        return update, {f"weights/{name}": array for name, array in trained.items()} | described
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
         """Link what was recognised, adopt the fleet's classes, and take over the shared model.
