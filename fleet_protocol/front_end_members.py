@@ -10,6 +10,8 @@ import json
 import zipfile
 from pathlib import Path
 
+from fleet_protocol.errors import BundleError
+
 FOLDER = Path(__file__).resolve().parent.parent / "edge_client" / "front_ends"
 """Folder of the front ends that ship."""
 SUFFIX = ".frontend"
@@ -20,12 +22,32 @@ def find_member(sha256: str, folder: Path = FOLDER) -> bytes:
     """Return the member of a front end's file that has a SHA-256 digest; nothing where a folder has none.
 
     The digest is the one that the file states: the caller checks the bytes.
+
+    Raises BundleError: a front end's file is damaged.
     """
     for path in sorted(folder.glob(f"*{SUFFIX}")):
-        with zipfile.ZipFile(path) as archive:
-            files = json.loads(archive.read(DESCRIPTION))["files"]
-            held = set(archive.namelist())
-            for name, file in files.items():
-                if file["sha256"] == sha256 and name in held:
-                    return archive.read(name)
+        try:
+            if (member := _member(path, sha256)) is not None:
+                return member
+        except (
+            OSError,
+            zipfile.BadZipFile,
+            LookupError,
+            RuntimeError,
+            ValueError,
+            EOFError,
+            TypeError,
+            AttributeError,
+        ) as error:
+            raise BundleError(
+                f"{path}, which comes with Auricle, is damaged ({error}); install Auricle again"
+            ) from error
     return b""
+
+
+def _member(path: Path, sha256: str) -> bytes | None:
+    with zipfile.ZipFile(path) as archive:
+        files = json.loads(archive.read(DESCRIPTION))["files"]
+        held = set(archive.namelist())
+        name = next((name for name, file in files.items() if file["sha256"] == sha256 and name in held), None)
+        return None if name is None else archive.read(name)

@@ -62,3 +62,17 @@ def test_members_are_found_by_their_digests_alone():
         network = archive.read("network.tflite")
     assert find_member(digest(network)) == network
     assert find_member(digest(network), FOLDER / "none") == b""
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and no archive", None], ids=["empty", "no archive", "no list"])
+def test_a_damaged_front_end_that_ships_is_named_with_the_way_out(tmp_path, damage):
+    path = tmp_path / "base.frontend"
+    if damage is None:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("frontend.json", '{"files": []}')
+    else:
+        path.write_bytes(damage)
+    with pytest.raises(
+        BundleError, match=r"base\.frontend, which comes with Auricle, is damaged .*install Auricle again"
+    ):
+        find_member("0" * 64, tmp_path)
