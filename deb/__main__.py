@@ -106,7 +106,7 @@ def build(architecture: str, wheel: Path, output: Path) -> Path:
         write_control(tree, architecture)
         settle_modes(tree)
         path = output / f"{PACKAGE}_{version()}_{architecture}.deb"
-        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, path]
+        command: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, path]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return path
 

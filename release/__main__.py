@@ -111,7 +111,7 @@ def build_packages(sources: Path, wheel: Path, output: Path, architectures: list
     Raises:
         ReleaseError: `python -m deb` failed.
     """
-    command = [sys.executable, "-m", "deb", *architectures, "--output", output, "--wheel", wheel]
+    command: list[str | Path] = [sys.executable, "-m", "deb", *architectures, "--output", output, "--wheel", wheel]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

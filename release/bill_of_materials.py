@@ -53,7 +53,7 @@ def write_bill(package: Path, epoch: int) -> None:
 
 def _fields(package: Path, *names: str) -> list[str]:
     shown = "".join(f"${{{name}}}\n" for name in names)
-    command = ["dpkg-deb", "--show", f"--showformat={shown}", package]
+    command: list[str | Path] = ["dpkg-deb", "--show", f"--showformat={shown}", package]
     return subprocess.run(command, text=True, capture_output=True, check=True).stdout.splitlines()
 
 

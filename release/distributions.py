@@ -19,8 +19,8 @@ def install_tools(folder: Path, *options: str | Path) -> Path:
     Raises:
         ReleaseError: pip failed.
     """
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--target", folder]
-    done = subprocess.run([*pip, *options, SETUPTOOLS], capture_output=True, text=True, check=False)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    done = subprocess.run([*pip, "--target", folder, *options, SETUPTOOLS], capture_output=True, text=True, check=False)
     if done.returncode:
         raise ReleaseError(f"{SETUPTOOLS}, which builds the wheel, cannot be installed:\n{done.stderr}")
     return folder
@@ -74,7 +74,7 @@ def _call_backend(hook: str, sources: Path, target: Path, tools: Path, epoch: in
     code = f"import sys; from setuptools import build_meta; print(build_meta.{hook}(sys.argv[1]))"
     environment = {"PYTHONPATH": str(tools), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     environment["SOURCE_DATE_EPOCH"] = str(epoch)
-    command = [sys.executable, "-c", code, target]
+    command: list[str | Path] = [sys.executable, "-c", code, target]
     done = subprocess.run(
         command, cwd=sources, env=environment, umask=0o022, capture_output=True, text=True, check=False
     )

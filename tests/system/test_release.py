@@ -57,6 +57,8 @@ def wheels(package):
 @pytest.fixture(scope="module")
 def key():
     """The fingerprint of a key of the test's own; its folder is short, as the agent's socket lies in it."""
+    if absent := [name for name in ("apt-ftparchive", "gpg") if shutil.which(name) is None]:
+        pytest.skip(f"{absent[0]} is not installed (Debian: apt-get install apt-utils gnupg)")
     with tempfile.TemporaryDirectory(prefix="gnupg-") as home, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GNUPGHOME", home)
         quick = ("--quick-generate-key", "Test <test@example.invalid>", "ed25519", "sign", "never")
