@@ -1,5 +1,6 @@
 """Signatures by GnuPG, with a key of the maintainer's own."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -8,17 +9,17 @@ from release.errors import ReleaseError
 
 
 def secret_key(fingerprint: str) -> str:
-    """Return a fingerprint as GnuPG writes it; its secret key is on this machine.
+    """Return a fingerprint as GnuPG writes it, once its key has signed something; GnuPG may ask for a passphrase.
 
     Raises:
-        ReleaseError: it is no whole fingerprint, or GnuPG has no such key.
+        ReleaseError: it is no whole fingerprint, or GnuPG cannot sign with such a key.
     """
     written = fingerprint.replace(" ", "").upper()
     if not re.fullmatch(r"[0-9A-F]{40}", written):
         raise ReleaseError(
             f"the key {fingerprint!r} is no fingerprint of 40 digits; list yours: gpg --list-secret-keys"
         )
-    _gpg("--list-secret-keys", written)
+    _gpg("--yes", "--local-user", written, "--output", os.devnull, "--detach-sign", os.devnull)
     return written
 
 

@@ -64,13 +64,13 @@ def test_the_wheel_is_installed_as_a_tool(tmp_path, installer):
     }
     own = {**os.environ, **folders, "PIPX_BIN_DIR": str(tmp_path / "bin"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
     if installer == "uv":
-        command = ["uv", "tool", "install", "--no-config", "--offline", "--python", sys.executable, *found, tool]
+        words = ["tool", "install", "--no-config", "--offline", "--python", sys.executable, *found, tool]
     else:
         # pipx has a pip of its own, which must not be older than this.
         subprocess.run([*PIP, "download", "--no-deps", "--dest", tmp_path / "pip", "pip>=23.1"], check=True)
         found += ["--find-links", tmp_path / "pip"]
         words = ["install", "--python", sys.executable, f"--pip-args={shlex.join(map(str, found))}", tool]
-        command = [sys.executable, "-m", "pipx", *words]
+    command = [sys.executable, "-m", installer, *words]
     done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     told = run_installed(tmp_path, "auricle-edge", "--version")
