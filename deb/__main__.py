@@ -104,10 +104,17 @@ def build(architecture: str, wheel: Path, output: Path) -> Path:
             shutil.copy(ROOT / "systemd" / name, share / "systemd")
         write_documents(tree / "usr/share/doc" / PACKAGE)
         write_control(tree, architecture)
+        settle_modes(tree)
         path = output / f"{PACKAGE}_{version()}_{architecture}.deb"
-        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, path]
+        command: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", tree, path]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return path
+
+
+def settle_modes(tree: Path) -> None:
+    """Give every file of a tree the mode that it has for everybody, whatever the umask of the checkout was."""
+    for path in (tree, *tree.rglob("*")):
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
 def write_documents(folder: Path) -> None:

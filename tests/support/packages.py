@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import tempfile
 from pathlib import Path
 
+from release.distributions import SETUPTOOLS, build, install_tools
 from tests.support.checkout import ROOT, kept, sources_digest
 
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
@@ -33,11 +33,11 @@ def service_wheels() -> Path:
     """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
 
     def download(folder: Path) -> None:
-        wanted = ["setuptools>=77", ".[edge,mqtt,server,ui,wyoming]"]
+        wanted = [SETUPTOOLS, ".[edge,mqtt,server,ui,wyoming]"]
         command = [*PIP, "download", "--dest", folder, "--constraint", "constraints.txt", *wanted]
         subprocess.run(command, cwd=ROOT, check=True)
 
-    return kept("wheels", sources_digest("pyproject.toml", "constraints.txt"), download)
+    return kept("wheels", sources_digest("pyproject.toml", "constraints.txt", "release/distributions.py"), download)
 
 
 @functools.cache
@@ -81,22 +81,7 @@ def run_installed(environment: Path, program: str, *words: str | Path, status: i
 
 def _build(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        tools, sources, unpacked = (Path(scratch) / name for name in ("tools", "sources", "unpacked"))
-        offline = ["--no-index", "--find-links", service_wheels(), "--target", tools]
-        subprocess.run([*PIP, "install", *offline, "setuptools>=77"], check=True)
+        sources = Path(scratch) / "sources"
         copy_sources(sources)
-        _call_backend("build_sdist", sources, folder, tools)
-        with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
-            archive.extractall(unpacked, filter="data")
-        _call_backend("build_wheel", next(unpacked.iterdir()), folder, tools)
-
-
-def _call_backend(hook: str, sources: Path, target: Path, tools: Path) -> None:
-    """Build as any front end does (PEP 517), with nothing else in reach than the tools."""
-    code = f"import sys; from setuptools import build_meta; build_meta.{hook}(sys.argv[1])"
-    command = [sys.executable, "-c", code, target]
-    environment = {"PYTHONPATH": str(tools), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        command, cwd=sources, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    assert done.returncode == 0, done.stdout
+        tools = install_tools(Path(scratch) / "tools", "--no-index", "--find-links", service_wheels())
+        build(sources, folder, tools, epoch=1_000_000_000)

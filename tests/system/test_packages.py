@@ -2,6 +2,10 @@
 
 import json
 import os
+import re
+import shlex
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,7 +14,7 @@ import pytest
 
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
-from tests.support.packages import built_packages, install_wheel, run_installed, tracked_files
+from tests.support.packages import PIP, built_packages, install_wheel, run_installed, service_wheels, tracked_files
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +53,29 @@ def test_every_program_of_an_installed_wheel_runs(installed):
     assert "--config" in run_installed(installed, "auricle-edge", "status", "--help")
     for program in ("auricle-aggregator", "auricle-export", "auricle-sim"):
         assert program in run_installed(installed, program, "--help")
+
+
+@pytest.mark.parametrize("installer", ["pipx", "uv"])
+def test_the_wheel_is_installed_as_a_tool(tmp_path, installer):
+    _, wheel = built_packages()
+    tool, found = f"auricle[edge] @ {wheel.as_uri()}", ["--no-index", "--find-links", service_wheels()]
+    folders = {
+        name: str(tmp_path / name) for name in ("PIPX_HOME", "PIPX_MAN_DIR", "UV_TOOL_DIR", "UV_CACHE_DIR", "HOME")
+    }
+    own = {**os.environ, **folders, "PIPX_BIN_DIR": str(tmp_path / "bin"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
+    if installer == "uv":
+        words = ["tool", "install", "--no-config", "--offline", "--python", sys.executable, *found, tool]
+    else:
+        # pipx has a pip of its own, which must not be older than this.
+        subprocess.run([*PIP, "download", "--no-deps", "--dest", tmp_path / "pip", "pip>=23.1"], check=True)
+        found += ["--find-links", tmp_path / "pip"]
+        words = ["install", "--python", sys.executable, f"--pip-args={shlex.join(map(str, found))}", tool]
+    command = [sys.executable, "-m", installer, *words]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = run_installed(tmp_path, "auricle-edge", "--version")
+    version = r"auricle-edge 0\.1\.0, TensorFlow Lite [\d.]+ \(pymicro-wakeword [\d.]+, SHA-256 [0-9a-f]{12}\)\n"
+    assert re.fullmatch(version, told), told
 
 
 def test_an_installed_wheel_finds_its_own_modules_and_bundles(installed):
