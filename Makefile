@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,11 @@ uninstall-aggregator:  ## remove the aggregator's service, as root; keeps its da
 
 deb: $(READY)  ## the device as Debian packages, into dist [ARCH=armhf or arm64]
 	$(BIN)/python -m deb $(ARCH)
+
+home-assistant: $(READY)  ## the app for Home Assistant, a folder with the wheel, into dist
+	rm -rf dist/home-assistant && mkdir -p dist && cp -r home-assistant dist
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist/home-assistant/auricle .
+	cp constraints.txt dist/home-assistant/auricle
 
 clean:  ## remove what the build made (keeps .venv)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache
