@@ -102,7 +102,7 @@ def test_its_scores_are_the_devices_own_at_the_same_windows(device, spoken, tmp_
     assert threshold > 0.6
     assert ((theirs[begin:compared] > 0.5) == (share[FIRST - 1 :][begin:compared] > threshold)).all()
     # Heard in its own eight seconds of the stream, and in no others.
-    loud = np.flatnonzero(theirs > 0.5)[:, None] * PART - SILENCE
+    loud = (np.flatnonzero(theirs > 0.5) + FIRST) * PART - SILENCE
     number = WORDS.index(label)
     assert ((loud > 8 * number * RATE) & (loud < (8 * number + 8) * RATE)).all()
     assert len(loud) > 2
