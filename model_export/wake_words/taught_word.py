@@ -9,7 +9,7 @@ from pathlib import Path
 from edge_client.config import load_config
 from edge_client.config.sections import THRESHOLD
 from edge_client.detection.calibration import Tail, threshold_of
-from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.feature_settings import SpeechEmbeddingSettings
 from fleet_protocol.labels import LabelMap
@@ -54,13 +54,6 @@ def read_word(source: Path, label: str, model: Path | None = None) -> TaughtWord
         raise ExportError(f"--model goes with an {SUFFIX} bundle; {source} has the weights of its device")
     else:
         word = _of_device(source, label)
-    settings = word.bundle.manifest.feature_settings
-    if not isinstance(settings, SpeechEmbeddingSettings):
-        raise ExportError(
-            f"{source} hears with the front end {settings.preset!r}, but openWakeWord with Google's speech embedding. "
-            "Build a bundle for it: auricle-export build linear --features speech_embedding.frontend (docs/models.md); "
-            "name it in [model] bundle of the device, and start the daemon, which learns the words anew from the clips"
-        )
     _require_heard(source, word)
     return word
 
@@ -73,7 +66,11 @@ def _of_device(source: Path, label: str) -> TaughtWord:
             "where its state and its bundle are"
         )
     config = load_config(path)
-    saved = DeviceState(config.device.state).model.load(config.model.bundle)
+    _require_speech_embedding(path, read_bundle(config.model.bundle))
+    store = ModelStore(config.device.state)
+    if not store.path.exists():
+        raise ExportError(f"the device of {path} has learned nothing yet: there is no {store.path}; teach it first")
+    saved = store.load(config.model.bundle)
     tails = {name: Tail(*numbers) for name, numbers in saved.progress.listening_tails.items()}
     threshold = threshold_of(label, config.detector, tails)
     return TaughtWord(saved.listening_bundle, saved.progress.listening_labels, label, threshold)
@@ -83,6 +80,7 @@ def _of_classifier(source: Path, label: str, model: Path | None) -> TaughtWord:
     if model is None:
         raise ExportError(f"{source} holds no taught words; give --model what a classifier saved, or name a device")
     bundle = read_bundle(source)
+    _require_speech_embedding(source, bundle)
     weights, document = unpack(model.read_bytes())
     labels = document.get("labels")
     if document.get("network") != bundle.manifest.network or not isinstance(labels, dict):
@@ -90,6 +88,16 @@ def _of_classifier(source: Path, label: str, model: Path | None) -> TaughtWord:
     # To a classifier every clip is one of its labels: the outputs for what is no label are off.
     known = dataclasses.replace(LabelMap.from_json(labels), reserved=0)
     return TaughtWord(dataclasses.replace(bundle, weights=weights), known, label, THRESHOLD)
+
+
+def _require_speech_embedding(source: Path, bundle: Bundle) -> None:
+    settings = bundle.manifest.feature_settings
+    if not isinstance(settings, SpeechEmbeddingSettings):
+        raise ExportError(
+            f"{source} hears with the front end {settings.preset!r}, but openWakeWord with Google's speech embedding. "
+            "Build a bundle for it: auricle-export build linear --features speech_embedding.frontend (docs/models.md); "
+            "name it in [model] bundle of the device, and start the daemon, which learns the words anew from the clips"
+        )
 
 
 def _require_heard(source: Path, word: TaughtWord) -> None:
