@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb release clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,11 @@ deb: $(READY)  ## the device as Debian packages, into dist [ARCH=armhf or arm64]
 
 release: $(READY)  ## a whole release from a clean checkout, into dist/release [KEY=fingerprint RELEASE=folder ARCH=armhf or arm64]
 	$(BIN)/python -m release $(ARCH) $(if $(RELEASE),--output '$(RELEASE)') $(if $(KEY),--key '$(KEY)')
+
+home-assistant: $(READY)  ## the app for Home Assistant, a folder with the wheel, into dist
+	rm -rf dist/home-assistant && mkdir -p dist && cp -r home-assistant dist
+	$(BIN)/pip wheel --quiet --no-deps --wheel-dir dist/home-assistant/auricle .
+	cp constraints.txt dist/home-assistant/auricle
 
 clean:  ## remove what the build made (keeps .venv)
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache

@@ -30,6 +30,7 @@ from model_export.sounds import command as sounds
 from model_export.specification import ACTIVATIONS, ALPHABET, DOWNSAMPLINGS, Specification
 from model_export.speech_embedding import command as speech_embedding
 from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
+from model_export.wake_words import command as wake_words
 from model_export.zoo.registry import ARCHITECTURES
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def parser() -> argparse.ArgumentParser:
     plain.add_arguments(
         commands.add_parser("plain", help="write a bundle as a plain .tflite, a list of labels, and a C header")
     )
+    wake_words.add_arguments(
+        commands.add_parser("openwakeword", help="write a taught word as a classifier that openWakeWord loads")
+    )
     commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
     return with_version(root)
 
@@ -127,6 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(json.dumps(figures) if chosen.json else "\n".join(speed.describe(figures, chosen.threads)))
             elif chosen.command == "plain":
                 print("\n".join(str(path) for path in plain.export(chosen)))
+            elif chosen.command == "openwakeword":
+                print(wake_words.export(chosen))
             elif chosen.command == "list":
                 print("\n".join(listing()))
             elif chosen.command == "speech-embedding":

@@ -16,7 +16,7 @@ from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
-from model_export.feature_statistics import Normalisation, features_of
+from model_export.feature_statistics import features_of
 from model_export.specification import Specification
 
 if TYPE_CHECKING:
@@ -131,21 +131,8 @@ def _learned(model: Path | None, bundle: Bundle, labels: tuple[str, ...]) -> tup
 def _convert(manifest: Manifest, weights: Arrays, labels: tuple[str, ...], chosen: argparse.Namespace) -> bytes:
     if "trains" in manifest.options:
         raise ExportError("layers of this bundle's front end train with it; take a bundle that trains its head alone")
-    settings = manifest.feature_settings
-    features = features_of(chosen.recordings, settings) if chosen.recordings else None
-    options = manifest.options
-    specification = Specification(
-        manifest.architecture,
-        settings,
-        Normalisation(manifest.mean, manifest.std),
-        capacity=manifest.slots,
-        batch=manifest.batch,
-        activation=options.get("activation", "relu"),
-        downsampling=options.get("downsampling", "stride"),
-        width=float(options.get("width", 1.0)),
-        seed=manifest.seed,
-        statistics=manifest.statistics,
-    )
+    features = features_of(chosen.recordings, manifest.feature_settings) if chosen.recordings else None
+    specification = Specification.of(manifest)
     from model_export.inference import Inference  # heavy: TensorFlow
 
     network = Inference(specification, weights, len(labels), rows=1)

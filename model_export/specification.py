@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
-from fleet_protocol.bundle import BACKGROUND
+from fleet_protocol.bundle import BACKGROUND, Manifest
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.tensors import Arrays
@@ -77,6 +77,23 @@ class Specification:
             raise ExportError(f"--width {self.width:g} is not from 0.01 to 4; 1 is the network as it was published")
         if self.batch < 1:
             raise ExportError(f"a training step needs at least 1 row, not --batch {self.batch}")
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """Return what a bundle was built from, of which no pretrained layers train."""
+        options = manifest.options
+        return cls(
+            manifest.architecture,
+            manifest.feature_settings,
+            Normalisation(manifest.mean, manifest.std),
+            capacity=manifest.slots,
+            batch=manifest.batch,
+            activation=options.get("activation", "relu"),
+            downsampling=options.get("downsampling", "stride"),
+            width=float(options.get("width", 1.0)),
+            seed=manifest.seed,
+            statistics=manifest.statistics,
+        )
 
     @property
     def characters(self) -> str:

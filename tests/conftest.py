@@ -79,6 +79,24 @@ def speech_bundles() -> Path:
 
 
 @pytest.fixture(scope="session")
+def spoken_bundle() -> Path:
+    """A bundle on Google's speech embedding that knows some synthesised words, so that thresholds are computed."""
+    models()
+    pytest.importorskip("espeakng_loader")
+    from demo.corpus import synthesise
+
+    def make(folder: Path) -> None:
+        words = ("bird", "cat", "dog", "happy", "house", "left", "marvin", "seven", "tree", "zero")
+        synthesise(folder / "words", words, speakers=8, takes=2, seed=1)
+        front_end = str(folder / "spoken.frontend")
+        run_python("-m", "model_export.cli", "speech-embedding", "--data", str(folder / "words"), "-o", front_end)
+        options = ("--features", front_end, "-o", str(folder / "spoken.auricle"))
+        run_python("-m", "model_export.cli", "build", "linear", *options)
+
+    return built("spoken-bundle", make) / "spoken.auricle"
+
+
+@pytest.fixture(scope="session")
 def pretrained_bundle() -> Path:
     """The ready bundle with a linear head on the front end `base`, which carries the words of its pretraining."""
     return find_bundle("base")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -345,18 +346,30 @@ class UiConfig:
         port: Its port; 0: any that is free.
         names: Further names under which browsers may open it, as behind a proxy; they make a sign-in necessary.
         insecure_http: Whether it may listen beyond this machine, where others can read what is sent.
+        proxy: Address of a proxy that signs people in, such as Home Assistant's; nobody else may open the page then.
+            "" for none.
     """
 
     host: str = "127.0.0.1"
     port: int = 8471
     names: tuple[str, ...] = ()
     insecure_http: bool = False
+    proxy: str = ""
 
     def __post_init__(self) -> None:
         require(bool(self.host), "host", self.host, "must not be empty")
         require_between(self, 0, 65_535, "port")
         for name in self.names:
             require(bool(name) and not set(name) & set("/: "), "names", self.names, "must be names without a port")
+        if self.proxy:
+            require(_is_address(self.proxy), "proxy", self.proxy, "must be an IP address, like 172.30.32.2")
+
+
+def _is_address(given: str) -> bool:
+    try:
+        return str(ipaddress.ip_address(given)) == given
+    except ValueError:
+        return False
 
 
 def window_minutes(window: str) -> tuple[int, int] | None:

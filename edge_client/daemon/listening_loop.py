@@ -57,11 +57,9 @@ def load_listening(config: Config) -> Loaded:
     runtime, or the runtime cannot take the graph.
     """
     saved = DeviceState(config.device.state).model.load(config.model.bundle)
-    progress = saved.progress
-    # A round's result knows nothing of other sounds; it is soon taught anew.
-    fitted = progress.tails if progress.background_trained else {}
-    tails = {label: Tail(*numbers) for label, numbers in fitted.items()}
-    return Loaded(ModelRuntime(saved.listening_bundle, config.device.threads), progress.listening_labels, tails)
+    model = ModelRuntime(saved.listening_bundle, config.device.threads)
+    tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
+    return Loaded(model, saved.progress.listening_labels, tails)
 
 
 class ListeningLoop:

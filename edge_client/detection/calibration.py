@@ -7,10 +7,12 @@ distribution with shape 0; Pickands 1975). The tail says how high a score must b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from edge_client.config.sections import THRESHOLD, DetectorConfig
 from fleet_protocol.arrays import Doubles, Floats
 
 # Share of the scores, the highest, that make the tail.
@@ -42,6 +44,15 @@ class Tail:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
         logit = self.level - self.scale * math.log(per_hour)
         return 1 / (1 + math.exp(-min(max(logit, _LOWEST), _LARGEST)))
+
+
+def threshold_of(label: str, config: DetectorConfig, tails: Mapping[str, Tail]) -> float:
+    """Return a label's threshold, above 0 to 1: the owner's, or for the promised rate, or else a fixed one."""
+    if label in config.thresholds:
+        return config.thresholds[label]
+    if config.threshold is not None:
+        return config.threshold
+    return tails[label].threshold(config.false_accepts_per_hour) if label in tails else THRESHOLD
 
 
 def fit_tails(scores: Floats, least: Tail | None = None) -> list[Tail]:

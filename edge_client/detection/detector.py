@@ -11,8 +11,8 @@ from types import MappingProxyType
 import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
-from edge_client.config.sections import THRESHOLD, DetectorConfig
-from edge_client.detection.calibration import Tail
+from edge_client.config.sections import DetectorConfig
+from edge_client.detection.calibration import Tail, threshold_of
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.unknown_sounds import UnknownSounds
@@ -126,17 +126,14 @@ class Detector:
             self._features.reset()
 
     def _thresholds(self, tails: Mapping[str, Tail]) -> Floats:
-        """Return every label's threshold: the owner's, or for the promised rate, or else a fixed one."""
-        chosen, names = self._config.thresholds, self._label_map.names
-        for name in sorted(chosen.keys() - set(names) - self._warned):
+        """Return every label's threshold."""
+        names = self._label_map.names
+        for name in sorted(self._config.thresholds.keys() - set(names) - self._warned):
             self._warned.add(name)
             log.warning(
                 "[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(self.labels)
             )
-        default, rate = self._config.threshold, self._config.false_accepts_per_hour
-        fitted = {name: tail.threshold(rate) for name, tail in tails.items()} if default is None else {}
-        fixed = THRESHOLD if default is None else default
-        return np.array([(fitted | chosen).get(name, fixed) for name in names], np.float32)
+        return np.array([threshold_of(name, self._config, tails) for name in names], np.float32)
 
     def _hops(self, samples: Floats) -> Iterator[None]:
         """Take samples; yield after every hop that completes a window."""

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
+from edge_client.owner_page.pages import root_of
 from fleet_protocol.atomic_files import write_durably
 
 _KEY = "page.key"
@@ -68,12 +69,14 @@ class Access:
         names: Names under which browsers may ask for it, in lower case.
         any_address: Whether they may ask for any numeric address. (A name can be made to lead here by whoever owns
             it, DNS rebinding; a number cannot.)
+        proxy: Address of the proxy that alone may ask for it, and that lets nobody in who may not open it; "" for none.
     """
 
     token: str
     names: frozenset[str]
     any_address: bool
     sign_in: bool
+    proxy: str = ""
 
     @classmethod
     def of(cls, config: UiConfig, token: str) -> Access:
@@ -81,6 +84,8 @@ class Access:
 
         Raises ConfigError if it would be reachable from elsewhere, where others can read along, and nobody said so.
         """
+        if config.proxy:
+            return cls(token, frozenset(), any_address=False, sign_in=False, proxy=config.proxy)
         local = _is_local(config.host)
         if not local and not config.insecure_http:
             raise ConfigError(
@@ -143,6 +148,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if self._access.proxy:  # which shows the page in a frame of its own pages
+                    headers["content-security-policy"] = _POLICY.replace("ancestors 'none'", "ancestors 'self'")
             await send(message)
 
         answer = self._refusal(Request(scope)) or self._app
@@ -151,11 +158,16 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         name = _hostname(host)
-        if name is None or not self._access.knows(name):
+        if self._access.proxy:
+            if request.client is None or request.client.host != self._access.proxy:
+                return PlainTextResponse("This page is opened through the proxy of [ui] alone.\n", 403)
+            # The proxy knows the names; a browser names one of them, or the proxy says which one it was.
+            host = request.headers.get("x-forwarded-host", host)
+        elif name is None or not self._access.knows(name):
             return PlainTextResponse(
                 f"This page is not called {host[:100]!r}. If it should be, add the name to names in [ui].\n", 421
             )
-        path, asks = request.url.path, request.method in ("GET", "HEAD")
+        path, asks = str(request.scope["path"]), request.method in ("GET", "HEAD")
         if not asks and not _same_origin(request, host):
             return JSONResponse({"error": "another site asked for this; it was refused"}, 403)
         if asks and _from_another_site(request):
@@ -164,7 +176,8 @@ class Guard:
             return None
         if self._access.sign_in and not self._access.is_signed(request.cookies.get(COOKIE, ""), SESSION):
             page = asks and "text/html" in request.headers.get("accept", "")
-            return RedirectResponse(SIGN_IN, 303) if page else JSONResponse({"error": "sign in first"}, 401)
+            sign_in = f"{root_of(path)}{SIGN_IN[1:]}"
+            return RedirectResponse(sign_in, 303) if page else JSONResponse({"error": "sign in first"}, 401)
         if not asks and not self._access.is_signed(request.headers.get(CSRF_HEADER, ""), CSRF):
             return JSONResponse({"error": "this page is from before a restart; load it again"}, 403)
         return None

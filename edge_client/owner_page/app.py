@@ -22,7 +22,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_changes import changes
 from edge_client.owner_page.access import COOKIE, CSRF, SESSION, Access, Guard
 from edge_client.owner_page.device import OwnedDevice
-from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form
+from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
 from fleet_protocol.errors import AuricleError
 
@@ -239,7 +239,7 @@ class OwnerPage:
         if not self._access.is_token((await read_form(request)).get("token", "")):
             await asyncio.sleep(_WRONG_TOKEN_S)
             return self._pages.page("sign_in.html", 403, wrong=True)
-        answer = RedirectResponse("/", 303)
+        answer = RedirectResponse("./", 303)
         answer.set_cookie(COOKIE, self._access.sign(SESSION), max_age=_COOKIE_S, httponly=True, samesite="strict")
         return answer
 
@@ -247,5 +247,5 @@ class OwnerPage:
         """Say what went wrong."""
         status = 409 if isinstance(error, AuricleError) else 500
         if "text/html" in request.headers.get("accept", ""):
-            return self._pages.page("failed.html", status, error=str(error))
+            return self._pages.page("failed.html", status, error=str(error), root=root_of(request.scope["path"]))
         return JSONResponse({"error": str(error)}, status)

@@ -43,6 +43,14 @@ def number_of(given: str) -> int:
     return int(given)
 
 
+def root_of(path: str) -> str:
+    """Return what leads from an address of the page to its beginning, as a browser resolves it.
+
+    All links are relative, so that they hold behind a proxy that puts the page below a path of its own.
+    """
+    return "../" * (path.count("/") - 1) or "./"
+
+
 class Pages:
     """Renders the templates of a device."""
 
@@ -56,7 +64,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"clock": _clock, "iso": _iso}
-        self._environment.globals |= {"device": name, "csrf_token": csrf_token}
+        self._environment.globals |= {"device": name, "csrf_token": csrf_token, "root": root_of("/")}
 
     def page(self, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what it shows)
         """Return a page with an HTTP status."""

@@ -62,6 +62,13 @@ class Progress:
         reserved = self.label_map.reserved if self.background_trained else 0
         return dataclasses.replace(self.label_map, reserved=reserved, off=self.unheard)
 
+    @property
+    def listening_tails(self) -> Mapping[str, tuple[float, float]]:
+        """The tails for listening: none from a round's result on, which knows nothing of other sounds, until the device
+        went over its clips again.
+        """
+        return self.tails if self.background_trained else {}
+
 
 @dataclass(frozen=True)
 class SavedModel:

@@ -80,7 +80,7 @@ export class Meter {
 
 // Follow what the daemon hears: `moment` gets every hop, `state` "on", "silent", "off", "forbidden" or "gone".
 export function follow(moment, state) {
-  const source = new EventSource("/live");
+  const source = new EventSource("live");
   source.addEventListener("moment", (event) => {
     state("on");
     moment(JSON.parse(event.data));

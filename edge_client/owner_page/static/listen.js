@@ -144,7 +144,7 @@ async function refresh(query = "") {
     return;
   }
   stale = null;
-  const answer = await fetch(`/heard${query}`).catch(() => null);
+  const answer = await fetch(`heard${query}`).catch(() => null);
   if (!answer?.ok) return;
   const list = await answer.text();
   if (busy()) {
@@ -164,7 +164,7 @@ async function answer(row, fields) {
   const buttons = row.querySelectorAll("button");
   buttons.forEach((button) => (button.disabled = true));
   try {
-    const reply = await send("/heard/answer", { kind: row.dataset.kind, at_ms: row.dataset.at, ...fields });
+    const reply = await send("heard/answer", { kind: row.dataset.kind, at_ms: row.dataset.at, ...fields });
     told.className = "muted";
     told.textContent = (await reply.json()).message;
     row.querySelector("form").hidden = true;
@@ -191,7 +191,7 @@ heard.addEventListener("click", (event) => {
 heard.addEventListener("change", async (event) => {
   if (event.target.id !== "keep") return;
   try {
-    const reply = await send("/heard/keep", { keep: event.target.checked ? "on" : "off" });
+    const reply = await send("heard/keep", { keep: event.target.checked ? "on" : "off" });
     told.className = "muted";
     told.textContent = (await reply.json()).message;
   } catch (error) {

@@ -8,7 +8,7 @@ told.tabIndex = -1;
 const busy = () => isPlaying() || known.querySelector("form:not([hidden])") !== null;
 
 async function refresh(changed = false) {
-  const answer = await fetch("/sounds").catch(() => null);
+  const answer = await fetch("sounds").catch(() => null);
   if (!answer?.ok) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   if (busy() && !changed) return;
@@ -29,7 +29,7 @@ async function change(part, fields) {
   const buttons = known.querySelectorAll("button");
   buttons.forEach((button) => (button.disabled = true));
   try {
-    const reply = await send(`/sounds/${what}`, { ...given, ...fields });
+    const reply = await send(`sounds/${what}`, { ...given, ...fields });
     const { message } = await reply.json();
     known.querySelectorAll("form").forEach((form) => (form.hidden = true));
     await refresh(true);

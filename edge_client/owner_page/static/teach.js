@@ -62,7 +62,7 @@ function show(section) {
 
 // Read the answer's lines; return the last one's result.
 async function session(fields) {
-  const answer = await send("/teach/record", fields, { signal: abort.signal });
+  const answer = await send("teach/record", fields, { signal: abort.signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   let done = null;
@@ -117,7 +117,7 @@ let watching = null;
 let following = null;
 
 const status = (label) =>
-  fetch(`/status?${new URLSearchParams({ label })}`)
+  fetch(`status?${new URLSearchParams({ label })}`)
     .then((answer) => answer.json())
     .catch(() => null);
 

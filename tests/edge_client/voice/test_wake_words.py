@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from wyoming.client import AsyncClient
 from wyoming.error import Error
 from wyoming.info import Describe, Info
 from wyoming.ping import Ping, Pong
+from wyoming.server import AsyncEventHandler, AsyncServer
 from wyoming.wake import Detect, Detection, NotDetected
 
 from edge_client.audio.resampling import resample
@@ -72,24 +74,25 @@ def listens(path) -> bool:
     return True
 
 
-def sound(label: str, rate: int, channels: int) -> list[bytes]:
-    """Six seconds of quiet noise with the sound in it, 16-bit PCM, in pieces of a tenth of a second."""
+def sound(labels: tuple[str, ...], rate: int, channels: int) -> list[bytes]:
+    """Quiet noise with the sounds in it, each from the third of its six seconds on, 16-bit PCM, in pieces of 0.1 s."""
     rng = np.random.default_rng(5)
-    stream = rng.normal(0, 0.001, 6 * RATE).astype(np.float32)
-    taught = melody(label, rng)
-    stream[3 * RATE : 3 * RATE + len(taught)] += taught
+    stream = rng.normal(0, 0.001, 6 * RATE * len(labels)).astype(np.float32)
+    for number, label in enumerate(labels):
+        taught = melody(label, rng)
+        stream[(6 * number + 3) * RATE :][: len(taught)] += taught
     pcm = (resample(stream, RATE, rate) * 32_767).clip(-32_768, 32_767).astype("<i2")
     pcm = np.repeat(pcm[:, None], channels, axis=1)
     return [pcm[start : start + rate // 10].tobytes() for start in range(0, len(pcm), rate // 10)]
 
 
-async def listen(uri, label, names, rate=16_000, channels=1):
-    """What the service says of a sound until its end."""
+async def listen(uri, labels, names, rate=16_000, channels=1):
+    """What the service says of sounds until their end."""
     found = []
     async with AsyncClient.from_uri(uri) as client:
         await client.write_event(Detect(names=names).event())
         await client.write_event(AudioStart(rate, 2, channels).event())
-        for number, piece in enumerate(sound(label, rate, channels)):
+        for number, piece in enumerate(sound(labels, rate, channels)):
             await client.write_event(AudioChunk(rate, 2, channels, piece, timestamp=100 * number).event())
         await client.write_event(AudioStop().event())
         await client.write_event(Ping("done").event())
@@ -100,20 +103,97 @@ async def listen(uri, label, names, rate=16_000, channels=1):
 
 @pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (44_100, 2)])
 def test_a_taught_sound_is_a_wake_word(service, rate, channels):
-    (event,) = asyncio.run(listen(service, "stop", ["stop"], rate, channels))
+    (event,) = asyncio.run(listen(service, ("stop",), ["stop"], rate, channels))
     detection = Detection.from_event(event)
     assert detection.name == "stop"
     assert 3_000 <= detection.timestamp <= 5_000
 
 
 def test_another_sound_does_not_wake(service):
-    (event,) = asyncio.run(listen(service, "up", ["stop"]))
+    (event,) = asyncio.run(listen(service, ("up",), ["stop"]))
     assert NotDetected.is_type(event.type)
 
 
 def test_any_taught_sound_wakes_where_none_is_named(service):
-    (event,) = asyncio.run(listen(service, "up", None))
+    (event,) = asyncio.run(listen(service, ("up",), None))
     assert Detection.from_event(event).name == "up"
+
+
+def test_satellites_at_once_hear_their_own_words_alone(service):
+    """One hears both sounds and waits for the first, one hears them the other way round and waits for the second; a
+    third hears another sound. All speak at the same time.
+    """
+
+    async def at_once():
+        return await asyncio.gather(
+            listen(service, ("stop", "up"), ["stop"]),
+            listen(service, ("stop", "up"), ["up"], rate=48_000, channels=2),
+            listen(service, ("down",), ["stop"]),
+        )
+
+    (first,), (second,), (third,) = asyncio.run(at_once())
+    assert Detection.from_event(first).name == "stop"
+    assert 3_000 <= Detection.from_event(first).timestamp <= 5_000
+    assert Detection.from_event(second).name == "up"
+    assert 9_000 <= Detection.from_event(second).timestamp <= 11_000
+    assert NotDetected.is_type(third.type)
+
+
+# What satellites and Home Assistant send, and what a service of wake words answers.
+SENT = (Describe, Detect, AudioStart, AudioChunk, AudioStop, Ping)
+ANSWERED = (Info, Detection, NotDetected, Pong, Error)
+
+
+def read_by_its_class(event, classes):
+    """The event as the protocol's package reads and writes it again."""
+    (kind,) = (kind for kind in classes if kind.is_type(event.type))
+    return kind.from_event(event).event()
+
+
+class Hub(AsyncEventHandler):
+    """A server of the protocol between satellites and the service, as Home Assistant is one."""
+
+    def __init__(self, uri, reader, writer):
+        super().__init__(reader, writer)
+        self.service, self.answers = AsyncClient.from_uri(uri), None
+
+    async def handle_event(self, event):
+        if self.answers is None:
+            await self.service.connect()
+            self.answers = asyncio.create_task(self.answer())
+        await self.service.write_event(read_by_its_class(event, SENT))
+        return True
+
+    async def answer(self):
+        while event := await self.service.read_event():
+            again = read_by_its_class(event, ANSWERED)
+            assert (again.data, again.payload) == (event.data, event.payload)
+            await self.write_event(again)
+
+    async def disconnect(self):
+        await self.service.disconnect()
+        await self.answers
+
+
+def test_each_message_is_one_that_a_server_of_the_protocol_reads_and_hands_on(service, tmp_path):
+    async def through_the_hub():
+        hub = AsyncServer.from_uri(f"unix://{tmp_path / 'hub'}")
+        await hub.start(functools.partial(Hub, service))
+        uri = f"unix://{tmp_path / 'hub'}"
+        heard = await asyncio.gather(listen(uri, ("stop",), ["stop"]), listen(uri, ("up",), ["stop"]))
+        async with AsyncClient.from_uri(uri) as client:
+            await client.write_event(Describe().event())
+            told = await client.read_event()
+            await client.write_event(AudioStart(16_000, 4, 1).event())
+            refused = await client.read_event()
+        await hub.stop()
+        return *heard, told, refused
+
+    (detected,), (other,), told, refused = asyncio.run(through_the_hub())
+    assert Detection.from_event(detected).name == "stop"
+    assert NotDetected.is_type(other.type)
+    assert sorted(model.name for model in Info.from_event(told).wake[0].models) == sorted(LABELS)
+    assert "16-bit PCM" in Error.from_event(refused).text
 
 
 def test_the_service_tells_its_words(service):

@@ -1,0 +1,114 @@
+"""The app's programs in Home Assistant: options become a configuration; daemon, owner's page and wake words run on it.
+
+They end together: with SIGTERM, or when one of them ends, so that Home Assistant starts all of them again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_MQTT = ("host", "port", "username")
+_PASSWORD = "AURICLE_MQTT_PASSWORD"  # noqa: S105  (the variable's name)
+# Less than config.yaml's timeout, after which the container is killed.
+_PATIENCE_S = 20
+
+
+def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) -> str:
+    """Return a device's configuration (TOML) of the app's options.
+
+    Args:
+        options: by the names of config.yaml.
+        data: folder that Home Assistant keeps for the app.
+        proxy: address that alone may open the owner's page.
+        port: of the owner's page.
+    """
+    sections: dict[str, dict[str, Any]] = {
+        "device": {"name": options["name"], "state": str(data / "state")},
+        "model": {"bundle": options["bundle"]},
+        "microphone": {"backend": "arecord"},
+        "detector": {"false_accepts_per_hour": options["false_accepts_per_hour"]},
+        "ui": {"host": "0.0.0.0", "port": port, "proxy": proxy},  # noqa: S104  (the proxy alone is answered)
+    }
+    if options.get("mqtt_host"):
+        sections["mqtt"] = {key: options[f"mqtt_{key}"] for key in _MQTT if options.get(f"mqtt_{key}")}
+    # JSON's strings and numbers are TOML's too, but for the character DEL.
+    lines = [
+        f"[{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in section.items())
+        for name, section in sections.items()
+    ]
+    return "\n".join(lines)
+
+
+def _toml(value: str | float) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def main() -> int:
+    """Run the programs; return the exit status: 0 after SIGTERM, 1 where one of them ended by itself."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, default=Path("/data"), help="folder with options.json (%(default)s)")
+    parser.add_argument("--proxy", default="172.30.32.2", help="Home Assistant's address (%(default)s)")
+    parser.add_argument("--port", type=int, default=8099, help="of the owner's page (%(default)s)")
+    parser.add_argument("--wyoming", default="tcp://0.0.0.0:10400", help="address of the wake words (%(default)s)")
+    chosen = parser.parse_args()
+    try:
+        options = json.loads((chosen.data / "options.json").read_bytes())
+        text = configuration(options, chosen.data, chosen.proxy, chosen.port)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"auricle: {chosen.data / 'options.json'} cannot be used ({error!r}); save the options anew", flush=True)
+        return 1
+    config = chosen.data / "edge.toml"
+    config.write_text(text)
+    programs = [["run"], ["ui"]]
+    if options.get("wake_words"):
+        programs.append(["wyoming", "--uri", chosen.wyoming])
+    environment = dict(os.environ)
+    if options.get("mqtt_password"):
+        environment[_PASSWORD] = str(options["mqtt_password"])
+    return _run(programs, config, environment)
+
+
+def _run(programs: list[list[str]], config: Path, environment: dict[str, str]) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for words in programs:
+            command = [sys.executable, "-m", "edge_client.cli", *words, "--config", str(config)]
+            started.append(subprocess.Popen(command, env=environment))
+        ended, _ = os.wait()
+        words = next(words for words, program in zip(programs, started, strict=True) if program.pid == ended)
+        print(f"auricle: `auricle-edge {words[0]}` ended", flush=True)
+        status = 1
+    except _StoppedError:
+        status = 0
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    for program in started:
+        program.terminate()
+    for program in started:
+        try:
+            program.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            program.kill()
+    return status
+
+
+class _StoppedError(Exception):
+    """Home Assistant stops the app."""
+
+
+def _stop(_: int, __: FrameType | None) -> None:
+    raise _StoppedError
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Taught words as classifiers for other programs that wait for a word."""

@@ -1,0 +1,113 @@
+"""A taught word, read from a device or from what a classifier saved."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.config import load_config
+from edge_client.config.sections import THRESHOLD
+from edge_client.detection.calibration import Tail, threshold_of
+from edge_client.storage.saved_model import ModelStore
+from fleet_protocol.bundle import Bundle, read_bundle
+from fleet_protocol.feature_settings import SpeechEmbeddingSettings
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import SUFFIX
+from fleet_protocol.tensors import unpack
+from model_export.errors import ExportError
+
+_CONFIG = "edge.toml"
+
+
+@dataclass(frozen=True)
+class TaughtWord:
+    """A label, and what tells it from everything else.
+
+    Attributes:
+        bundle: Bundle with the weights that listen.
+        labels: Which of its outputs are used.
+        label: One of the labels.
+        threshold: Score from which it counts as heard, above 0, at most 1.
+    """
+
+    bundle: Bundle
+    labels: LabelMap
+    label: str
+    threshold: float
+
+
+def read_word(source: Path, label: str, model: Path | None = None) -> TaughtWord:
+    """Read a taught word.
+
+    Args:
+        source: the configuration of a device, the folder in which it lies, or a bundle.
+        label: the word.
+        model: what a classifier of the bundle saved; for a bundle alone.
+
+    Raises ExportError: it was not taught, or not on the speech embedding; ConfigError, StateError, BundleError,
+    TensorError: what is read is damaged or missing; OSError: a file cannot be read.
+    """
+    if source.suffix == SUFFIX:
+        word = _of_classifier(source, label, model)
+    elif model is not None:
+        raise ExportError(f"--model goes with an {SUFFIX} bundle; {source} has the weights of its device")
+    else:
+        word = _of_device(source, label)
+    _require_heard(source, word)
+    return word
+
+
+def _of_device(source: Path, label: str) -> TaughtWord:
+    path = source / _CONFIG if source.is_dir() else source
+    if not path.exists():
+        raise ExportError(
+            f"there is no configuration {path}; name the device's {_CONFIG}, like /etc/auricle/{_CONFIG}, which says "
+            "where its state and its bundle are"
+        )
+    config = load_config(path)
+    _require_speech_embedding(path, read_bundle(config.model.bundle))
+    store = ModelStore(config.device.state)
+    if not store.path.exists():
+        raise ExportError(f"the device of {path} has learned nothing yet: there is no {store.path}; teach it first")
+    saved = store.load(config.model.bundle)
+    tails = {name: Tail(*numbers) for name, numbers in saved.progress.listening_tails.items()}
+    threshold = threshold_of(label, config.detector, tails)
+    return TaughtWord(saved.listening_bundle, saved.progress.listening_labels, label, threshold)
+
+
+def _of_classifier(source: Path, label: str, model: Path | None) -> TaughtWord:
+    if model is None:
+        raise ExportError(f"{source} holds no taught words; give --model what a classifier saved, or name a device")
+    bundle = read_bundle(source)
+    _require_speech_embedding(source, bundle)
+    weights, document = unpack(model.read_bytes())
+    labels = document.get("labels")
+    if document.get("network") != bundle.manifest.network or not isinstance(labels, dict):
+        raise ExportError(f"{model} holds no classifier of this bundle; Classifier.save of edge_client.api writes one")
+    # To a classifier every clip is one of its labels: the outputs for what is no label are off.
+    known = dataclasses.replace(LabelMap.from_json(labels), reserved=0)
+    return TaughtWord(dataclasses.replace(bundle, weights=weights), known, label, THRESHOLD)
+
+
+def _require_speech_embedding(source: Path, bundle: Bundle) -> None:
+    settings = bundle.manifest.feature_settings
+    if not isinstance(settings, SpeechEmbeddingSettings):
+        raise ExportError(
+            f"{source} hears with the front end {settings.preset!r}, but openWakeWord with Google's speech embedding. "
+            "Build a bundle for it: auricle-export build linear --features speech_embedding.frontend (docs/models.md); "
+            "name it in [model] bundle of the device, and start the daemon, which learns the words anew from the clips"
+        )
+
+
+def _require_heard(source: Path, word: TaughtWord) -> None:
+    """Refuse a label that is not there, that is not learned yet, or that nothing else is told from."""
+    known, mask = word.labels.labels, word.labels.listening_mask
+    if word.label not in known:
+        raise ExportError(f"{source} knows no label {word.label!r}; known: {', '.join(known) or 'none, teach one'}")
+    if not mask[word.labels.slot_of(word.label)]:
+        raise ExportError(f"{word.label!r} is not learned yet; let the daemon of {source} learn it first")
+    if mask.sum() < 2:
+        raise ExportError(
+            f"{word.label!r} is all that {source} knows, so everything would be taken for it; teach a second word"
+        )

@@ -1,0 +1,212 @@
+"""A taught word as openWakeWord hears it, by pyopen-wakeword from the sound on, beside the device that was taught."""
+
+import json
+import os
+import shutil
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from demo.corpus import synthesise
+from edge_client.api import Classifier
+from edge_client.audio.resampling import resample
+from edge_client.config import load_config
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.detector import Detector
+from edge_client.model.interpreter import open_network
+from model_export.flatbuffer import operators_by_signature
+from tests.support.checkout import run_module
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.open_wake_word import PART, RATE, SILENCE, heard_by_open_wake_word, to_pcm
+from tests.support.owner_page import OwnerPage
+from tests.support.sound_server import SINK_RATE_HZ
+from tests.support.sounds import write_clips
+from tests.support.taught_device import Device
+
+pytestmark = pytest.mark.slow
+
+WORDS = ("computer", "jarvis", "umbrella")
+# Windows of openWakeWord begin so many samples later than those of a device that hears the same stream.
+AHEAD = 936
+# Parts that a device heard when openWakeWord says its first score.
+FIRST = 24
+
+
+def export(source, label, output, *options):
+    return run_module("model_export.cli", "openwakeword", source, label, "-o", output, *options)
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """Recordings of the words by six voices, two takes each."""
+    folder = tmp_path_factory.mktemp("spoken") / "words"
+    synthesise(folder, WORDS, speakers=6, takes=2, seed=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory, spoken_bundle, spoken):
+    """A device that was taught them."""
+    one = Device(tmp_path_factory.mktemp("device"), spoken_bundle)
+    shutil.copytree(spoken, one.clips)
+    one.teach()
+    return one
+
+
+def stream_of(clips):
+    """A quiet room in which the clips are heard, one every four seconds from the second on, nowhere on a beat."""
+    rng = np.random.default_rng(0)
+    heard = rng.normal(0, 0.003, (4 * len(clips) + 1) * RATE)
+    for number, clip in enumerate(clips):
+        heard[4 * number * RATE + RATE + 333 * number :][: len(clip)] += clip
+    return to_pcm(heard)
+
+
+def spoken_stream(spoken):
+    said = [word for word in WORDS for _ in range(2)]
+    return stream_of(
+        [soundfile.read(sorted((spoken / word).glob("*.wav"))[number])[0] for number, word in enumerate(said)]
+    )
+
+
+def heard_by_device(device, pcm, label):
+    """Its averaged score at each part of 80 ms, where it looks as often as openWakeWord, and its threshold."""
+    loaded = load_listening(load_config(device.folder / "edge.toml"))
+    pace = DetectorConfig(hop_s=0.08, average_s=0.32, energy_gate_db=-120)
+    detector = Detector(loaded.model, loaded.label_map, pace, tails=loaded.tails)
+    assert detector.hop_samples == PART
+    stream = np.concatenate([np.zeros(SILENCE), pcm / 32_768]).astype(np.float32)[AHEAD:]
+    standing = []
+    for start in range(0, len(stream) - PART + 1, PART):
+        detector.push(stream[start : start + PART])
+        standing.append(detector.standing[label])
+    scores, thresholds = np.array(standing).T
+    return scores, thresholds[0]
+
+
+@pytest.mark.parametrize("label", WORDS)
+def test_its_scores_are_the_devices_own_at_the_same_windows(device, spoken, tmp_path, label):
+    done = export(device.folder / "edge.toml", label, tmp_path / "word.tflite")
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'word.tflite'}\n"), done.stderr
+    pcm = spoken_stream(spoken)
+    theirs = heard_by_open_wake_word(tmp_path / "word.tflite", pcm)
+    share, threshold = heard_by_device(device, pcm, label)
+    ours = share * (1 - threshold) / (share * (1 - threshold) + (1 - share) * threshold)
+    compared = min(len(theirs), len(ours) - FIRST + 1)
+    begin = SILENCE // PART + 4  # digital silence is not looked at by a device
+    np.testing.assert_allclose(theirs[begin:compared], ours[FIRST - 1 :][begin:compared], atol=1e-3)
+    assert threshold > 0.6
+    assert ((theirs[begin:compared] > 0.5) == (share[FIRST - 1 :][begin:compared] > threshold)).all()
+    # Heard in its own eight seconds of the stream, and in no others.
+    loud = (np.flatnonzero(theirs > 0.5) + FIRST) * PART - SILENCE
+    number = WORDS.index(label)
+    assert ((loud > 8 * number * RATE) & (loud < (8 * number + 8) * RATE)).all()
+    assert len(loud) > 2
+
+
+def test_the_graph_has_the_contract_of_open_wake_word_in_built_in_operators(device, tmp_path):
+    path = tmp_path / "word.tflite"
+    assert export(device.folder, "jarvis", path).returncode == 0
+    (operators,) = operators_by_signature(path.read_bytes()).values()
+    assert {"AVERAGE_POOL_2D", "FULLY_CONNECTED", "SOFTMAX"} <= set(operators)
+    score = open_network(path.read_bytes())(np.zeros((1, 16, 96), np.float32))
+    assert (score.shape, score.dtype) == ((1, 1), np.float32)
+    for columns in (np.full((1, 16, 96), 1e4, np.float32), np.full((1, 16, 96), -1e4, np.float32)):
+        assert 0 <= open_network(path.read_bytes())(columns).item() <= 1
+
+
+@pytest.mark.parametrize("threshold", [0.001, 1.0])
+def test_the_owners_own_threshold_is_what_moves_to_one_half(device, spoken, tmp_path, threshold):
+    config = (device.folder / "edge.toml").read_text()
+    (device.folder / "own.toml").write_text(f"{config}[detector.thresholds]\ncomputer = {threshold}\n")
+    assert export(device.folder / "own.toml", "computer", tmp_path / "word.tflite").returncode == 0
+    scores = heard_by_open_wake_word(tmp_path / "word.tflite", spoken_stream(spoken))
+    assert np.isfinite(scores).all()
+    assert (scores[SILENCE // PART :] > 0.5).mean() > 0.1 if threshold < 0.5 else (scores > 0.5).mean() < 0.1
+
+
+def test_a_classifiers_words_are_exported_too(speech_bundles, tmp_path):
+    bundle = speech_bundles / "linear.auricle"
+    classifier = Classifier(bundle, epochs=20)
+    for seed, label in enumerate(("no", "yes")):
+        write_clips(tmp_path / "clips", label, 6, seed=seed)
+    clips, labels = classifier.read_folder(tmp_path / "clips")
+    classifier.fit(clips, labels)
+    classifier.save(tmp_path / "words.safetensors")
+    done = export(bundle, "yes", tmp_path / "yes.tflite", "--model", tmp_path / "words.safetensors")
+    assert done.returncode == 0, done.stderr
+    (clip,) = [clip for clip, label in zip(clips, labels, strict=True) if label == "yes"][:1]
+    scores = heard_by_open_wake_word(tmp_path / "yes.tflite", stream_of([clip]))
+    assert scores[SILENCE // PART :].max() > 0.5
+
+
+def test_what_cannot_be_exported_is_said_and_nothing_is_left(device, tmp_path):
+    config, output = device.folder / "edge.toml", tmp_path / "word.tflite"
+
+    def refused(source, label, target, *options):
+        before = sorted(tmp_path.rglob("*"))
+        done = export(source, label, target, *options)
+        assert (done.returncode, done.stdout, sorted(tmp_path.rglob("*"))) == (1, "", before)
+        return done.stderr
+
+    assert "knows no label 'telephone'; known: computer, jarvis, umbrella" in refused(config, "telephone", output)
+    assert "there is no configuration" in refused(tmp_path, "computer", output)
+    assert "end in .tflite" in refused(config, "computer", tmp_path / "word.onnx")
+    assert "no folder" in refused(config, "computer", tmp_path / "nowhere" / "word.tflite")
+    assert "holds no taught words; give --model" in refused(device.bundle, "computer", output)
+    assert "--model goes with" in refused(config, "computer", output, "--model", config)
+    output.write_bytes(b"mine")
+    assert "--force replaces it" in refused(config, "computer", output)
+    assert output.read_bytes() == b"mine"
+    assert export(config, "computer", output, "--force").returncode == 0
+    assert output.stat().st_size > 1_000
+    # A device with another front end, one that was taught nothing yet, and one whose state is damaged.
+    (tmp_path / "words.toml").write_text('[device]\nname = "x"\nstate = "fresh"\n[model]\nbundle = "base"\n')
+    said = refused(tmp_path / "words.toml", "computer", output, "--force")
+    assert "front end 'base', but openWakeWord with Google's speech embedding" in said
+    assert "auricle-export build linear --features speech_embedding.frontend" in said
+    fresh = (tmp_path / "words.toml").read_text().replace('"base"', f'"{device.bundle}"')
+    (tmp_path / "words.toml").write_text(fresh)
+    assert "has learned nothing yet" in refused(tmp_path / "words.toml", "computer", output, "--force")
+    (tmp_path / "fresh").mkdir()
+    (tmp_path / "fresh" / "model.safetensors").write_bytes(b"x" * 100)
+    assert "is damaged" in refused(tmp_path / "words.toml", "computer", output, "--force")
+
+
+def teach(page, sounds, label, takes, count):
+    """Record takes through the page's own address, with the token of its forms; return how many were kept."""
+    with httpx.Client(base_url=page.url, headers={"Origin": page.url}, timeout=300) as browser:
+        token = browser.get("/teach").text.partition('name="csrf-token" content="')[2].partition('"')[0]
+        asked = {"label": label, "count": str(count)}
+        speaking = None
+        with browser.stream("POST", "/teach/record", data=asked, headers={"x-csrf-token": token}) as answer:
+            for line in map(json.loads, answer.iter_lines()):
+                if speaking is None and line.get("step", {"kind": "room"})["kind"] != "room":
+                    speaking = sounds.play_on(takes)
+    speaking.kill()
+    return line["done"]["takes"], line["done"]["error"]
+
+
+def test_a_word_taught_on_the_owners_page_is_heard(tmp_path, spoken_bundle, spoken, sound_server):
+    sections = '[microphone]\ndevice = "shelf_microphone"\nsilent_s = 60\n[training]\nnice = 0\n'
+    clips = [soundfile.read(path)[0].astype(np.float32) for path in sorted((spoken / "computer").glob("*.wav"))]
+    pause = np.zeros(RATE // 2, np.float32)
+    takes = resample(np.concatenate([part for clip in clips[:8] for part in (clip, pause)]), RATE, SINK_RATE_HZ)
+    room = 0.001 * np.random.default_rng(7).normal(size=60 * SINK_RATE_HZ).astype(np.float32)
+    with EdgeDaemon(tmp_path / "shelf", spoken_bundle, sections).start(dict(os.environ)) as daemon:
+        page = OwnerPage(daemon.config)
+        try:
+            sound_server.play_on(room)
+            wait_for(lambda: daemon.status().get("listening", {}).get("frames"), what="a daemon that hears the room")
+            assert teach(page, sound_server, "computer", takes, 4) == (4, "")
+            wait_for(lambda: "computer" in daemon.status()["model"]["labels"], what="the word learned")
+        finally:
+            status, errors = page.end()
+        assert (status, daemon.end()) == (0, 0), errors
+    done = export(daemon.config, "computer", tmp_path / "computer.tflite")
+    assert done.returncode == 0, done.stderr
+    scores = heard_by_open_wake_word(tmp_path / "computer.tflite", stream_of(clips[:4]))
+    assert scores[SILENCE // PART :].max() > 0.5

@@ -1,0 +1,244 @@
+"""The app for Home Assistant, as far as it can be checked without an engine: its files, and its programs."""
+
+import asyncio
+import json
+import os
+import re
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import httpx
+import jsonschema
+import pytest
+import yaml
+from wyoming.client import AsyncClient
+from wyoming.info import Describe, Info
+
+from edge_client.config import load_config
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+from tests.support.ingress import ADDRESS, Ingress
+from tests.support.sound_server import no_sound_devices
+
+REPOSITORY = ROOT / "home-assistant"
+APP = REPOSITORY / "auricle"
+RUN = runpy.run_path(str(APP / "run.py"))
+# The keys of config.yaml that the app uses, as the developers' documentation of Home Assistant describes them.
+CONFIG = {
+    "type": "object",
+    "required": ["name", "version", "slug", "description", "arch"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {"type": "string"},
+        "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
+        "slug": {"type": "string", "pattern": "^[-_.A-Za-z0-9]+$"},
+        "description": {"type": "string"},
+        "arch": {"type": "array", "items": {"enum": ["aarch64", "amd64"]}, "uniqueItems": True, "minItems": 1},
+        "startup": {"enum": ["initialize", "system", "services", "application", "once"]},
+        "audio": {"type": "boolean"},
+        "ingress": {"type": "boolean"},
+        "ingress_port": {"type": "integer", "minimum": 0, "maximum": 65_535},
+        "panel_icon": {"type": "string", "pattern": "^mdi:[a-z-]+$"},
+        "watchdog": {"type": "string", "pattern": r"^(https?|tcp)://\[HOST\]:\[PORT:\d+\]"},
+        "map": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type"],
+                "additionalProperties": False,
+                "properties": {
+                    "type": {"enum": ["homeassistant_config", "app_config", "ssl", "backup", "share", "media", "data"]},
+                    "read_only": {"type": "boolean"},
+                },
+            },
+        },
+        "ports": {
+            "type": "object",
+            "patternProperties": {r"^\d+/(tcp|udp)$": {"type": ["integer", "null"]}},
+            "additionalProperties": False,
+        },
+        "backup": {"enum": ["hot", "cold"]},
+        "timeout": {"type": "integer", "minimum": 10, "maximum": 120},
+        "options": {"type": "object"},
+        "schema": {
+            "type": "object",
+            "additionalProperties": {
+                "type": "string",
+                "pattern": r"^(bool|port|password|url|email|((str|int|float)(\([\d.]*,[\d.]*\))?)|list\(.+\))\??$",
+            },
+        },
+    },
+}
+TEXTS = {
+    "type": "object",
+    "required": ["name", "description"],
+    "additionalProperties": False,
+    "properties": {"name": {"type": "string"}, "description": {"type": "string"}},
+}
+
+
+def read(name):
+    return yaml.safe_load((APP / name).read_text())
+
+
+@pytest.fixture(scope="module")
+def app():
+    return read("config.yaml")
+
+
+def test_the_repository_and_the_app_are_described_as_home_assistant_reads_it(app):
+    assert yaml.safe_load((REPOSITORY / "repository.yaml").read_text())["name"] == "Auricle"
+    jsonschema.validate(app, CONFIG)
+    assert app["slug"] == APP.name
+    assert app["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert app["version"] in (APP / "CHANGELOG.md").read_text()
+    for name in ("README.md", "DOCS.md", "Dockerfile"):
+        assert (APP / name).read_text()
+
+
+def test_each_option_has_a_value_or_may_be_left_out_and_a_text_in_each_language(app):
+    optional = {name for name, kind in app["schema"].items() if kind.endswith("?")}
+    assert app["options"].keys() == app["schema"].keys() - optional
+    for language in ("en", "de"):
+        texts = read(f"translations/{language}.yaml")
+        assert texts["configuration"].keys() == app["schema"].keys()
+        assert texts["network"].keys() == app["ports"].keys()
+        for text in texts["configuration"].values():
+            jsonschema.validate(text, TEXTS)
+
+
+def test_the_image_is_built_of_what_make_puts_there(app):
+    lines = re.sub(r"\\\n\s*", "", (APP / "Dockerfile").read_text()).splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("FROM")] == ["python:3.11-slim-bookworm"] * 2
+    for line in lines:
+        if line.startswith("COPY") and "--from" not in line:
+            for name in line.split()[1:-1]:
+                assert name in ("auricle-*.whl", "constraints.txt") or (APP / name).exists()
+    (recipe,) = re.findall(r"^home-assistant:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert "--wheel-dir dist/home-assistant/auricle" in recipe
+    assert "cp constraints.txt dist/home-assistant/auricle" in recipe
+
+
+def test_the_programs_use_the_ports_and_the_address_that_home_assistant_knows(app):
+    said = subprocess.run([sys.executable, APP / "run.py", "--help"], capture_output=True, text=True, check=True).stdout
+    assert f"({app['ingress_port']})" in said
+    assert "(172.30.32.2)" in said
+    assert "tcp://0.0.0.0:10400" in said
+    assert RUN["_PATIENCE_S"] < app["timeout"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"mqtt_host": "core-mosquitto", "mqtt_port": 1884, "mqtt_username": "auricle", "mqtt_password": "p"},
+        {"name": 'Küche "oben"\\\n\x7f[ui]', "bundle": "sounds_2s", "false_accepts_per_hour": 3},
+    ],
+)
+def test_options_become_a_configuration_in_which_no_option_is_more_than_a_value(app, tmp_path, given):
+    options = app["options"] | given
+    (tmp_path / "edge.toml").write_text(RUN["configuration"](options, tmp_path, "172.30.32.2", 8099))
+    config = load_config(tmp_path / "edge.toml")
+    assert config.device.name == options["name"]
+    assert config.device.state == tmp_path / "state"
+    assert config.model.bundle.stem == options["bundle"]
+    assert config.detector.false_accepts_per_hour == options["false_accepts_per_hour"]
+    assert (config.ui.proxy, config.ui.port) == ("172.30.32.2", 8099)
+    if "mqtt_host" in given:
+        mqtt = config.sinks["mqtt"]
+        assert (mqtt.host, mqtt.port, mqtt.username, mqtt.password) == ("core-mosquitto", 1884, "auricle", "")
+    else:
+        assert config.sinks == {}
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}", "[]"])
+def test_options_that_cannot_be_read_are_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "options.json").write_text(content)
+    done = subprocess.run([sys.executable, APP / "run.py", "--data", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "options.json cannot be used" in done.stdout
+    assert not (tmp_path / "edge.toml").exists()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+class Running:
+    """The app's programs in a folder, on a machine without sound devices."""
+
+    def __init__(self, folder, options):
+        self.folder, self.port = folder, free_port()
+        (folder / "options.json").write_text(json.dumps(options))
+        self.wyoming = f"unix://{folder / 'wyoming'}"
+        places = ["--data", folder, "--proxy", ADDRESS, "--port", str(self.port), "--wyoming", self.wyoming]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, APP / "run.py", *places],
+                cwd=ROOT,
+                env=os.environ | no_sound_devices(folder) | {"PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self):
+        return (self.folder / "log").read_text()
+
+    def children(self):
+        return Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+
+    def is_answered(self, url):
+        try:
+            return httpx.get(url, timeout=180).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+
+async def offered(uri):
+    async with AsyncClient.from_uri(uri) as client:
+        await client.write_event(Describe().event())
+        return Info.from_event(await client.read_event()).wake[0].models
+
+
+@pytest.fixture
+def running(app, tmp_path):
+    one = Running(tmp_path, app["options"] | {"wake_words": True, "mqtt_password": "secret words"})
+    yield one
+    if one.process.poll() is None:
+        one.process.send_signal(signal.SIGTERM)
+        one.process.wait(180)
+
+
+@pytest.mark.slow
+def test_daemon_page_and_wake_words_start_and_end_together(running):
+    with Ingress(running.port) as home_assistant:
+        wait_for(lambda: running.is_answered(home_assistant.url), what="the page through Home Assistant")
+        assert httpx.get(f"http://127.0.0.1:{running.port}/", timeout=180).status_code == 403
+        status = f"{home_assistant.url}status"
+        wait_for(lambda: httpx.get(status, timeout=180).json()["running"], what="a daemon that runs")
+    wait_for((running.folder / "wyoming").exists, what="the wake words")
+    assert asyncio.run(offered(running.wyoming)) == []  # it was taught nothing yet
+    assert "secret words" not in (running.folder / "edge.toml").read_text() + running.log()
+    assert len(running.children()) == 3
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(180) == 0, running.log()
+    assert "Traceback" not in running.log()
+
+
+@pytest.mark.slow
+def test_where_one_program_ends_all_do_and_home_assistant_is_told(running):
+    with Ingress(running.port) as home_assistant:
+        wait_for(lambda: running.is_answered(home_assistant.url), what="the page through Home Assistant")
+    children = running.children()
+    page = next(pid for pid in children if b"\0ui\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(int(page), signal.SIGKILL)
+    assert running.process.wait(180) == 1
+    assert "`auricle-edge ui` ended" in running.log()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
