@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.support.checkout import ROOT, kept, sources_digest
+from tests.support.pythons import version
 
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
@@ -31,13 +32,18 @@ def copy_sources(target: Path) -> None:
 
 def service_wheels() -> Path:
     """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
+    return wheels_for(Path(sys.executable), "edge,mqtt,server,ui,wyoming")
+
+
+def wheels_for(python: Path, extras: str) -> Path:
+    """Return a folder of the wheels that a Python needs for extras, and to build Auricle's; kept under build/."""
 
     def download(folder: Path) -> None:
-        wanted = ["setuptools>=77", ".[edge,mqtt,server,ui,wyoming]"]
-        command = [*PIP, "download", "--dest", folder, "--constraint", "constraints.txt", *wanted]
-        subprocess.run(command, cwd=ROOT, check=True)
+        pip = [python, "-m", *PIP[2:]]
+        command = [*pip, "download", "--dest", folder, "--constraint", "constraints.txt"]
+        subprocess.run([*command, "setuptools>=77", f".[{extras}]"], cwd=ROOT, check=True)
 
-    return kept("wheels", sources_digest("pyproject.toml", "constraints.txt"), download)
+    return kept(f"wheels-{version(python)}", sources_digest("pyproject.toml", "constraints.txt"), download)
 
 
 @functools.cache
