@@ -11,6 +11,8 @@ from pathlib import Path
 
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
 _EMULATORS = ("qemu-arm", "qemu-aarch64")
+# The emulator shows programs this machine's own /proc/cpuinfo, with which the library for 64-bit ARM crashes.
+_CPUINFO_ARM64 = Path(__file__).with_name("cpuinfo-arm64")
 _PACKAGES = "qemu-user-static binfmt-support debootstrap"
 
 
@@ -65,20 +67,24 @@ def enter(
     With ``sources``, a folder, that is at /mnt to be read, ``recordings`` at /srv, and /proc, /dev, /tmp are there too.
     Mounts live in a namespace of their own and end with it: outside, nothing in the root leads to the machine's files.
     """
-    steps = ["set -e"]
+    steps, arm64 = ["set -e"], (root / "usr/lib/aarch64-linux-gnu").exists()
     if sources:
         steps += [f"mount -t proc proc {_q(root / 'proc')}", f"mount --rbind /dev {_q(root / 'dev')}"]
         steps += [f"mount -t tmpfs tmpfs {_q(root / 'tmp')}"]
+        if arm64:
+            steps += [f"mount --bind {_q(_CPUINFO_ARM64)} {_q(root / 'proc/cpuinfo')}"]
+            steps += [f"mount -t sysfs -o ro sysfs {_q(root / 'sys')}"]
     for inside, outside in {"mnt": sources, "srv": recordings}.items():
         if outside:
             there = _q(root / inside)
             steps += [f"mount --bind {_q(outside)} {there}", f"mount -o remount,bind,ro {there}"]
-    steps.append(f'exec chroot {_q(root)} "$@"')
+    # Not in the place of the shell: the first process of a namespace is not ended by a crash, and hangs.
+    steps.append(f'chroot {_q(root)} "$@" || exit $?')
     variables = {
         "PATH": "/opt/auricle/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/root",
         "LANG": "C.UTF-8",
-        "QEMU_CPU": "cortex-a53" if (root / "usr/lib/aarch64-linux-gnu").exists() else "cortex-a7",
+        "QEMU_CPU": "cortex-a53" if arm64 else "cortex-a7",
         **environment,
     }
     return [
