@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,10 +86,13 @@ bench-pi: $(if $(BOARD),$(BOARD_VENV)/.ready,$(READY))  ## measure training and 
 
 export DEBIAN_MIRROR
 armv7-root: $(READY)  ## build build/armv7-root and -trixie, 32-bit ARM systems, as root [DEBIAN_MIRROR=address]
-	$(BIN)/python -m tests.armv7 root
+	$(BIN)/python -m tests.arm armhf root
 
 test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root [DEBIAN_MIRROR=address]
-	$(BIN)/python -m tests.armv7
+	$(BIN)/python -m tests.arm armhf
+
+test-arm64: $(READY)  ## run those of what computes on emulated 64-bit ARM, as root [DEBIAN_MIRROR=address]
+	$(BIN)/python -m tests.arm arm64
 
 test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
 	$(BIN)/python -m tests.board

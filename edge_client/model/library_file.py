@@ -30,6 +30,7 @@ _TESTED = {
 # The package's other dependency, which Auricle does not need, has no wheel for 32-bit ARM.
 _WAY_OUT = f"pip install --no-deps {PACKAGE}=={PACKAGE_VERSION}"
 _CPUINFO = Path("/proc/cpuinfo")
+_PROCESSORS_LIST = Path("/sys/devices/system/cpu/possible")
 # Of an ELF file's header: its size and the layout of its fields up to the last, by its class (32 or 64 bit).
 _HEADERS = {1: struct.Struct("<16sHHIIIIIHHHHHH"), 2: struct.Struct("<16sHHIQQQIHHHHHH")}
 _PROCESSORS = {3: "x86 (32-bit)", 40: "ARM (32-bit)", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
@@ -108,13 +109,15 @@ def _check_elf(path: Path, way_out: str) -> None:
         )
 
 
-def _check_cpuinfo(cpuinfo: Path = _CPUINFO) -> None:
+def _check_cpuinfo(cpuinfo: Path = _CPUINFO, processors: Path = _PROCESSORS_LIST) -> None:
     """Refuse to go on where the kernel does not describe the processor: the library then crashes."""
     if not os.access(cpuinfo, os.R_OK):
         raise ModelError(
             f"{cpuinfo} cannot be read, without which TensorFlow Lite crashes; mount /proc, and in a unit of systemd "
             "do without ProcSubset=pid"
         )
+    if platform.machine() == "aarch64" and not os.access(processors, os.R_OK):
+        raise ModelError(f"{processors} cannot be read, without which TensorFlow Lite crashes; mount /sys")
 
 
 def _check_instructions(cpuinfo: Path = _CPUINFO) -> None:

@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.armv7.__main__ import CANNOT, CHECKOUT
-from tests.armv7.machine import Armv7Error, UnsuitableMachineError, require
+from tests.arm.__main__ import CANNOT, CHECKOUT
+from tests.arm.machine import ArmError, UnsuitableMachineError, require
 from tests.board import system
 from tests.board.board import Board
 from tests.board.device import Device, prepare_share
@@ -37,17 +37,17 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         if missing := [name for name in _PROGRAMS if shutil.which(name) is None]:
-            raise Armv7Error(
+            raise ArmError(
                 f"not installed: {', '.join(missing)}; on Debian: apt-get install qemu-system-arm e2fsprogs kmod"
             )
         require()
         with Clock("the board's software is there"):
-            system.build(BUILD / "board", BUILD / "armv7-root")
+            system.build(BUILD / "board")
         folder = Path(tempfile.mkdtemp(dir=BUILD, prefix="board-run-"))
         board, aggregator = Board(BUILD / "board", folder), Aggregator(folder / "aggregator")
         try:
             take_part(board, aggregator, options.architecture)
-        except Armv7Error:
+        except ArmError:
             options.keep = True
             print(f"test-pi: disk, console and logs are in {folder}", file=sys.stderr)
             raise
@@ -56,14 +56,14 @@ def main(arguments: list[str]) -> int:
             aggregator.kill()
             if not options.keep:
                 shutil.rmtree(folder)
-    except Armv7Error as error:
+    except ArmError as error:
         print(f"test-pi: {error}", file=sys.stderr)
         return CANNOT if isinstance(error, UnsuitableMachineError) else 1
     return 0
 
 
 def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
-    """Go through it all. Raises Armv7Error at the first thing that is not as it should be."""
+    """Go through it all. Raises ArmError at the first thing that is not as it should be."""
     with Clock("package, model, clips and public set are there"):
         prepare_share(board.share, architecture, BUILD)
     device = Device(board)
@@ -91,7 +91,7 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
     time.sleep(_INTO_TRAINING_S)
     peaks["before the power cut"] = device.memory()
     if device.training() is None:
-        raise Armv7Error("its training was over before its power was cut; make the round longer (tests/board/round.py)")
+        raise ArmError("its training was over before its power was cut; make the round longer (tests/board/round.py)")
     board.cut_power()
     with Clock("its power was cut; nobody logs in, and it listens again"):
         board.power_on()
@@ -117,7 +117,7 @@ def report(device: Device, peaks: dict[str, dict[str, float]]) -> None:
         print(f"memory of the unit {when}: " + ", ".join(f"{name} {value:.0f} MB" for name, value in figures.items()))
     most = max(figures["peak"] for figures in peaks.values())
     if most >= MEMORY_LIMIT_MB:
-        raise Armv7Error(f"the unit's memory reached {most:.0f} MB; less than {MEMORY_LIMIT_MB} MB was promised")
+        raise ArmError(f"the unit's memory reached {most:.0f} MB; less than {MEMORY_LIMIT_MB} MB was promised")
     device.uninstall()
     print(f"test-pi passed; the unit's memory never reached more than {most:.0f} MB of {MEMORY_LIMIT_MB}")
 

@@ -5,7 +5,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.armv7.machine import Armv7Error
+from tests.arm.machine import ArmError
 
 _MACHINE = (
     "-machine virt -cpu cortex-a7 -smp 2 -m 1024 -nographic -no-reboot -device virtio-blk-device,drive=disk "
@@ -52,7 +52,7 @@ class Board:
             self._process = None
 
     def run(self, script: str, check: bool = True) -> str:
-        """Run a shell script on the board; return what it prints. Raises Armv7Error where it fails or hangs."""
+        """Run a shell script on the board; return what it prints. Raises ArmError where it fails or hangs."""
         job = self._jobs / f"{next(self._numbers):04d}"
         job.with_suffix(".part").write_text(script + "\n")
         job.with_suffix(".part").rename(job.with_suffix(".sh"))
@@ -60,15 +60,15 @@ class Board:
         self.wait(status.exists, f"the board runs: {script}")
         output = job.with_suffix(".out").read_text(errors="replace")
         if check and int(status.read_text()):
-            raise Armv7Error(f"on the board failed: {script}\n{output[-6000:]}")
+            raise ArmError(f"on the board failed: {script}\n{output[-6000:]}")
         return output
 
     def wait(self, condition, what: str) -> None:
-        """Wait until something holds. Raises Armv7Error where it does not in time, or the board ends."""
+        """Wait until something holds. Raises ArmError where it does not in time, or the board ends."""
         deadline = time.monotonic() + HANG_S
         while not condition():
             if self._process is None or self._process.poll() is not None:
-                raise Armv7Error(f"the board ended while waiting ({what}); its console: {self._folder / 'console.log'}")
+                raise ArmError(f"the board ended while waiting ({what}); its console: {self._folder / 'console.log'}")
             if time.monotonic() > deadline:
-                raise Armv7Error(f"gave up after {HANG_S} s ({what})")
+                raise ArmError(f"gave up after {HANG_S} s ({what})")
             time.sleep(0.5)

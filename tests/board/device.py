@@ -7,8 +7,8 @@ import wave
 from pathlib import Path
 
 from demo import corpus
-from tests.armv7.__main__ import CHECKOUT
-from tests.armv7.machine import Armv7Error, run
+from tests.arm.__main__ import CHECKOUT
+from tests.arm.machine import ArmError, run
 from tests.board.board import Board
 from tests.support.aggregator_process import ENROL
 
@@ -88,7 +88,7 @@ class Device:
         """Install it as its owner would who has no network."""
         said = self._board.run("dpkg --install /share/auricle-edge_*_armhf.deb")
         if "enable --now auricle-edge" not in said:
-            raise Armv7Error(f"the package does not say what is left to do:\n{said}")
+            raise ArmError(f"the package does not say what is left to do:\n{said}")
 
     def configure(self, url: str) -> None:
         """Do what the package said is left to do."""
@@ -155,11 +155,11 @@ class Device:
         return json.loads(self._board.run(f"cat {_STATUS}"))
 
     def is_well(self) -> None:
-        """Raise Armv7Error unless it hears something, and says itself that it is well."""
+        """Raise ArmError unless it hears something, and says itself that it is well."""
         said = self._board.run("auricle-edge status")
         listening = self.status()["listening"]
         if not listening or not listening["frames"]:
-            raise Armv7Error(f"the device hears nothing:\n{said}")
+            raise ArmError(f"the device hears nothing:\n{said}")
         print(said)
 
     def uninstall(self) -> None:

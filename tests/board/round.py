@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.armv7.machine import Armv7Error
+from tests.arm.machine import ArmError
 from tests.board.board import Board
 from tests.support.aggregator_process import Aggregator
 
@@ -28,7 +28,7 @@ def wait_until_done(board: Board, aggregator: Aggregator, round_id: int) -> None
         def detail() -> dict:
             found = client.get(f"/v1/rounds/{round_id}").json()
             if found["summary"]["state"] == "failed":
-                raise Armv7Error(f"the round failed: {found['summary']['reason']}")
+                raise ArmError(f"the round failed: {found['summary']['reason']}")
             return found
 
         board.wait(lambda: all(device["learned"] for device in detail()["participants"]), "the round ends")

@@ -10,8 +10,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-from tests.armv7 import debian
-from tests.armv7.machine import enter, run
+from tests.arm import debian
+from tests.arm.machine import enter, run
 
 _PACKAGES = ("alsa-utils", "kmod", "make", "systemd", "systemd-sysv", "udev")
 # ext4 asks for CRC32C by a name that modules.dep does not know.
@@ -55,21 +55,22 @@ _FILES = {
 }
 _UNUSED = ("apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer")
 _SIZE = "1200M"
+_BASE = debian.SYSTEMS[0]
 
 
-def build(folder: Path, base: Path) -> None:
-    """Put disk.img, kernel and initramfs into a folder, unless they are there; ``base`` is the root of test-armv7."""
+def build(folder: Path) -> None:
+    """Put disk.img, kernel and initramfs into a folder, unless they are there."""
     recipe = Path(__file__).read_bytes() + Path(debian.__file__).read_bytes()
     digest = hashlib.sha256(recipe).hexdigest()
     stamp = folder / "recipe"
     if stamp.exists() and stamp.read_text() == digest:
         return
-    debian.build(base)
+    debian.build(_BASE)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         root = Path(scratch) / "root"
-        run("cp", "-a", "--reflink=auto", base, root)
+        run("cp", "-a", "--reflink=auto", _BASE.folder, root)
         shutil.rmtree(root / "opt/auricle", ignore_errors=True)
         _install_packages(root)
         _install_kernel(root, folder)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from release.distributions import SETUPTOOLS, build, install_tools
 from tests.support.checkout import ROOT, kept, sources_digest
+from tests.support.pythons import version
 
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
@@ -31,13 +32,19 @@ def copy_sources(target: Path) -> None:
 
 def service_wheels() -> Path:
     """Return a folder of wheels: both services as an owner without a network would bring them; kept under build/."""
+    return wheels_for(Path(sys.executable), "edge,mqtt,server,ui,wyoming")
+
+
+def wheels_for(python: Path, extras: str) -> Path:
+    """Return a folder of the wheels that a Python needs for extras, and to build Auricle's; kept under build/."""
 
     def download(folder: Path) -> None:
-        wanted = [SETUPTOOLS, ".[edge,mqtt,server,ui,wyoming]"]
-        command = [*PIP, "download", "--dest", folder, "--constraint", "constraints.txt", *wanted]
-        subprocess.run(command, cwd=ROOT, check=True)
+        pip = [python, "-m", *PIP[2:]]
+        command = [*pip, "download", "--dest", folder, "--constraint", "constraints.txt"]
+        subprocess.run([*command, SETUPTOOLS, f".[{extras}]"], cwd=ROOT, check=True)
 
-    return kept("wheels", sources_digest("pyproject.toml", "constraints.txt", "release/distributions.py"), download)
+    made_by = ("pyproject.toml", "constraints.txt", "release/distributions.py")
+    return kept(f"wheels-{version(python)}", sources_digest(*made_by), download)
 
 
 @functools.cache

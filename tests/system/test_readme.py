@@ -1,5 +1,9 @@
-"""Every block of commands in README.md and docs/first-round.md, typed from top to bottom in a fresh environment."""
+"""Every block of commands in README.md and docs/first-round.md, typed from top to bottom in a fresh environment.
 
+The first one of README.md is typed on every other Python of this machine, too.
+"""
+
+import functools
 import json
 import os
 import re
@@ -14,13 +18,16 @@ from benchmarks.first_round import Desk, free_port
 from edge_client.audio.resampling import resample
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
-from tests.support.packages import copy_sources, service_wheels
+from tests.support.packages import copy_sources, service_wheels, wheels_for
+from tests.support.pythons import other_pythons, version
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_two_homes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # installs two environments
 
 PAGES = ("README.md", "docs/first-round.md")
+OWN = Path(sys.executable)
+CASES = [*((page, OWN) for page in PAGES), *(("README.md", python) for python in other_pythons())]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Lines that are left running, each in a terminal of its own, and the words by which they say that they are ready.
 RUNNING = {
@@ -34,9 +41,9 @@ RUNNING = {
 class Reader(Desk):
     """Somebody who types what a page shows. Only what no page can know is added: a free port, which microphone."""
 
-    def __init__(self, folder: Path, environment: dict[str, str], bin_: Path):
+    def __init__(self, folder: Path, environment: dict[str, str], bin_: Path, wheels: Path):
         super().__init__(folder, lambda name: [str(bin_ / name)], environment)
-        self.port, self.link, self.bin = free_port(), "", bin_
+        self.port, self.link, self.bin, self.wheels = free_port(), "", bin_, wheels
 
     def read(self, block: str) -> None:
         for line in block.splitlines():
@@ -54,7 +61,7 @@ class Reader(Desk):
         if not sources.exists():
             copy_sources(sources)
         wanted = command.removeprefix("pip install ").strip("'")
-        options = ["--quiet", "--no-index", f"--find-links={service_wheels()}", "--disable-pip-version-check"]
+        options = ["--quiet", "--no-index", f"--find-links={self.wheels}", "--disable-pip-version-check"]
         pip = [self.bin / "python", "-m", "pip", "install", *options, wanted]
         done = subprocess.run(pip, cwd=sources, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
@@ -98,16 +105,22 @@ def blocks(page: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """A fresh environment; the pages install into it."""
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    return folder / "bin"
+    """Returns a fresh environment of a Python; the pages install into it."""
+
+    @functools.cache
+    def make(python):
+        folder = tmp_path_factory.mktemp("environment")
+        subprocess.run([python, "-m", "venv", folder], check=True)
+        return folder / "bin"
+
+    return make
 
 
 @pytest.fixture
-def reader(tmp_path, programs, sound_server):
+def reader(tmp_path, python, programs, sound_server):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AURICLE_", "PYTHON"))}
-    found = Reader(tmp_path, environment, programs)
+    wheels = service_wheels() if python == OWN else wheels_for(python, "edge,ui")
+    found = Reader(tmp_path, environment, programs(python), wheels)
     write_two_homes(tmp_path)
     rng = np.random.default_rng(7)
     sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(20)]
@@ -118,16 +131,23 @@ def reader(tmp_path, programs, sound_server):
     found.close()
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_block_of_the_page_does_what_it_says(page, reader):
-    for block in blocks(page):
+def installed(programs: Path) -> str:
+    pip = [programs / "python", "-m", "pip", "list", "--disable-pip-version-check"]
+    return subprocess.run(pip, check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+@pytest.mark.parametrize(("page", "python"), CASES, ids=lambda value: value if value in PAGES else version(value))
+def test_every_block_of_the_page_does_what_it_says(page, python, reader):
+    for block in blocks(page)[: None if python == OWN else 1]:
         reader.read(block)
-    listed = reader.ask("auricle-aggregator devices list --data fleet --json")
-    assert {(info["name"], info["clips"]) for info in listed} == {("kitchen", 36), ("hall", 36)}
-    (summary,) = reader.ask("auricle-aggregator rounds --data fleet --json")
-    assert (summary["state"], summary["uploaded"]) == ("done", 2)
+    if python == OWN:
+        listed = reader.ask("auricle-aggregator devices list --data fleet --json")
+        assert {(info["name"], info["clips"]) for info in listed} == {("kitchen", 36), ("hall", 36)}
+        (summary,) = reader.ask("auricle-aggregator rounds --data fleet --json")
+        assert (summary["state"], summary["uploaded"]) == ("done", 2)
     if page == "README.md":
         status = "auricle-edge status --json"
         wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], what="the lesson")
         events = "auricle-edge events --label doorbell --json"
         wait_for(lambda: reader.ask(events), what="an event of the sound")
+        assert not re.search("litert|tflite|tensorflow", installed(reader.bin))

@@ -134,6 +134,15 @@ def test_without_a_description_of_the_processor_it_is_not_loaded(tmp_path):
         library_file._check_cpuinfo(tmp_path / "none")
 
 
+def test_without_a_list_of_the_processors_it_is_not_loaded_on_aarch64(tmp_path, monkeypatch):
+    none = tmp_path / "possible"
+    monkeypatch.setattr(library_file.platform, "machine", lambda: "aarch64")
+    with pytest.raises(ModelError, match=r"possible cannot be read, without which TensorFlow Lite crashes; mount /sys"):
+        library_file._check_cpuinfo(processors=none)
+    monkeypatch.setattr(library_file.platform, "machine", lambda: "x86_64")
+    library_file._check_cpuinfo(processors=none)
+
+
 @pytest.mark.parametrize(
     ("features", "lacks"),
     [

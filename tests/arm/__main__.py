@@ -1,8 +1,8 @@
-"""`make test-armv7`: the device's tests and the parity of every bundle on 32-bit ARM, under emulation.
+"""`make test-armv7`, `make test-arm64`: the device's tests and the parity of every bundle on ARM, under emulation.
 
-All of them run on Debian 12, and on Debian 13 those that another Python and NumPy 2 may change. The roots are kept in
-build/armv7-root and build/armv7-root-trixie. Status: 0 where all is well, 77 where this machine cannot run ARM
-programs. Emulation shows what is correct and what fits into memory, never how quick it is.
+All of them run on Debian 12 for armhf, and elsewhere those that another Python, NumPy 2 or another processor may
+change. The roots are kept in build (`debian.SYSTEMS`). Status: 0 where all is well, 77 where this machine cannot run
+ARM programs. Emulation shows what is correct and what fits into memory, never how quick it is.
 """
 
 import os
@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.armv7 import debian, machine
+from tests.arm import debian, machine
+from tests.arm.debian import SYSTEMS, System
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
-ROOTS = {"bookworm": CHECKOUT / "build" / "armv7-root", "trixie": CHECKOUT / "build" / "armv7-root-trixie"}
 CANNOT = 77
 
 # Whatever tests a device's packages is run, so that nobody can forget to name a new module here,
@@ -42,7 +42,8 @@ NOT_ON_A_DEVICE = (
     "fleet_protocol/test_programs_ends.py",
 )
 
-# What is run on Debian 13 as well: what computes. Files and processes are the same there.
+# What is run elsewhere than on Debian 12 for armhf. Files and processes are the same there. With another Python and
+# NumPy, what computes;
 ON_TRIXIE = (
     "edge_client/audio",
     "edge_client/detection",
@@ -52,6 +53,13 @@ ON_TRIXIE = (
     "edge_client/model",
     "fleet_protocol/test_tensors.py",
 )
+# on another processor, what another build of the C library and of NumPy computes, of which Debian 13 has another NumPy.
+ON_ARM64 = ("edge_client/features", "edge_client/model", "benchmarks/test_parity.py")
+SELECTIONS = {
+    ("trixie", "armhf"): ON_TRIXIE,
+    ("bookworm", "arm64"): ON_ARM64,
+    ("trixie", "arm64"): ("edge_client/model",),
+}
 # tflite-runtime is there to compare bytes with; its parity with Keras is tested on x86-64.
 PARITY_OF_ANOTHER_RUNTIME = "not (test_parity and tflite)"
 
@@ -69,51 +77,47 @@ NOT_UNDER_EMULATION = (
 )
 
 
-def device_tests(suite: str) -> list[str]:
-    """Return the modules that are run in a suite's root, from where the checkout is there."""
+def device_tests(system: System) -> list[str]:
+    """Return the modules that are run in a system's root, from where the checkout is there."""
     folder = CHECKOUT / "tests"
     found = [path for name in FOLDERS for path in sorted((folder / name).rglob("test_*.py"))]
     others = {path for path in found if FOREIGN.search(path.read_text(encoding="utf-8"))}
     others |= {path for path in found for name in PLAIN_PYTHON if path.is_relative_to(folder / name)}
     others |= {folder / name for name in NOT_ON_A_DEVICE}
-    if suite == "trixie":
-        again = [folder / name for name in ON_TRIXIE]
-        return [
-            str(path.relative_to(CHECKOUT))
-            for path in found
-            if path not in others and any(path.is_relative_to(name) for name in again)
-        ]
+    chosen = [folder / name for name in SELECTIONS.get((system.suite, system.architecture), ("",))]
+    found += [folder / name for name in ALSO]
     return [
-        str(path.relative_to(CHECKOUT)) for path in (*found, *(folder / name for name in ALSO)) if path not in others
+        str(path.relative_to(CHECKOUT))
+        for path in found
+        if path not in others and any(path.is_relative_to(name) for name in chosen)
     ]
 
 
-def build_roots(suites: list[str], *, environment: bool = True) -> list[str]:
+def build_roots(systems: list[System], *, environment: bool = True) -> list[System]:
     """Build what is not there yet, Debian alone or the Python environment in it too, and say how long it took.
 
     Returns:
-        The suites that are ready. Debian 13 may be missing beside Debian 12, with a notice: not every mirror has it.
+        The systems that are ready. All but the first may be missing, with a notice: not every mirror has them.
     """
     start = time.monotonic()
     machine.require()
     ready = []
-    for suite in suites:
-        root = ROOTS[suite]
+    for system in systems:
+        root = system.folder
         try:
-            debian.build(root, suite)
+            debian.build(system)
         except machine.MirrorError as error:
             if not ready:
                 raise
-            print(f"NOTICE: nothing is tested on Debian {suite} here: {error}", file=sys.stderr, flush=True)
+            print(f"NOTICE: nothing is tested on {system} here: {error}", file=sys.stderr, flush=True)
             continue
         if environment:
-            from deb.wheels import ARMHF  # Debian alone is built by a Python that has nothing installed
-            from tests.armv7 import packages
+            from tests.arm import packages  # Debian alone is built by a Python that has nothing installed
 
-            packages.install(root, CHECKOUT, next(target for target in ARMHF if target.python == debian.SUITES[suite]))
+            packages.install(system, CHECKOUT)
         (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # debootstrap leaves it to others
         print(f"{root} is ready after {time.monotonic() - start:.0f} s", flush=True)
-        ready.append(suite)
+        ready.append(system)
     return ready
 
 
@@ -126,9 +130,9 @@ def prepare() -> None:
     print(f"bundles and their references are ready after {time.monotonic() - start:.0f} s", flush=True)
 
 
-def test(suite: str, *options: str) -> int:
-    """Run tests in a suite's root; return pytest's status."""
-    pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *(options or device_tests(suite))]
+def test(system: System, *options: str) -> int:
+    """Run tests in a system's root; return pytest's status."""
+    pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *(options or device_tests(system))]
     pytest += [f"--deselect={name}" for name in NOT_UNDER_EMULATION]
     if not options:
         pytest += ["-k", PARITY_OF_ANOTHER_RUNTIME]
@@ -144,46 +148,50 @@ def test(suite: str, *options: str) -> int:
     if recordings.is_dir():
         environment["AURICLE_DATA"] = "/srv"
     given = recordings if recordings.is_dir() else None
-    command = machine.enter(ROOTS[suite], *shell, *pytest, sources=CHECKOUT, recordings=given, **environment)
+    command = machine.enter(system.folder, *shell, *pytest, sources=CHECKOUT, recordings=given, **environment)
     return subprocess.run(command, check=False).returncode
 
 
-def live(suites: list[str]) -> int:
-    """Take the Debian package through its life in the suites' roots; return 0."""
-    from tests.armv7 import installed
+def live(systems: list[System]) -> int:
+    """Take the Debian packages through their life in the systems' roots; return 0."""
+    from tests.arm import installed
 
     with tempfile.TemporaryDirectory() as folder:
-        machine.run(sys.executable, "-m", "deb", "armhf", "--output", folder, cwd=CHECKOUT)
-        (package,) = Path(folder).glob("*.deb")
-        for suite in suites:
+        architectures = sorted({system.architecture for system in systems})
+        machine.run(sys.executable, "-m", "deb", *architectures, "--output", folder, cwd=CHECKOUT)
+        for system in systems:
             start = time.monotonic()
-            installed.live(ROOTS[suite], package, another_kernel=True)
-            print(f"the package's life on Debian {suite} took {time.monotonic() - start:.0f} s", flush=True)
+            (package,) = Path(folder).glob(f"*_{system.architecture}.deb")
+            installed.live(system.folder, package, another_kernel=system.architecture == "armhf")
+            print(f"the package's life on {system} took {time.monotonic() - start:.0f} s", flush=True)
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """`debian` and `root` only build the roots, `deb` installs the Debian package in them.
+    """`debian` and `root` only build the roots, `deb` takes the Debian packages through their life in them.
 
-    Else arguments are pytest's, in place of all of the device's tests.
-
-    A suite's name before pytest's arguments chooses its root alone.
+    Else arguments are pytest's, in place of all of the device's tests. A suite's name before these, an architecture's,
+    or both, choose among the roots.
     """
-    suites = [arguments.pop(0)] if arguments and arguments[0] in ROOTS else list(ROOTS)
+    systems = list(SYSTEMS)
+    while arguments and (
+        chosen := [system for system in systems if arguments[0] in (system.suite, system.architecture)]
+    ):
+        systems, arguments = chosen, arguments[1:]
     try:
-        suites = build_roots(suites, environment=arguments not in (["debian"], ["deb"]))
+        systems = build_roots(systems, environment=arguments not in (["debian"], ["deb"]))
         if arguments in (["debian"], ["root"]):
             return 0
         if arguments == ["deb"]:
-            return live(suites)
+            return live(systems)
         prepare()
         status = 0
-        for suite in suites:
+        for system in systems:
             start = time.monotonic()
-            status = test(suite, *arguments) or status
-            print(f"tests on ARMv7, Debian {suite}, took {time.monotonic() - start:.0f} s", flush=True)
-    except machine.Armv7Error as error:
-        print(f"test-armv7: {error}", file=sys.stderr)
+            status = test(system, *arguments) or status
+            print(f"tests on {system} took {time.monotonic() - start:.0f} s", flush=True)
+    except machine.ArmError as error:
+        print(f"tests.arm: {error}", file=sys.stderr)
         return CANNOT if isinstance(error, machine.UnsuitableMachineError) else 1
     return status
 

@@ -1,4 +1,4 @@
-"""Installs the `edge` extra in the root as on a Pi: NumPy, cffi and soundfile from Debian, wheels for the rest.
+"""Installs the `edge` extra in the root as on a Pi: wheels, and on 32 bits NumPy, cffi and soundfile from Debian.
 
 Wheels are fetched outside, for an ARM machine but by this machine's own pip, and installed inside without a network:
 pip inside decides whether what is there is what the extra asks for.
@@ -12,16 +12,18 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-from deb.wheels import Target, download, needed
-from tests.armv7.machine import enter, run
+from deb.wheels import ARM64, ARMHF, Target, download, needed
+from tests.arm.debian import SUITES, System
+from tests.arm.machine import enter, run
 
 _WANTED = ("auricle[edge,mqtt]", "pytest", "pytest-timeout", "hypothesis")
 _METADATA = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt")
 _ENVIRONMENT = "opt/auricle"
 
 
-def install(root: Path, checkout: Path, target: Target) -> None:
-    """Bring a root's environment up to date with what the checkout asks for; quick where it is already."""
+def install(system: System, checkout: Path) -> None:
+    """Bring the environment of a root up to date with what the checkout asks for; quick where it is already."""
+    root, target = system.folder, _target(system)
     # The oracle of the C library, where it has a wheel.
     wanted = (*_WANTED, "auricle[tflite]") if target.python == "3.11" else _WANTED
     packages = needed(target, *wanted)
@@ -43,8 +45,14 @@ def install(root: Path, checkout: Path, target: Target) -> None:
         offline = ["--no-index", "--find-links=/mnt", "--constraint=/mnt/constraints.txt"]
         run(*enter(root, *pip, "install", *offline, *wanted, sources=wheels))
         run(*enter(root, *pip, "check"))
-        run(*enter(root, *pip, "install", *offline, "--no-deps", *target.alone, sources=wheels))
+        if target.alone:
+            run(*enter(root, *pip, "install", *offline, "--no-deps", *target.alone, sources=wheels))
     stamp.write_text(asked)
+
+
+def _target(system: System) -> Target:
+    wanted = system.architecture, SUITES[system.suite]
+    return next(target for target in ARMHF + ARM64 if (target.architecture, target.python) == wanted)
 
 
 def _metadata_wheel(checkout: Path, wheels: Path) -> None:

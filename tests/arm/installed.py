@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from deb.__main__ import version
-from tests.armv7.machine import enter, run
+from tests.arm.machine import enter, run
 
 _OLDER = "0.0.1"
 # What Python and the shell are told of the kernel.
@@ -45,7 +45,7 @@ def live(root: Path, package: Path, *, another_kernel: bool) -> None:
     """Take the package through its life in a copy of a root.
 
     Raises:
-        Armv7Error: a step failed; with all that was said.
+        ArmError: a step failed; with all that was said.
     """
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{root.name}-deb-") as folder:
         copy, given = Path(folder) / "root", Path(folder) / "given"

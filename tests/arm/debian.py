@@ -1,0 +1,150 @@
+"""Builds roots of Debian for ARM: the same Python, and on 32 bits the same NumPy, as in Raspberry Pi OS."""
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.arm.machine import ArmError, MirrorError, enter, run
+
+SUITES = {"bookworm": "3.11", "trixie": "3.13"}
+"""Debian 12 and 13, and the Python of each."""
+# A mirror that keeps copies may serve parts of different days under one name of a suite, and whole ones under another.
+_OTHER_NAMES = {"bookworm": "oldstable", "trixie": "stable"}
+_BUILD = Path(__file__).resolve().parent.parent.parent / "build"
+# What a Pi takes from its distribution: Python, and what has no wheel for it (docs/pi.md).
+_PACKAGES = (
+    "libportaudio2",
+    "python3",
+    "python3-venv",
+    "systemd",  # makes the user of the Debian package
+)
+_PACKAGES_ARMHF = (
+    "libopenblas0-pthread",  # without it NumPy multiplies matrices with the reference BLAS, ten times slower
+    "python3-cffi",
+    "python3-numpy",
+    "python3-ply",  # pycparser asks for it by a virtual name, which debootstrap cannot follow
+    "python3-soundfile",
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """A suite of Debian for an architecture.
+
+    Attributes:
+        suite: Debian's name of it.
+        architecture: Debian's name of it.
+        folder: Where its root is built.
+    """
+
+    suite: str
+    architecture: str
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"Debian {self.suite} for {self.architecture}"
+
+
+SYSTEMS = (
+    System("bookworm", "armhf", _BUILD / "armv7-root"),
+    System("trixie", "armhf", _BUILD / "armv7-root-trixie"),
+    System("bookworm", "arm64", _BUILD / "arm64-root"),
+    System("trixie", "arm64", _BUILD / "arm64-root-trixie"),
+)
+# What lies in a root before the packages. Nothing is read at leisure there, and a root that is half written is built
+# anew. Certificates and byte code take minutes to be made under emulation, and nobody asks for them.
+_FILES = {
+    "etc/dpkg/dpkg.cfg.d/quick": """\
+force-unsafe-io
+path-exclude=/usr/share/doc/*
+path-exclude=/usr/share/man/*
+path-exclude=/usr/share/locale/*
+path-exclude=/usr/bin/py3compile
+path-exclude=/usr/sbin/update-ca-certificates
+""",
+    "usr/sbin/update-ca-certificates": "#!/bin/sh\n",
+}
+_STAMP = ".recipe"
+
+
+def mirror() -> str:
+    """Return the address of a Debian mirror: DEBIAN_MIRROR, or the one that this machine's apt uses for Debian."""
+    if chosen := os.environ.get("DEBIAN_MIRROR"):
+        return chosen
+    fields = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    for line in run("apt-get", "indextargets", "--format", fields, "Created-By: Packages").splitlines():
+        address, release, component = line.split()
+        if release in SUITES and component == "main":
+            return address
+    raise ArmError(
+        f"this machine's apt has no Debian {' or '.join(SUITES)}; name a mirror of it: make armv7-root "
+        "DEBIAN_MIRROR=..."
+    )
+
+
+def build(system: System) -> None:
+    """Build a system's root, unless it is there; it appears under its name when it is complete.
+
+    Raises:
+        MirrorError: the mirror does not serve it as it was signed.
+        ArmError: anything else failed.
+    """
+    root = system.folder
+    stamp = root / _STAMP
+    if stamp.exists() and stamp.read_text() == _recipe(system):
+        return
+    root.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(dir=root.parent, prefix=f".{root.name}-"))
+    try:
+        making.chmod(0o755)
+        _bootstrap(making, system)
+        (making / _STAMP).write_text(_recipe(system))
+        shutil.rmtree(root, ignore_errors=True)
+        making.rename(root)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _packages(system: System) -> tuple[str, ...]:
+    return _PACKAGES + (_PACKAGES_ARMHF if system.architecture == "armhf" else ())
+
+
+def _recipe(system: System) -> str:
+    return "\n".join([system.suite, system.architecture, *_packages(system), *_FILES.values()])
+
+
+def _bootstrap(root: Path, system: System) -> None:
+    try:
+        _install(root, system.suite, system)
+    except MirrorError as error:
+        shutil.rmtree(root)
+        root.mkdir(mode=0o755)
+        try:
+            _install(root, _OTHER_NAMES[system.suite], system)
+        except MirrorError:
+            raise error from None
+    run(*enter(root, "apt-get", "clean"))
+
+
+def _install(root: Path, name: str, system: System) -> None:
+    """Install the suite of a name, if it is the system's: `stable` is another one every two years."""
+    for path, text in _FILES.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+        (root / path).chmod(0o755)
+    proxy = run("apt-config", "shell", "proxy", "Acquire::http::Proxy").strip().removeprefix("proxy=").strip("'")
+    environment = {**os.environ, **({"http_proxy": proxy} if proxy else {})}
+    address, options = mirror(), [f"--arch={system.architecture}", "--variant=minbase"]
+    options.append(f"--include={','.join(_packages(system))}")
+    try:
+        # Its mounts end with it.
+        run("unshare", "--mount", "debootstrap", *options, name, root, address, env=environment)
+    except ArmError as error:
+        raise MirrorError(
+            f"{address} does not serve {system} as it was signed; try again later, or name another mirror in "
+            f"DEBIAN_MIRROR:\n{error}"
+        ) from error
+    if f"VERSION_CODENAME={system.suite}\n" not in (root / "usr/lib/os-release").read_text():
+        raise MirrorError(f"{address} serves another suite than {system.suite} as {name}")
