@@ -1,7 +1,7 @@
-"""Recordings of spoken words for the front end `words`, from folders of public collections.
+"""Recordings of spoken words to pretrain a front end on, from folders of public collections.
 
 `python -m benchmarks.spoken_words SOURCES FOLDER` writes ``FOLDER/<word>/<speaker>_nohash_<n>.wav``, a corpus for
-`auricle-export pretrain --data`. docs/models/words.md names the collections, their licences and the folders of SOURCES.
+`auricle-export pretrain --data`. docs/pretraining.md names the collections, their licences and the folders of SOURCES.
 Speakers of Speech Commands' official test set are left out. So are clips that ``--pictures`` has already. Seconds of
 connected speech go to ``FOLDER/_speech_``.
 """

@@ -43,8 +43,7 @@ class Recipe:
 RECIPES = {
     "base": Recipe("teach a device words by a few takes; the first choice", "linear", "base"),
     "base_hidden": Recipe("the same with a hidden layer of 64 units", "hidden", "base", thin=True),
-    "base_int8": Recipe("as base, with the front end in int8", "linear", "base", "int8", thin=True),
-    "words": Recipe("as base: more accurate, for three times the cost", "linear", "words", thin=True),
+    "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),
     "sounds": Recipe("teach a device everyday sounds by a few takes; hears one second", "linear", "sounds", thin=True),
     "sounds_2s": Recipe("the same, hears two seconds: more accurate", "linear", "sounds_2s", thin=True),
     "cnn1": Recipe("Gudur & Perepu 2021, trains from scratch", "cnn1", "gudur"),

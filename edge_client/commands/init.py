@@ -165,7 +165,6 @@ def _ask_for_bundle() -> str:
         elif settings.hears_sounds:
             what = f"everyday sounds, of which a few takes are enough; hears {settings.clip_s:g} s at a time"
         else:
-            size = len(manifests[name].front_end) / 1e6
-            what = f"words, of which a few takes are enough; a network of {size:.1f} MB"
+            what = "words, of which a few takes are enough"
         choices.append((f"{name:<12} {what}", name))
     return str(_choose("2. What shall recognise the sounds that you teach it?", choices))

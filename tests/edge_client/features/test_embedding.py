@@ -17,7 +17,6 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import require_runtime
 
 
@@ -61,27 +60,6 @@ def test_a_sliding_window_has_the_embedding_that_it_has_alone(settings, hop_fram
             sliding.reset()
             continue
         np.testing.assert_allclose(sliding(window), alone(window), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("runtime", ["c", "tflite", "litert"])
-def test_the_larger_network_that_ships_knows_its_words_on_every_runtime(monkeypatch, runtime):
-    """Its weights are float16 in the graph: the numbers of a sliding window are of the size that its statistics say."""
-    require_runtime(runtime)
-    monkeypatch.setenv("AURICLE_RUNTIME", runtime)
-    manifest = read_bundle(find_bundle("words")).manifest
-    settings, statistics = manifest.feature_settings, manifest.embedding_statistics
-    stream = noise(2, settings).reshape(-1)
-    sliding, alone = open_sliding(settings, 25), open_front_end(settings)
-    for start in range(0, settings.clip_samples + 1, 25 * settings.hop_samples):
-        window = stream[start : start + settings.clip_samples]
-        found = sliding(window)
-        assert found.shape == (1, 128)
-        np.testing.assert_allclose(found, alone(window), rtol=1e-3, atol=1e-4)
-        to_noise, to_words = (
-            np.linalg.norm(rows - found, axis=1).min() for rows in (statistics.noise, statistics.means)
-        )
-        assert to_noise < to_words
 
 
 def test_a_bundle_carries_the_network_and_its_features_name_it(bundle, settings):

@@ -85,8 +85,9 @@ def test_what_trains_starts_as_the_pretrained_network_and_alone_is_in_the_manife
 
 def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
     corpus, path = tmp_path / "corpus", tmp_path / "large.frontend"
-    for label in ("yes", "no", "_speech_"):
+    for label in ("yes", "no", "stop"):
         write_clips(corpus, label, 4, seed=0)
+    (corpus / "stop").rename(corpus / "_speech_")
     options = ["--size", "words", "--steps", "2", "--decay", "1", "--batch", "4", "--data", str(corpus)]
     run_python("-m", "model_export.cli", "pretrain", *options, "-o", str(path))
     file = front_end_file.read(path)
