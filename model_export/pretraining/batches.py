@@ -1,8 +1,9 @@
 """What a training step sees: variants of clips drawn by class, and which class each belongs to.
 
-The classes are the words, the same words played backwards, and noise. Backward words cost nothing, and widen what the
-embedding must tell apart. Variants are moved, stretched, spoken by another throat, in noise, partly hidden (masks: Park
-et al. 2019); what a waveform's picture would show is computed on powers, in which sound and noise add.
+The classes are the words, the same words played backwards, noise, and connected speech where the corpus has any.
+Backward words cost nothing, and widen what the embedding must tell apart. Variants are moved, stretched, spoken by
+another throat, in noise, partly hidden (masks: Park et al. 2019); what a waveform's picture would show is computed on
+powers, in which sound and noise add.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Array, Floats
-from model_export.pretraining.corpus import NOISE, Corpus
+from model_export.pretraining.corpus import NOISE, SPEECH, Corpus
 from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, LOG_POWERS, to_pixels
 
 _LOG_FLOOR = np.float32(np.log(FLOOR))
@@ -141,40 +142,50 @@ class Batches:
 
     @property
     def classes(self) -> int:
-        """Number of classes: words, words backwards, noise."""
-        return 2 * len(self.corpus.vocabulary) + 1
+        """Number of classes: words, words backwards, noise, and connected speech if there is any."""
+        return len(self._words) + len(self._clips)
 
     @cached_property
     def _clips(self) -> list[NDArray[np.int64]]:
-        """The clips' indices of every word, and of noise at the end."""
-        return [np.flatnonzero(self.corpus.words == word) for word in (*self.corpus.vocabulary, NOISE)]
+        """The clips' indices of every word, of noise, and of connected speech if there is any."""
+        labels = (*self.corpus.vocabulary, NOISE, *({SPEECH} & set(self.corpus.words)))
+        return [np.flatnonzero(self.corpus.words == label) for label in labels]
+
+    @cached_property
+    def _words(self) -> list[NDArray[np.int64]]:
+        return self._clips[: len(self.corpus.vocabulary)]
+
+    @property
+    def _recorded_noise(self) -> NDArray[np.int64]:
+        return self._clips[len(self._words)]
 
     @cached_property
     def _shares(self) -> Floats:
         """Share of every class: a clip is drawn with p ~ n^-0.5, and so a class of n clips with p ~ n^0.5."""
         counts = [len(clips) for clips in self._clips]
-        counts[-1] = max(counts[-1], _FEWEST_NOISES)
+        counts[len(self._words)] = max(len(self._recorded_noise), _FEWEST_NOISES)
         return np.asarray(np.sqrt(counts) / np.sqrt(counts).sum())
 
     @property
     def forward_shares(self) -> Floats:
         """Share of the clips drawn that each word, not played backwards, and noise has: float32 [words + 1]."""
-        forwards = np.append(np.full(len(self._shares) - 1, 1 - self.backwards), 1.0)
-        return np.asarray(self._shares * forwards, np.float32)
+        words = len(self._words)
+        forwards = np.append(np.full(words, 1 - self.backwards), 1.0)
+        return np.asarray(self._shares[: words + 1] * forwards, np.float32)
 
     def draw(self, step: int) -> tuple[Floats, NDArray[np.int32]]:
         """Return a step's input, float32 [size, 98, 40], and its classes, int32 [size]."""
         rng = np.random.default_rng([self.seed, step])
-        words = len(self._clips) - 1
-        chosen = rng.choice(words + 1, self.size, p=self._shares)
+        words = len(self._words)
+        chosen = rng.choice(len(self._clips), self.size, p=self._shares)
         clips = self._noises(self.size, rng)
         for row, word in enumerate(chosen):
-            if word < words:
+            if word != words:
                 clips[row] = LOG_POWERS[self.corpus.pixels[rng.choice(self._clips[word])]]
         backwards = (chosen < words) & (rng.random(self.size) < self.backwards)
         clips[backwards] = clips[backwards, ::-1]
         varied = augment(clips, self._noises(self.size, rng), self.augmentation, rng)
-        classes = np.where(chosen == words, 2 * words, chosen + words * backwards)
+        classes = np.where(chosen < words, chosen + words * backwards, chosen + words)
         return normalised(varied), classes.astype(np.int32)
 
     def variants(self, each: int) -> tuple[Floats, NDArray[np.str_]]:
@@ -186,7 +197,7 @@ class Batches:
         rng = np.random.default_rng([self.seed, _POOL, each])
         seen = replace(self.augmentation, masks=0)
         parts = []
-        for found in self._clips[:-1]:
+        for found in self._words:
             clips = LOG_POWERS[self.corpus.pixels[rng.choice(found, each)]]
             parts.append(augment(clips, self._noises(each, rng), seen, rng))
         parts.append(augment(self._noises(each, rng), self._noises(each, rng), seen, rng))
@@ -199,7 +210,7 @@ class Batches:
         """
         rng = np.random.default_rng([self.seed, _POOL, count])
         said: dict[str, list[int]] = {}
-        for row in np.concatenate(self._clips[:-1]):
+        for row in np.concatenate(self._words):
             said.setdefault(str(self.corpus.speakers[row]), []).append(int(row))
         everybody = [row for rows in said.values() for row in rows]
         people = [rows for rows in said.values() if len(rows) >= _WORDS] or [everybody]
@@ -220,7 +231,7 @@ class Batches:
 
     def _noises(self, count: int, rng: np.random.Generator) -> Floats:
         """Draw recorded noises and synthesised ones, float32 [count, 98, 40]."""
-        recorded = self._clips[-1]
+        recorded = self._recorded_noise
         noises: Floats = LOG_POWERS[self._synthesised[rng.integers(len(self._synthesised), size=count)]]
         if len(recorded):
             real = rng.random(count) >= _SYNTHETIC_NOISE

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
     from model_export.pretraining.training import Options, Training
 
-_SIZES = ("base", "small")
+_SIZES = ("base", "small", "words")
 _CALIBRATION_CLIPS = 300
 
 
@@ -47,6 +47,7 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     )
     pretrain.add_argument("--size", default="base", choices=_SIZES, help="size of the network (default: %(default)s)")
     pretrain.add_argument("--steps", type=int, default=12_800, help="training steps (default: %(default)s)")
+    pretrain.add_argument("--decay", type=int, default=0, help="steps over which the rate falls; 0: all (default)")
     pretrain.add_argument("--batch", type=int, default=128, help="clips of a step (default: %(default)s)")
     pretrain.add_argument("--learning-rate", type=float, default=2.5e-3, help="the highest (default: %(default)s)")
     pretrain.add_argument(
@@ -83,6 +84,7 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         chosen.steps,
         chosen.batch,
         chosen.learning_rate,
+        decay=chosen.decay,
         contrastive=chosen.contrastive,
         seed=chosen.seed,
         checkpoint_s=chosen.checkpoint_s,
@@ -108,6 +110,8 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
     for name, least in (("steps", 1), ("batch", 2), ("threads", 1), ("seed", 0)):
         if getattr(chosen, name) < least:
             raise ExportError(f"--{name} must be at least {least}, not {getattr(chosen, name)}")
+    if not 0 <= chosen.decay <= chosen.steps:
+        raise ExportError(f"--decay must be 0 to --steps, {chosen.steps}, not {chosen.decay}")
     for name in ("learning_rate", "checkpoint_s"):
         if not getattr(chosen, name) > 0:
             raise ExportError(f"--{name.replace('_', '-')} must be positive, not {getattr(chosen, name)}")
@@ -126,8 +130,8 @@ def _finish(
 
     design = DESIGNS[options.size]
     network = fold(training.network, design)
-    float32 = conversion.float32_graph(network)
-    int8 = conversion.int8_graph(network, _calibration(training, options))
+    float32 = conversion.float32_graph(network, design.half)
+    int8 = b"" if design.half else conversion.int8_graph(network, _calibration(training, options))
     multiply_adds = cost.multiply_adds_of(float32, conversion.SIGNATURE)
     conversion.require_within(design, multiply_adds, network.count_params())
     head = training.head()

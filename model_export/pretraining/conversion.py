@@ -67,12 +67,19 @@ def _converter(module: _Embedding) -> Iterator[Converter]:
         yield tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
 
 
-def float32_graph(folded: keras.Model) -> bytes:
+def float32_graph(folded: keras.Model, half: bool = False) -> bytes:
     """Convert a folded network: [n, 98, 40] to [n, embedding], float32.
 
-    Raises OperatorError: it needs an operator that a runtime lacks.
+    Args:
+        half: whether the weights are float16 in the graph, and float32 at work.
+
+    Raises:
+        OperatorError: it needs an operator that a runtime lacks.
     """
     with _converter(_Embedding(folded)) as converter:
+        if half:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            converter.target_spec.supported_types = [tf.float16]
         return convert(converter)
 
 

@@ -24,6 +24,8 @@ from model_export.pretraining.pictures import decode, picture_paths, to_pixels
 
 NOISE = "_noise_"
 """The label of clips in which nobody speaks, whatever folder they come from."""
+SPEECH = "_speech_"
+"""The label of seconds of connected speech: a class of the training, but no word."""
 NOBODY = ""
 SETTINGS = preset("log_mel")
 """The log-mel front end before the network; that of the pictures."""
@@ -37,7 +39,7 @@ class Corpus:
 
     # uint8 [clips, 98, 40]; :data:`model_export.pretraining.pictures.LOG_POWERS` says what they mean
     pixels: NDArray[np.uint8]
-    words: NDArray[np.str_]  # the word of every clip; ``NOISE`` where nobody speaks
+    words: NDArray[np.str_]  # the word of every clip, ``NOISE`` where nobody speaks, or ``SPEECH``
     speakers: NDArray[np.str_]  # who speaks; ``NOBODY`` where that is not known
 
     def __len__(self) -> int:
@@ -45,8 +47,8 @@ class Corpus:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The words, without ``NOISE``, in alphabetical order."""
-        return tuple(sorted({str(word) for word in self.words} - {NOISE}))
+        """The words, without ``NOISE`` and ``SPEECH``, in alphabetical order."""
+        return tuple(sorted({str(word) for word in self.words} - {NOISE, SPEECH}))
 
     def where(self, chosen: Array) -> Corpus:
         """Return the clips that a boolean array or an array of indices names."""

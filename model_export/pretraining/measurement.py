@@ -14,7 +14,7 @@ from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
 from model_export.pretraining.batches import Batches, normalised
 from model_export.pretraining.conversion import run
-from model_export.pretraining.corpus import NOISE, Corpus, Division, read_log_mel
+from model_export.pretraining.corpus import NOISE, SPEECH, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
 from model_export.pretraining.pictures import LOG_POWERS
 from model_export.pretraining.training import embed
@@ -44,7 +44,7 @@ def measure(
         noises: clips of noise to keep at most.
     """
     rng = np.random.default_rng([seed, 1])
-    vocabulary = tuple(sorted(set(map(str, clips.words)) - {NOISE}))
+    vocabulary = tuple(sorted(set(map(str, clips.words)) - {NOISE, SPEECH}))
     groups = [clips.of(word) for word in vocabulary]
     varied = [_alike(rng, clips.of(word), variants.of(word)) for word in vocabulary]
     noise = np.concatenate([clips.of(NOISE), variants.of(NOISE)])
@@ -107,7 +107,7 @@ class Embeddings:
     """A trained network, and what it is measured on."""
 
     network: keras.Model  # the network, folded
-    int8: bytes  # the same as an int8 graph
+    int8: bytes  # the same as an int8 graph; empty where there is none
     head: dict[str, Floats]  # its classifier: words and noise
     division: Division  # the corpus
     statistics: EmbeddingStatistics  # of the training words' embeddings
@@ -123,11 +123,13 @@ class Embeddings:
             )
         if test:
             features, words, _ = read_log_mel(test)
-            for title, embeddings in {
-                "twelve classes, float32": embed(self.network, normalised(features)),
-                "twelve classes, int8": run(self.int8, normalised(features)),
-            }.items():
-                results[title] = twelve_classes(self._logits(embeddings), classes, words, self.head["head/shares"])
+            embedded = {"float32": embed(self.network, normalised(features))}
+            if self.int8:
+                embedded["int8"] = run(self.int8, normalised(features))
+            for precision, embeddings in embedded.items():
+                results[f"twelve classes, {precision}"] = twelve_classes(
+                    self._logits(embeddings), classes, words, self.head["head/shares"]
+                )
         return results
 
     def few_shot(self, folders: Sequence[Path], seed: int) -> list[FewShot]:

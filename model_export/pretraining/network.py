@@ -26,6 +26,7 @@ class Design:
     taps: int  # frames that a temporal convolution sees
     max_multiply_adds: int  # what an inference may cost
     max_weights: int  # how many weights it may have
+    half: bool = False  # whether a file has its weights as float16 alone, and no int8 graph
 
     @property
     def stages(self) -> int:
@@ -40,6 +41,7 @@ class Design:
 
 DESIGNS = {
     "base": Design((12, 16), 40, (48, 64), 7, 3_500_000, 100_000),
+    "words": Design((16, 24), 64, (96, 128), 7, 9_000_000, 400_000, half=True),
     "small": Design((6, 8), 24, (24, 64), 5, 1_000_000, 100_000),
 }
 
@@ -73,6 +75,7 @@ def fold(network: keras.Model, design: Design) -> keras.Model:
     """Return the same network with batch normalisation in the weights (Jacob et al. 2018, section 3.2).
 
     With the moving mean m, variance v, scale g and offset b of a filter w: w' = w g / sqrt(v + e), b' = b - m w'/w.
+    A design of float16 weights gets those that float16 can hold.
     """
     result = build(design, folded=True)
     normalisations = iter(_of_kind(network, keras.layers.BatchNormalization))
@@ -81,7 +84,8 @@ def fold(network: keras.Model, design: Design) -> keras.Model:
         normalisation = next(normalisations)
         scale, offset, mean, variance = (np.asarray(weight) for weight in normalisation.get_weights())
         factor = scale / np.sqrt(variance + normalisation.epsilon)
-        target.set_weights([np.asarray(convolution.kernel) * factor, offset - mean * factor])
+        weights = [np.asarray(convolution.kernel) * factor, offset - mean * factor]
+        target.set_weights([w.astype(np.float16) for w in weights] if design.half else weights)
     return result
 
 

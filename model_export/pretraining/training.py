@@ -1,7 +1,8 @@
 """Trains a front end's network to tell words apart, so that its embedding serves words that it never heard.
 
-Adam (Kingma & Ba 2015) with a linear warm-up and a cosine to zero; cross-entropy, and if asked for, supervised
-contrastive loss (Khosla et al. 2020) on the embedding. A run that was killed goes on from its last checkpoint.
+Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy,
+and if asked for, supervised contrastive loss (Khosla et al. 2020) on the embedding. A run that was killed goes on from
+its last checkpoint.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Options:
     batch: int = 128  # clips of a step
     learning_rate: float = 2.5e-3  # the highest
     warm_up: int = 150  # steps over which it rises
+    decay: int = 0  # last steps, over which it falls; 0: all
     backwards: float = 1 / 3  # share of the words that are played backwards
     contrastive: float = 0.0  # weight of the contrastive loss
     seed: int = 0  # of the initial weights and of all draws
@@ -50,7 +52,9 @@ class Options:
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
         rising = min(1.0, (step + 1) / max(1, self.warm_up))
-        return self.learning_rate * rising * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        decay = self.decay or self.steps
+        fallen = max(0, step - (self.steps - decay))
+        return self.learning_rate * rising * 0.5 * (1 + math.cos(math.pi * fallen / decay))
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,8 @@ class Training:
     def head(self) -> dict[str, Floats]:
         """Return the classifier of words and, last, noise: kernel [embedding, words + 1], bias, and training shares."""
         kernel, bias = (np.asarray(weight) for weight in self.classifier.get_layer("words").get_weights())
-        kept = [*range(len(self.batches.corpus.vocabulary)), -1]
+        words = len(self.batches.corpus.vocabulary)
+        kept = [*range(words), 2 * words]
         return {"head/kernel": kernel[:, kept], "head/bias": bias[kept], "head/shares": self.batches.forward_shares}
 
     def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:

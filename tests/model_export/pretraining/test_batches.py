@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from model_export.pretraining.batches import Augmentation, Batches, augment, coloured_noise
-from model_export.pretraining.corpus import NOISE, Corpus
+from model_export.pretraining.corpus import NOISE, SPEECH, Corpus
 from model_export.pretraining.pictures import LOG_POWERS
 
 STILL = Augmentation(
@@ -47,6 +47,21 @@ def test_a_word_played_backwards_is_a_class_of_its_own(corpus):
     assert np.allclose(slope[np.isin(classes, (1, 3))], 0, atol=0.01)
     often, rare = np.isin(classes, (0, 2)).sum(), np.isin(classes, (1, 3)).sum()
     assert 1.3 < often / rare < 3  # 2 by n^0.5, 4 by n
+
+
+def test_connected_speech_is_a_class_behind_noise_and_no_word(corpus):
+    words = corpus.words.astype("<U12")
+    words[:100] = SPEECH
+    batches = Batches(Corpus(corpus.pixels, words, corpus.speakers), STILL, 300, 0.5, 0)
+    x, classes = batches.draw(0)
+    assert batches.corpus.vocabulary == ("often", "rare")
+    assert batches.classes == 6
+    assert set(classes) == set(range(6))
+    slope = x[:, -1].mean(axis=1) - x[:, 0].mean(axis=1)
+    assert (slope[classes == 5] > 1).all()  # never backwards
+    assert np.allclose(slope[classes == 4], 0, atol=1)
+    assert batches.forward_shares.shape == (3,)
+    assert set(batches.variants(2)[1]) == {"often", "rare", NOISE}
 
 
 def test_without_variation_a_clip_stays_itself():

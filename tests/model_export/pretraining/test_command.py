@@ -151,6 +151,7 @@ def test_both_runtimes_agree_and_int8_stays_close(tmp_path, trained):
     ("changed", "message"),
     [
         (["--steps", "0"], "--steps must be at least 1, not 0"),
+        (["--decay", "25"], "--decay must be 0 to --steps, 24, not 25"),
         (["--learning-rate", "nan"], "--learning-rate must be positive"),
         (["-o", "ears.zip"], "--output must end in .frontend"),
         (["--leave-out-words", "yes,perhaps"], "names perhaps, which the corpus does not have; it has down, no,"),

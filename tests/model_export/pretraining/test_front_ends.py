@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
+from model_export.pretraining import front_end_file
 from tests.support.checkout import ROOT, run_python
 from tests.support.sounds import write_clips
 
@@ -59,7 +60,7 @@ def embeddings(path):
         HEAR.replace("model.normalise(", "(").replace(
             "print(",
             """
-x = x[:, 0] if x.shape[1:] == (1, 64) else model.embed(model.normalise(x))
+x = x[:, 0] if x.shape[1] == 1 else model.embed(model.normalise(x))
 print(""",
         ),
         str(path),
@@ -80,6 +81,25 @@ def test_what_trains_starts_as_the_pretrained_network_and_alone_is_in_the_manife
     blocks = [f"{name}{part}" if "block" in name else name for name in layers.split() for part in "abc"]
     assert [layer.name for layer in manifest.layers] == [*dict.fromkeys(blocks), "head"]
     assert manifest.features["kind"] == ("log_mel" if trains == "all" else "embedding")
+
+
+def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
+    corpus, path = tmp_path / "corpus", tmp_path / "large.frontend"
+    for label in ("yes", "no", "stop"):
+        write_clips(corpus, label, 4, seed=0)
+    (corpus / "stop").rename(corpus / "_speech_")
+    options = ["--size", "words", "--steps", "2", "--decay", "1", "--batch", "4", "--data", str(corpus)]
+    run_python("-m", "model_export.cli", "pretrain", *options, "-o", str(path))
+    file = front_end_file.read(path)
+    assert len(file.float32) < 2.1 * file.description["network"]["weights"] + 20_000
+    assert (file.int8, file.words) == (b"", ("no", "yes"))
+    assert file.statistics["head/kernel"].shape == (128, 3)
+    bundles = tmp_path / "frozen.auricle", tmp_path / "trains.auricle"
+    for bundle, trains in zip(bundles, ("head", "last_block"), strict=True):
+        options = ["--features", str(path), "--train", trains, "-o", str(bundle)]
+        run_python("-m", "model_export.cli", "build", "linear", *options)
+    frozen, training = map(embeddings, bundles)
+    np.testing.assert_allclose(training, frozen, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(
