@@ -11,8 +11,12 @@ from pathlib import Path
 
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
 _EMULATORS = ("qemu-arm", "qemu-aarch64")
-# The emulator shows programs this machine's own /proc/cpuinfo, with which the library for 64-bit ARM crashes.
+# The emulator shows programs this machine's own /proc/cpuinfo. The library for 64-bit ARM crashes with it, and unless
+# it describes each processor that /sys lists.
 _CPUINFO_ARM64 = Path(__file__).with_name("cpuinfo-arm64")
+_DESCRIBE = """for number in $(seq 0 $(sed 's/.*[-,]//' /sys/devices/system/cpu/possible)); do
+    sed "s/^\\(processor.*: \\).*/\\1$number/" {one}; echo
+done >{all}"""
 _PACKAGES = "qemu-user-static binfmt-support debootstrap"
 
 
@@ -72,7 +76,9 @@ def enter(
         steps += [f"mount -t proc proc {_q(root / 'proc')}", f"mount --rbind /dev {_q(root / 'dev')}"]
         steps += [f"mount -t tmpfs tmpfs {_q(root / 'tmp')}"]
         if arm64:
-            steps += [f"mount --bind {_q(_CPUINFO_ARM64)} {_q(root / 'proc/cpuinfo')}"]
+            described = _q(root / "tmp/cpuinfo")
+            steps += [_DESCRIBE.format(one=_q(_CPUINFO_ARM64), all=described)]
+            steps += [f"mount --bind {described} {_q(root / 'proc/cpuinfo')}"]
             steps += [f"mount -t sysfs -o ro sysfs {_q(root / 'sys')}"]
     for inside, outside in {"mnt": sources, "srv": recordings}.items():
         if outside:
