@@ -85,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pictures", type=Path, help="archive of log-mel pictures whose clips are left out")
     chosen = parser.parse_args(arguments)
     known = set()
-    for path in picture_paths(chosen.pictures) if chosen.pictures else ():
-        name, word = path.name.split(".")[:2]
+    for picture in picture_paths(chosen.pictures) if chosen.pictures else ():
+        name, word = picture.name.split(".")[:2]
         known.add((word, name))
     rate, unreadable = SETTINGS.sample_rate_hz, 0
     try:

@@ -81,7 +81,7 @@ def convolutions(graph: bytes) -> list[tuple[Floats, Floats]]:
         shape = tuple(int(size) for size in tensor.ShapeAsNumpy())
         if isinstance(data, int) or data.nbytes != np.dtype(dtype).itemsize * math.prod(shape):  # 0: there is none
             raise OperatorError(f"{tensor.Name().decode()!r} {shape} is no float32 constant; give the float32 graph")
-        return data.view(dtype).reshape(shape).astype(np.float32)
+        return np.asarray(data.view(dtype).reshape(shape), np.float32)
 
     found = [operator for operator in operators if names[operator.OpcodeIndex()] == "CONV_2D"]
     return [(constant(op.Inputs(1)).transpose(1, 2, 3, 0), constant(op.Inputs(2))) for op in found]
