@@ -17,6 +17,8 @@ def average_pool(x: Tensor, size: Pair) -> Tensor:
     def run(x: Tensor) -> tuple[Tensor, Gradient]:
         if size == (rows, 1):
             y = tf.reduce_mean(x, axis=1, keepdims=True)
+        elif size[0] != size[1]:  # TensorFlow has no such strides for the next way on processors without AVX-512
+            y = tf.nn.avg_pool2d(x, size, size, "VALID")
         else:  # a third of the instructions of an average-pool operator on ARMv7
             y = tf.nn.depthwise_conv2d(x, tf.fill([*size, channels, 1], share), (1, *size, 1), "VALID")
 
