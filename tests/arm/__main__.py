@@ -180,14 +180,18 @@ def main(arguments: list[str]) -> int:
     """`root` and `debian` only build the roots to run programs and to install packages in.
 
     `deb` takes the Debian packages through their life. `computes` leaves out, on Debian 12 for armhf as elsewhere, what
-    is the same on every processor. Else arguments are pytest's, in place of all of the device's tests. A suite's name
-    before these, an architecture's, or both, choose among the systems.
+    is the same on every processor. Else arguments are pytest's, in place of all of the device's tests. Names before
+    these, such as `trixie`, `armhf` or `trixie-armhf`, choose among the systems, of which all but the first may be
+    missing.
     """
-    systems = list(SYSTEMS)
+    chosen: list[System] = []
     while arguments and (
-        chosen := [system for system in systems if arguments[0] in (system.suite, system.architecture)]
+        named := [
+            one for one in SYSTEMS if arguments[0] in (one.suite, one.architecture, f"{one.suite}-{one.architecture}")
+        ]
     ):
-        systems, arguments = chosen, arguments[1:]
+        chosen, arguments = [*chosen, *named], arguments[1:]
+    systems = chosen or list(SYSTEMS)
     try:
         systems = build_roots(systems, installed=arguments in (["debian"], ["deb"]))
         if arguments in (["debian"], ["root"]):

@@ -146,7 +146,7 @@ def _unpack(root: Path, name: str, system: System) -> None:
     certificates = sorted(root.glob("usr/share/ca-certificates/*/*.crt"))
     (root / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
     (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(b"".join(path.read_bytes() for path in certificates))
-    for library in root.glob("usr/lib/*/openblas-pthread/lib*.so.3"):
+    for library in root.glob("usr/lib/*/openblas-pthread/lib*.so.?"):
         (library.parent.parent / library.name).symlink_to(f"{library.parent.name}/{library.name}")
     run(*enter(root, "ldconfig"))
 
