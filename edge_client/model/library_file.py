@@ -33,7 +33,8 @@ _CPUINFO = Path("/proc/cpuinfo")
 _PROCESSORS_LIST = Path("/sys/devices/system/cpu/possible")
 # Of an ELF file's header: its size and the layout of its fields up to the last, by its class (32 or 64 bit).
 _HEADERS = {1: struct.Struct("<16sHHIIIIIHHHHHH"), 2: struct.Struct("<16sHHIQQQIHHHHHH")}
-_PROCESSORS = {3: "x86 (32-bit)", 40: "ARM (32-bit)", 62: "x86-64", 183: "aarch64", 243: "RISC-V"}
+_ARM, _AARCH64 = 40, 183
+_PROCESSORS = {3: "x86 (32-bit)", _ARM: "ARM (32-bit)", 62: "x86-64", _AARCH64: "aarch64", 243: "RISC-V"}
 
 
 def library_path() -> Path:
@@ -116,13 +117,13 @@ def _check_cpuinfo(cpuinfo: Path = _CPUINFO, processors: Path = _PROCESSORS_LIST
             f"{cpuinfo} cannot be read, without which TensorFlow Lite crashes; mount /proc, and in a unit of systemd "
             "do without ProcSubset=pid"
         )
-    if platform.machine() == "aarch64" and not os.access(processors, os.R_OK):
+    if _own_processor() == _AARCH64 and not os.access(processors, os.R_OK):
         raise ModelError(f"{processors} cannot be read, without which TensorFlow Lite crashes; mount /sys")
 
 
 def _check_instructions(cpuinfo: Path = _CPUINFO) -> None:
     """Refuse a 32-bit ARM processor without the instructions of the package's library: NEON and VFPv4."""
-    if platform.machine() not in ("armv6l", "armv7l", "armv8l"):
+    if _own_processor() != _ARM:
         return
     lines = cpuinfo.read_text(errors="replace").splitlines()
     # A processor of 64 bits calls them asimd.
@@ -136,5 +137,6 @@ def _check_instructions(cpuinfo: Path = _CPUINFO) -> None:
 
 
 def _own_processor() -> int:
+    """Return what programs such as this one are made for: a 64-bit kernel under 32-bit programs names another."""
     with Path(sys.executable).open("rb") as file:
         return int.from_bytes(file.read(20)[18:], "little")

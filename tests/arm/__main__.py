@@ -42,9 +42,9 @@ NOT_ON_A_DEVICE = (
     "fleet_protocol/test_programs_ends.py",
 )
 
-# What is run elsewhere than on Debian 12 for armhf. Files and processes are the same there. With another Python and
-# NumPy, what computes;
-ON_TRIXIE = (
+# What is run elsewhere than on Debian 12 for armhf, and there with `computes`; files and processes are the same there.
+# With another Python, NumPy or processor, what computes;
+COMPUTES = (
     "edge_client/audio",
     "edge_client/detection",
     "edge_client/features",
@@ -56,7 +56,7 @@ ON_TRIXIE = (
 # on another processor, what another build of the C library and of NumPy computes, of which Debian 13 has another NumPy.
 ON_ARM64 = ("edge_client/features", "edge_client/model", "benchmarks/test_parity.py")
 SELECTIONS = {
-    ("trixie", "armhf"): ON_TRIXIE,
+    ("trixie", "armhf"): COMPUTES,
     ("bookworm", "arm64"): ON_ARM64,
     ("trixie", "arm64"): ("edge_client/model",),
 }
@@ -77,14 +77,19 @@ NOT_UNDER_EMULATION = (
 )
 
 
-def device_tests(system: System) -> list[str]:
-    """Return the modules that are run in a system's root, from where the checkout is there."""
+def device_tests(system: System, everything: tuple[str, ...] = ("",)) -> list[str]:
+    """Return the modules that are run in a system's root, from where the checkout is there.
+
+    Args:
+        system: the system.
+        everything: files and folders of what is run where everything is.
+    """
     folder = CHECKOUT / "tests"
     found = [path for name in FOLDERS for path in sorted((folder / name).rglob("test_*.py"))]
     others = {path for path in found if FOREIGN.search(path.read_text(encoding="utf-8"))}
     others |= {path for path in found for name in PLAIN_PYTHON if path.is_relative_to(folder / name)}
     others |= {folder / name for name in NOT_ON_A_DEVICE}
-    chosen = [folder / name for name in SELECTIONS.get((system.suite, system.architecture), ("",))]
+    chosen = [folder / name for name in SELECTIONS.get((system.suite, system.architecture), everything)]
     found += [folder / name for name in ALSO]
     return [
         str(path.relative_to(CHECKOUT))
@@ -93,8 +98,8 @@ def device_tests(system: System) -> list[str]:
     ]
 
 
-def build_roots(systems: list[System], *, environment: bool = True) -> list[System]:
-    """Build what is not there yet, Debian alone or the Python environment in it too, and say how long it took.
+def build_roots(systems: list[System], *, installed: bool = False) -> list[System]:
+    """Build what is not there yet, roots to run programs in or to install packages in, and say how long it took.
 
     Returns:
         The systems that are ready. All but the first may be missing, with a notice: not every mirror has them.
@@ -103,19 +108,19 @@ def build_roots(systems: list[System], *, environment: bool = True) -> list[Syst
     machine.require()
     ready = []
     for system in systems:
-        root = system.folder
+        root = system.installed if installed else system.folder
         try:
-            debian.build(system)
+            debian.build(root, system)
         except machine.MirrorError as error:
             if not ready:
                 raise
             print(f"NOTICE: nothing is tested on {system} here: {error}", file=sys.stderr, flush=True)
             continue
-        if environment:
-            from tests.arm import packages  # Debian alone is built by a Python that has nothing installed
+        if not installed:
+            from tests.arm import packages  # roots of Debian alone are built by a Python that has nothing installed
 
             packages.install(system, CHECKOUT)
-        (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # debootstrap leaves it to others
+        (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")  # Debian leaves it to others
         print(f"{root} is ready after {time.monotonic() - start:.0f} s", flush=True)
         ready.append(system)
     return ready
@@ -132,10 +137,14 @@ def prepare() -> None:
 
 def test(system: System, *options: str) -> int:
     """Run tests in a system's root; return pytest's status."""
-    pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *(options or device_tests(system))]
+    everything = ("",)
+    if options == ("computes",):
+        options, everything = (), COMPUTES
+    tests = options or device_tests(system, everything)
+    pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *tests]
     pytest += [f"--deselect={name}" for name in NOT_UNDER_EMULATION]
     if not options:
-        pytest += ["-k", PARITY_OF_ANOTHER_RUNTIME]
+        pytest += ["--durations=10", "-k", PARITY_OF_ANOTHER_RUNTIME]
     recordings = Path(os.environ.get("AURICLE_DATA", CHECKOUT.parent / "shared" / "data"))
     # Hypothesis takes CI as a sign to be patient with slow machines.
     environment = {
@@ -162,24 +171,29 @@ def live(systems: list[System]) -> int:
         for system in systems:
             start = time.monotonic()
             (package,) = Path(folder).glob(f"*_{system.architecture}.deb")
-            installed.live(system.folder, package, another_kernel=system.architecture == "armhf")
+            installed.live(system.installed, package, another_kernel=system.architecture == "armhf")
             print(f"the package's life on {system} took {time.monotonic() - start:.0f} s", flush=True)
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """`debian` and `root` only build the roots, `deb` takes the Debian packages through their life in them.
+    """`root` and `debian` only build the roots to run programs and to install packages in.
 
-    Else arguments are pytest's, in place of all of the device's tests. A suite's name before these, an architecture's,
-    or both, choose among the roots.
+    `deb` takes the Debian packages through their life. `computes` leaves out, on Debian 12 for armhf as elsewhere, what
+    is the same on every processor. Else arguments are pytest's, in place of all of the device's tests. Names before
+    these, such as `trixie`, `armhf` or `trixie-armhf`, choose among the systems, of which all but the first may be
+    missing.
     """
-    systems = list(SYSTEMS)
+    chosen: list[System] = []
     while arguments and (
-        chosen := [system for system in systems if arguments[0] in (system.suite, system.architecture)]
+        named := [
+            one for one in SYSTEMS if arguments[0] in (one.suite, one.architecture, f"{one.suite}-{one.architecture}")
+        ]
     ):
-        systems, arguments = chosen, arguments[1:]
+        chosen, arguments = [*chosen, *named], arguments[1:]
+    systems = chosen or list(SYSTEMS)
     try:
-        systems = build_roots(systems, environment=arguments not in (["debian"], ["deb"]))
+        systems = build_roots(systems, installed=arguments in (["debian"], ["deb"]))
         if arguments in (["debian"], ["root"]):
             return 0
         if arguments == ["deb"]:

@@ -1,4 +1,8 @@
-"""Builds roots of Debian for ARM: the same Python, and on 32 bits the same NumPy, as in Raspberry Pi OS."""
+"""Builds roots of Debian for ARM: the same Python, and on 32 bits the same NumPy, as in Raspberry Pi OS.
+
+What only runs programs has its packages unpacked, which takes seconds. Where packages are installed, Debian's own are
+installed too: their scripts take minutes under emulation.
+"""
 
 import os
 import shutil
@@ -20,6 +24,8 @@ _PACKAGES = (
     "python3-venv",
     "systemd",  # makes the user of the Debian package
 )
+# What Debian has anyway, of which programs that are started make use.
+_ESSENTIAL = ("base-files", "base-passwd", "coreutils", "dash", "debianutils", "grep", "libc-bin", "sed", "tar")
 _PACKAGES_ARMHF = (
     "libopenblas0-pthread",  # without it NumPy multiplies matrices with the reference BLAS, ten times slower
     "python3-cffi",
@@ -36,12 +42,17 @@ class System:
     Attributes:
         suite: Debian's name of it.
         architecture: Debian's name of it.
-        folder: Where its root is built.
+        folder: Where a root is built in which its programs run.
     """
 
     suite: str
     architecture: str
     folder: Path
+
+    @property
+    def installed(self) -> Path:
+        """Where a root is built in which packages can be installed."""
+        return self.folder.with_name(f"{self.folder.name}-installed")
 
     def __str__(self) -> str:
         return f"Debian {self.suite} for {self.architecture}"
@@ -84,22 +95,29 @@ def mirror() -> str:
     )
 
 
-def build(system: System) -> None:
-    """Build a system's root, unless it is there; it appears under its name when it is complete.
+def build(root: Path, system: System) -> None:
+    """Build a root of a system, unless it is there; it appears under its name when it is complete.
 
     Raises:
         MirrorError: the mirror does not serve it as it was signed.
         ArmError: anything else failed.
     """
-    root = system.folder
     stamp = root / _STAMP
     if stamp.exists() and stamp.read_text() == _recipe(system):
         return
     root.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=root.parent, prefix=f".{root.name}-"))
+    make = _install if root == system.installed else _unpack
     try:
+        try:
+            make(making, system.suite, system)
+        except MirrorError as error:
+            shutil.rmtree(making)
+            try:
+                make(making, _OTHER_NAMES[system.suite], system)
+            except MirrorError:
+                raise error from None
         making.chmod(0o755)
-        _bootstrap(making, system)
         (making / _STAMP).write_text(_recipe(system))
         shutil.rmtree(root, ignore_errors=True)
         making.rename(root)
@@ -112,39 +130,48 @@ def _packages(system: System) -> tuple[str, ...]:
 
 
 def _recipe(system: System) -> str:
-    return "\n".join([system.suite, system.architecture, *_packages(system), *_FILES.values()])
+    return "\n".join([system.suite, system.architecture, *_packages(system), *_ESSENTIAL, *_FILES.values()])
 
 
-def _bootstrap(root: Path, system: System) -> None:
-    try:
-        _install(root, system.suite, system)
-    except MirrorError as error:
-        shutil.rmtree(root)
-        root.mkdir(mode=0o755)
-        try:
-            _install(root, _OTHER_NAMES[system.suite], system)
-        except MirrorError:
-            raise error from None
-    run(*enter(root, "apt-get", "clean"))
+def _unpack(root: Path, name: str, system: System) -> None:
+    """Unpack the suite of a name, if it is the system's, and do for programs what their scripts would do."""
+    packages = ",".join(_packages(system) + _ESSENTIAL)
+    options = ["--variant=extract", f"--architectures={system.architecture}", f"--include={packages}"]
+    _from_mirror(root, system, "mmdebstrap", "--quiet", *options, name, root, mirror())
+    # Users, certificates, which BLAS is taken, and where libraries are.
+    for file in ("passwd", "group"):
+        shutil.copy(root / f"usr/share/base-passwd/{file}.master", root / "etc" / file)
+    for name in ("mnt", "root", "srv"):
+        (root / name).mkdir(exist_ok=True)
+    certificates = sorted(root.glob("usr/share/ca-certificates/*/*.crt"))
+    (root / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
+    (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(b"".join(path.read_bytes() for path in certificates))
+    for library in root.glob("usr/lib/*/openblas-pthread/lib*.so.?"):
+        (library.parent.parent / library.name).symlink_to(f"{library.parent.name}/{library.name}")
+    run(*enter(root, "ldconfig"))
 
 
 def _install(root: Path, name: str, system: System) -> None:
-    """Install the suite of a name, if it is the system's: `stable` is another one every two years."""
+    """Install the suite of a name, if it is the system's."""
     for path, text in _FILES.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
         (root / path).chmod(0o755)
+    options = [f"--arch={system.architecture}", "--variant=minbase", f"--include={','.join(_packages(system))}"]
+    # Its mounts end with it.
+    _from_mirror(root, system, "unshare", "--mount", "debootstrap", *options, name, root, mirror())
+    run(*enter(root, "apt-get", "clean"))
+
+
+def _from_mirror(root: Path, system: System, *command: str | Path) -> None:
+    """Run what fills a root from the mirror; refuse another suite: `stable` is another one every two years."""
     proxy = run("apt-config", "shell", "proxy", "Acquire::http::Proxy").strip().removeprefix("proxy=").strip("'")
-    environment = {**os.environ, **({"http_proxy": proxy} if proxy else {})}
-    address, options = mirror(), [f"--arch={system.architecture}", "--variant=minbase"]
-    options.append(f"--include={','.join(_packages(system))}")
     try:
-        # Its mounts end with it.
-        run("unshare", "--mount", "debootstrap", *options, name, root, address, env=environment)
+        run(*command, env={**os.environ, **({"http_proxy": proxy} if proxy else {})})
     except ArmError as error:
         raise MirrorError(
-            f"{address} does not serve {system} as it was signed; try again later, or name another mirror in "
+            f"{mirror()} does not serve {system} as it was signed; try again later, or name another mirror in "
             f"DEBIAN_MIRROR:\n{error}"
         ) from error
     if f"VERSION_CODENAME={system.suite}\n" not in (root / "usr/lib/os-release").read_text():
-        raise MirrorError(f"{address} serves another suite than {system.suite} as {name}")
+        raise MirrorError(f"{mirror()} serves another suite than {system.suite} under another name")

@@ -50,7 +50,6 @@ def live(root: Path, package: Path, *, another_kernel: bool) -> None:
     with tempfile.TemporaryDirectory(dir=root.parent, prefix=f".{root.name}-deb-") as folder:
         copy, given = Path(folder) / "root", Path(folder) / "given"
         run("cp", "-a", "--reflink=auto", root, copy)
-        shutil.rmtree(copy / "opt/auricle", ignore_errors=True)
         if another_kernel:
             (copy / "usr/lib/python3/dist-packages/kernel.pth").write_text(_KERNEL)
             (copy / "usr/local/bin/uname").write_text(_UNAME)

@@ -17,7 +17,7 @@ _CPUINFO_ARM64 = Path(__file__).with_name("cpuinfo-arm64")
 _DESCRIBE = """for number in $(seq 0 $(sed 's/.*[-,]//' /sys/devices/system/cpu/possible)); do
     sed "s/^\\(processor.*: \\).*/\\1$number/" {one}; echo
 done >{all}"""
-_PACKAGES = "qemu-user-static binfmt-support debootstrap"
+_PACKAGES = "qemu-user-static binfmt-support debootstrap mmdebstrap"
 
 
 class ArmError(Exception):
@@ -45,7 +45,14 @@ def require() -> None:
     """Check that ARM programs can be run in a root, and let the kernel hand them to the emulator."""
     if os.geteuid():
         raise ArmError("building and entering a root of ARM programs needs root's rights; run it with sudo")
-    programs = ("debootstrap", *(f"{name}-static" for name in _EMULATORS), "update-binfmts", "unshare", "chroot")
+    programs = (
+        "debootstrap",
+        "mmdebstrap",
+        *(f"{name}-static" for name in _EMULATORS),
+        "update-binfmts",
+        "unshare",
+        "chroot",
+    )
     if missing := [program for program in programs if shutil.which(program) is None]:
         raise ArmError(f"not installed: {', '.join(missing)}; on Debian: apt-get install {_PACKAGES}")
     try:
@@ -68,18 +75,17 @@ def enter(
 ) -> list[str]:
     """Return the command line that runs a command in the root, as a Cortex-A7 or a Cortex-A53 (a Pi 2, a Pi 3).
 
-    With ``sources``, a folder, that is at /mnt to be read, ``recordings`` at /srv, and /proc, /dev, /tmp are there too.
+    With ``sources``, a folder, that is at /mnt to be read, and ``recordings`` at /srv. /proc, /dev and /tmp are there.
     Mounts live in a namespace of their own and end with it: outside, nothing in the root leads to the machine's files.
     """
     steps, arm64 = ["set -e"], (root / "usr/lib/aarch64-linux-gnu").exists()
-    if sources:
-        steps += [f"mount -t proc proc {_q(root / 'proc')}", f"mount --rbind /dev {_q(root / 'dev')}"]
-        steps += [f"mount -t tmpfs tmpfs {_q(root / 'tmp')}"]
-        if arm64:
-            described = _q(root / "tmp/cpuinfo")
-            steps += [_DESCRIBE.format(one=_q(_CPUINFO_ARM64), all=described)]
-            steps += [f"mount --bind {described} {_q(root / 'proc/cpuinfo')}"]
-            steps += [f"mount -t sysfs -o ro sysfs {_q(root / 'sys')}"]
+    steps += [f"mount -t proc proc {_q(root / 'proc')}", f"mount --rbind /dev {_q(root / 'dev')}"]
+    steps += [f"mount -t tmpfs tmpfs {_q(root / 'tmp')}"]
+    if arm64:
+        described = _q(root / "tmp/cpuinfo")
+        steps += [_DESCRIBE.format(one=_q(_CPUINFO_ARM64), all=described)]
+        steps += [f"mount --bind {described} {_q(root / 'proc/cpuinfo')}"]
+        steps += [f"mount -t sysfs -o ro sysfs {_q(root / 'sys')}"]
     for inside, outside in {"mnt": sources, "srv": recordings}.items():
         if outside:
             there = _q(root / inside)

@@ -65,13 +65,12 @@ def build(folder: Path) -> None:
     stamp = folder / "recipe"
     if stamp.exists() and stamp.read_text() == digest:
         return
-    debian.build(_BASE)
+    debian.build(_BASE.installed, _BASE)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         root = Path(scratch) / "root"
-        run("cp", "-a", "--reflink=auto", _BASE.folder, root)
-        shutil.rmtree(root / "opt/auricle", ignore_errors=True)
+        run("cp", "-a", "--reflink=auto", _BASE.installed, root)
         _install_packages(root)
         _install_kernel(root, folder)
         _configure(root)

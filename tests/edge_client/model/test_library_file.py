@@ -136,10 +136,12 @@ def test_without_a_description_of_the_processor_it_is_not_loaded(tmp_path):
 
 def test_without_a_list_of_the_processors_it_is_not_loaded_on_aarch64(tmp_path, monkeypatch):
     none = tmp_path / "possible"
-    monkeypatch.setattr(library_file.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(library_file, "_own_processor", lambda: 183)
     with pytest.raises(ModelError, match=r"possible cannot be read, without which TensorFlow Lite crashes; mount /sys"):
         library_file._check_cpuinfo(processors=none)
-    monkeypatch.setattr(library_file.platform, "machine", lambda: "x86_64")
+    # 32-bit programs under a 64-bit kernel, which calls itself aarch64
+    monkeypatch.setattr(library_file, "_own_processor", lambda: 40)
+    monkeypatch.setattr(library_file.platform, "machine", lambda: "aarch64")
     library_file._check_cpuinfo(processors=none)
 
 
@@ -155,6 +157,7 @@ def test_without_a_list_of_the_processors_it_is_not_loaded_on_aarch64(tmp_path, 
 def test_a_processor_without_the_librarys_instructions_is_refused(tmp_path, monkeypatch, features, lacks):
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor\t: 0\nFeatures\t: {features}\n")
+    monkeypatch.setattr(library_file, "_own_processor", lambda: 40)
     monkeypatch.setattr(library_file.platform, "machine", lambda: "armv7l")
     if lacks:
         with pytest.raises(
