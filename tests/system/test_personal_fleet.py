@@ -152,13 +152,13 @@ def test_small_devices_train_in_a_group_and_each_device_keeps_the_better_of_its_
     wait_for(lambda: learned_of(admin, third) & {"cup", "mug"}, 300, "the first small device to learn")
     end_phase(admin, third)  # all fine-tune what they have
     personalised(admin, third, set(CLIPS))
+    an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own(admin, devices, bundles)
     for daemon in devices.values():
         assert daemon.end(signal.SIGTERM) == 0
         assert "Traceback" not in daemon.log()
 
 
-def test_an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own_and_the_round_says_so(fleet, bundles):
-    admin, devices = fleet
+def an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own(admin, devices, bundles):
     round_id = open_round(admin, personalisation={"name": "none"})
     wait_for(lambda: len(learned_of(admin, round_id)) == len(CLIPS), 300, "every device to learn")
     found = admin.get(f"/v1/rounds/{round_id}").json()

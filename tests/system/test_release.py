@@ -178,31 +178,24 @@ def replace_package(repository):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tamper", "said"),
-    [(replace_index, "unexpected size|Hash Sum mismatch"), (replace_signed_text, "BADSIG|invalid signature")],
-)
-def test_apt_refuses_a_repository_that_somebody_changed(releases, tmp_path, tamper, said):
-    release, _ = releases
-    repository = Path(shutil.copytree(release / "apt", tmp_path / "apt"))
-    tamper(repository)
-    assert re.search(said, Board(tmp_path / "board", repository, release / "auricle.asc").apt("update", status=100))
-
-
-@pytest.mark.slow
-def test_apt_refuses_a_package_that_somebody_changed(releases, tmp_path):
-    release, _ = releases
-    repository = Path(shutil.copytree(release / "apt", tmp_path / "apt"))
-    board = Board(tmp_path / "board", repository, release / "auricle.asc")
+def test_apt_refuses_what_somebody_changed_or_nobody_signed(releases, tmp_path):
+    signed, unsigned = releases
+    for number, (release, tamper, said) in enumerate(
+        [
+            (signed, replace_index, "unexpected size|Hash Sum mismatch"),
+            (signed, replace_signed_text, "BADSIG|invalid signature"),
+            (unsigned, lambda repository: None, "is not signed"),
+        ]
+    ):
+        repository = Path(shutil.copytree(release / "apt", tmp_path / f"apt-{number}"))
+        tamper(repository)
+        board = Board(tmp_path / f"board-{number}", repository, signed / "auricle.asc")
+        assert re.search(said, board.apt("update", status=100)), said
+    repository = Path(shutil.copytree(signed / "apt", tmp_path / "apt"))
+    board = Board(tmp_path / "board", repository, signed / "auricle.asc")
     board.apt("update")
     replace_package(repository)
     assert "Hash Sum mismatch" in board.apt("download", "auricle-edge", status=100)
-
-
-@pytest.mark.slow
-def test_apt_refuses_a_repository_that_nobody_signed(releases, tmp_path):
-    signed, unsigned = releases
-    assert "is not signed" in Board(tmp_path, unsigned / "apt", signed / "auricle.asc").apt("update", status=100)
 
 
 @pytest.mark.slow
