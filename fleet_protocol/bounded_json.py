@@ -38,8 +38,7 @@ class JsonBounds:
 def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN401
     """Parse a JSON text in UTF-8; ``what`` names it in errors.
 
-    Raises:
-        JsonError: the text is beyond a bound, or no JSON.
+    Raises JsonError: the text is beyond a bound, or no JSON.
     """
     require_bounded(text, bounds, what)
     try:
@@ -51,8 +50,7 @@ def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN4
 def require_bounded(text: bytes, bounds: JsonBounds, what: str) -> None:
     """Check a JSON text before it is parsed; ``what`` names it in errors.
 
-    Raises:
-        JsonError: the text is beyond a bound.
+    Raises JsonError: the text is beyond a bound.
     """
     if len(text) > bounds.size:
         raise JsonError(f"{what} has {len(text)} bytes; at most {bounds.size} are read")

@@ -184,9 +184,8 @@ def read_bundle(path: Path, *, transcribes: bool = False) -> Bundle:
     Args:
         transcribes: whether the caller can also use a bundle that writes texts. Listening, teaching and rounds cannot.
 
-    Raises:
-        BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
-            texts where classes are needed.
+    Raises BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
+    texts where classes are needed.
     """
     return _recognising(_open(path, str(path)), str(path), transcribes)
 

@@ -86,8 +86,7 @@ class FeatureSettings:
     def require_same(self, other: FeatureSettings, ours: str, theirs: str) -> None:
         """Refuse features that were computed in another way.
 
-        Raises:
-            FeatureMismatchError: with both settings in the message.
+        Raises FeatureMismatchError: with both settings in the message.
         """
         if self.digest != other.digest:
             raise FeatureMismatchError(
@@ -105,8 +104,7 @@ class FeatureSettings:
     def from_json(document: Mapping[str, object]) -> FeatureSettings:
         """Read what :meth:`to_json` wrote.
 
-        Raises:
-            ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
+        Raises ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
         """
         kind = document.get("kind", MfccSettings.kind)
         if not isinstance(kind, str) or kind not in _KINDS:
@@ -315,17 +313,7 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> Featur
 CEPSTRA: dict[str, MfccSettings] = {
     # Gudur & Perepu 2021, appendix B: 14,400 Hz, 20 windows of 50 ms.
     "gudur": MfccSettings(
-        "gudur",
-        14_400,
-        1.0,
-        0.05,
-        0.05,
-        frames=20,
-        coefficients=13,
-        mel_bands=26,
-        fft_size=1024,
-        low_hz=0.0,
-        high_hz=7_200.0,
+        "gudur", 14_400, 1.0, 0.05, 0.05, 20, coefficients=13, mel_bands=26, fft_size=1024, low_hz=0.0, high_hz=7_200.0
     ),
     # Zhang et al. 2017 (Hello Edge): 40 ms windows every 20 ms, 10 coefficients.
     "hello_edge": MfccSettings(
@@ -334,7 +322,7 @@ CEPSTRA: dict[str, MfccSettings] = {
         1.0,
         0.04,
         0.02,
-        frames=49,
+        49,
         coefficients=10,
         mel_bands=40,
         fft_size=1024,
@@ -343,28 +331,18 @@ CEPSTRA: dict[str, MfccSettings] = {
     ),
     # Li et al. 2022 (FedKWS-UI): 40 coefficients, 30 ms windows every 10 ms.
     "kws40": MfccSettings(
-        "kws40",
-        16_000,
-        1.0,
-        0.03,
-        0.01,
-        frames=98,
-        coefficients=40,
-        mel_bands=40,
-        fft_size=512,
-        low_hz=20.0,
-        high_hz=8_000.0,
+        "kws40", 16_000, 1.0, 0.03, 0.01, 98, coefficients=40, mel_bands=40, fft_size=512, low_hz=20.0, high_hz=8_000.0
     ),
 }
 PRESETS: dict[str, FeatureSettings] = {
     **CEPSTRA,
     # Those of the log-mel pictures of Speech Commands: 25 ms windows every 10 ms, 40 bands up to 4 kHz.
     "log_mel": LogMelSettings(
-        "log_mel", 16_000, 1.0, 0.025, 0.01, frames=98, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
+        "log_mel", 16_000, 1.0, 0.025, 0.01, 98, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
     ),
     # The same windows of a few words in a row, for networks that transcribe.
     "utterance": LogMelSettings(
-        "utterance", 16_000, 2.575, 0.025, 0.01, frames=256, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
+        "utterance", 16_000, 2.575, 0.025, 0.01, 256, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
     ),
 }
 

@@ -77,8 +77,7 @@ def pack_consensus(scores: Floats, class_ids: tuple[str, ...]) -> bytes:
 def unpack_consensus(data: bytes) -> tuple[Floats, tuple[str, ...]]:
     """Read what :func:`pack_consensus` wrote: (float32 [samples, classes], class ids).
 
-    Raises:
-        TensorError: damaged, or not a consensus.
+    Raises TensorError: damaged, or not a consensus.
     """
     arrays, document = unpack(data)
     class_ids = document.get("classes")

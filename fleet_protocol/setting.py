@@ -43,8 +43,7 @@ def complete(method: str, known: Settings, given: Mapping[str, Value]) -> dict[s
         known: its settings.
         given: some of them.
 
-    Raises:
-        PlanError: a setting is unknown, of a wrong type or out of range; says what is allowed.
+    Raises PlanError: a setting is unknown, of a wrong type or out of range; says what is allowed.
     """
     unknown = sorted(set(given) - set(known))
     if unknown:

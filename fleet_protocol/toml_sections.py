@@ -60,8 +60,7 @@ class TomlFile:
             what: What the file is, for messages.
             error: Class of the errors raised here and later.
 
-        Raises:
-            AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
+        Raises AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -82,8 +81,7 @@ class TomlFile:
             known: Names of the sections, as messages write them: brackets around a name do not count.
             whose: Words after the unknown section's name.
 
-        Raises:
-            AuricleError: of the file's class.
+        Raises AuricleError: of the file's class.
         """
         names = {one.strip("[]") for one in known}
         for name in (name for name in self.document if name not in names):
@@ -106,8 +104,7 @@ class TomlFile:
             values: What the file has there.
             nth: Position of a section that is there more than once, in each of the name's parts, from 1.
 
-        Raises:
-            AuricleError: of the file's class.
+        Raises AuricleError: of the file's class.
         """
         header = name.split()[0]
         values = self.table(name, values)

@@ -51,8 +51,7 @@ class Convolution:
 def read(path: Path) -> Arrays:
     """Return the arrays of the weights' file by PyTorch's names.
 
-    Raises:
-        ExportError: it cannot be read, or is not the file that is known.
+    Raises ExportError: it cannot be read, or is not the file that is known.
     """
     try:
         data = path.read_bytes()
