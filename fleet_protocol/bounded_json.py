@@ -22,17 +22,11 @@ _STEP = {byte: 1 if byte in b"[{" else -1 for byte in _BRACKETS}
 
 @dataclass(frozen=True)
 class JsonBounds:
-    """What a JSON text may be.
+    """What a JSON text may be."""
 
-    Attributes:
-        size: Largest number of bytes.
-        values: Largest number of values. Commas and brackets within strings count as well.
-        depth: Deepest nesting of arrays and objects.
-    """
-
-    size: int
-    values: int
-    depth: int
+    size: int  # Largest number of bytes
+    values: int  # Largest number of values. Commas and brackets within strings count as well
+    depth: int  # Deepest nesting of arrays and objects
 
 
 def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN401

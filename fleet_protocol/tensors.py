@@ -47,17 +47,11 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class TensorBounds:
-    """What the header of an array file may be; the arrays themselves are bounded by the size of the file.
+    """What the header of an array file may be; the arrays themselves are bounded by the size of the file."""
 
-    Attributes:
-        header: Bounds of the header, which holds the document as a string.
-        document: Bounds of the document.
-        arrays: Largest number of arrays.
-    """
-
-    header: JsonBounds
-    document: JsonBounds
-    arrays: int
+    header: JsonBounds  # Bounds of the header, which holds the document as a string
+    document: JsonBounds  # Bounds of the document
+    arrays: int  # Largest number of arrays
 
 
 # Enough for a public set of 4,096 classes with long names.

@@ -24,11 +24,7 @@ Nth = tuple[int, ...]
 
 
 class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's own error ends in Error)
-    """A value is outside what a key allows.
-
-    Attributes:
-        key: Key of the value.
-    """
+    """A value is outside what a key allows."""
 
     def __init__(self, key: str, value: object, rule: str) -> None:
         super().__init__(f"{key} = {list(value) if isinstance(value, tuple) else value!r}: {rule}")
@@ -37,19 +33,12 @@ class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's o
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML file, and where in it everything stands.
-
-    Attributes:
-        path: Path of the file.
-        text: Content of the file.
-        document: The same, parsed.
-        error: Class of the errors that its sections raise.
-    """
+    """A TOML file, and where in it everything stands."""
 
     path: Path
     text: str
-    document: dict[str, Any]
-    error: type[AuricleError]
+    document: dict[str, Any]  # The text, parsed
+    error: type[AuricleError]  # Class of the errors that its sections raise
 
     @classmethod
     def read(cls, path: Path, what: str, error: type[AuricleError]) -> TomlFile:

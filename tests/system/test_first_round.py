@@ -1,30 +1,23 @@
 """The first hour: a fleet of two devices on one's own recordings, by the five commands of docs/first-round.md."""
 
 import json
-import os
-import sys
 
 import pytest
 
-from benchmarks.first_round import Desk, free_port, next_commands
+from benchmarks.first_round import free_port, next_commands
 from edge_client.config import load_config
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.checkout import ROOT
-from tests.support.commands import failed
+from tests.support.commands import OwnDesk, failed
 from tests.support.sounds import write_clips, write_two_homes
 
 pytestmark = pytest.mark.slow
 
-PROGRAMS = {"auricle-aggregator": "aggregator_server.cli", "auricle-edge": "edge_client.cli"}
-
 
 @pytest.fixture
 def desk(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AURICLE_")}
-    environment["PYTHONPATH"] = str(ROOT)
-    found = Desk(tmp_path, lambda name: [sys.executable, "-m", PROGRAMS[name]], environment)
+    found = OwnDesk(tmp_path)
     yield found
     found.close()
 
@@ -40,7 +33,6 @@ def test_two_devices_have_a_round_on_ones_own_recordings_after_five_commands(des
     desk.wait_for("server.log", '"url"')
     for owner in ("kitchen", "hall"):
         desk.leave_running(join.replace("FOLDER", owner), f"{owner}.log")
-    for owner in ("kitchen", "hall"):
         desk.wait_for(f"{owner}.log", "enrolled as")
     round_ = desk.type(start)
     assert round_.returncode == 0, round_.stderr + "".join(log.read_text() for log in desk.folder.glob("*.log"))
