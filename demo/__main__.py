@@ -15,7 +15,7 @@ from typing import Any
 from demo import DemoError
 from demo.corpus import cached
 from demo.play import PRETRAINED, PUBLISHED, play
-from demo.report import Terminal, discovery_table, listening_table, recognition_table, write_page
+from demo.report import Terminal, discovery_table, listening_table, write_page
 from demo.split import KEYWORDS, ROUNDS, Split, deal, read_labels, split
 from edge_client.audio.recordings import FORMATS
 from fleet_protocol.atomic_files import write_durably
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for kind in _FLEETS:
             played = play(kind, parts, options.rounds, options.seed, folder / kind.key, terminal)
             fleets[kind.key] = played | {"seconds": time.monotonic() - started}
-        tables = [table(fleets) for table in (listening_table, discovery_table, recognition_table)]
+        tables = [listening_table(fleets), discovery_table(fleets)]
         for table in tables:
             terminal.table(table)
         write_page(options.report, _FLEETS, setting, fleets, tables)

@@ -128,7 +128,7 @@ def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
     assert "//" not in re.sub(r"<style>.*?</style>", "", visible, flags=re.DOTALL)
     assert "<script" not in page
     assert page.count("<svg") == 2
-    for text in ("published: accuracy by round", "base: accuracy by round", "New sounds on held-out recordings"):
+    for text in ("published: accuracy by round", "base: accuracy by round", "matched rightly"):
         assert text in page
     assert f"{figures['average']['with_new']:.1f}" in page
 

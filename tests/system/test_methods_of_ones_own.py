@@ -1,6 +1,5 @@
 """Methods of other packages: the tutorial's code on a real server, real devices and the simulator; bad packages."""
 
-import json
 import re
 import shutil
 import tomllib
@@ -16,7 +15,6 @@ from tests.support.dashboard_visitor import Visitor
 from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.packages import install_wheel, pip_install, run_installed
-from tests.support.simulated_fleet import write_experiment
 
 pytestmark = pytest.mark.slow
 
@@ -130,31 +128,6 @@ def learned_by_all(server) -> list[dict[str, float]] | None:
     with server.client() as client:
         taken = client.get("/v1/rounds/1").json()["participants"]
     return [one["learned_metrics"] for one in taken] if all(one["personalised"] for one in taken) else None
-
-
-def test_the_simulator_runs_the_same_five(tmp_path, monkeypatch, bundles):
-    install(tmp_path / "package", monkeypatch)
-
-    def simulated(name, strategy, local, aggregation, personal):
-        rounds = {"count": 2, "strategy": strategy, "local": {"epochs": 6} | local, "aggregation": aggregation}
-        sections = {"rounds": rounds, "fleet": {"devices": 9, "held_out": 0.4}, "personalisation": personal}
-        path = write_experiment(tmp_path / f"{name}.toml", bundles["cnn1"], **sections)
-        done = run_module("fleet_simulator.cli", "run", path, "--workers", "1", "--output", tmp_path / name)
-        assert done.returncode == 0, done.stderr
-        result = json.loads((tmp_path / name / "result.json").read_text())
-        personal_models.append([device.get("personal") for device in result["devices"]])
-        return result["rounds"]
-
-    personal_models = []
-
-    plain = simulated("plain", "fedavg", {}, {"name": "weighted_mean"}, {})
-    same = simulated("same", "gentle", {"label_smoothing": 0.0}, {"power": 1.0}, {})
-    smoothed = simulated("smoothed", "gentle", {"label_smoothing": 0.8}, {"power": 1.0}, {"name": "halfway"})
-    assert [entry["devices"] for entry in (plain[-1], same[-1])] == [9, 9]
-    assert [entry["loss"] for entry in same] == pytest.approx([entry["loss"] for entry in plain], rel=1e-4)
-    assert smoothed[-1]["loss"] > plain[-1]["loss"] + 0.1
-    none, _, personal = personal_models
-    assert (set(none), None in personal) == ({None}, False)
 
 
 POINTS, MEDIAN = PROJECT["entry-points"], {"auricle.rules": {"median": "gentle_server:RULE"}}

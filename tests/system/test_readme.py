@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.first_round import Desk, free_port
+from benchmarks.first_round import Desk, free_port, next_commands
 from edge_client.audio.resampling import resample
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
@@ -41,6 +41,7 @@ class Reader(Desk):
     def __init__(self, folder: Path, environment: dict[str, str], bin_: Path, wheels: Path):
         super().__init__(folder, lambda name: [str(bin_ / name)], environment)
         self.port, self.link, self.bin, self.wheels = free_port(), "", bin_, wheels
+        self.said: dict[str, str] = {}
 
     def read(self, block: str) -> None:
         for line in block.splitlines():
@@ -82,6 +83,7 @@ class Reader(Desk):
         elif program not in RUNNING:
             done = self.type(command)
             assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+            self.said[program] = done.stdout
             self.link = (re.findall(r"join (\S+)", done.stdout) or [self.link])[0]
         else:
             for owner in ("kitchen", "hall") if "for each device" in remark else ("kitchen",):
@@ -126,6 +128,22 @@ def test_the_page_on_the_first_round_shows_the_same_commands():
     assert blocks("docs/first-round.md") == blocks("README.md")[1:2]
 
 
+def require_words(said: dict[str, str]) -> None:
+    """Check what the fleet's commands say: how many clips, the commands to type next, how the round went."""
+    new, round_ = said["auricle-aggregator new"], said["auricle-aggregator round"]
+    assert "32 clips of down, no, up, yes" in new
+    run, join, start = next_commands(new)
+    assert "--data fleet" in run
+    assert "--data fleet" in start
+    assert join.startswith("auricle-edge join http://127.0.0.1:")
+    assert "round 1: prototypes, 2 devices, open" in round_
+    assert "round 1 done after" in round_
+    devices = {line.split()[0] for line in round_.splitlines() if " of " in line and "classes" in line}
+    assert {"kitchen", "hall"} <= devices
+    assert "first model" in round_  # before the round the devices had none
+    assert " before " not in round_
+
+
 @pytest.mark.parametrize("python", [OWN, *other_pythons()], ids=version)
 def test_every_block_of_the_page_does_what_it_says(python, reader):
     for block in blocks("README.md")[: None if python == OWN else 1]:
@@ -135,6 +153,7 @@ def test_every_block_of_the_page_does_what_it_says(python, reader):
         assert {(info["name"], info["clips"]) for info in listed} == {("kitchen", 36), ("hall", 36)}
         (summary,) = reader.ask("auricle-aggregator rounds --data fleet --json")
         assert (summary["state"], summary["uploaded"]) == ("done", 2)
+        require_words(reader.said)
     status = "auricle-edge status --json"
     wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], what="the lesson")
     events = "auricle-edge events --label doorbell --json"

@@ -1,11 +1,9 @@
 """Killed at any instant and started again, the aggregator finishes a round as if nothing had happened."""
 
 import json
-import random
 import threading
 import time
 
-import httpx
 import numpy as np
 import pytest
 
@@ -22,7 +20,6 @@ from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 pytestmark = pytest.mark.slow
 
 KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
-SAMPLES = 4_000  # large enough that the aggregation takes a while
 
 
 @pytest.mark.parametrize(
@@ -89,65 +86,6 @@ def closed(fleet, round_id):
     return None if detail["summary"]["state"] == "open" else detail
 
 
-def result_of(fleet, round_id):
-    """Everything that a round led to, without what says when."""
-    detail = wait_for(lambda: closed(fleet, round_id), what=f"the end of round {round_id}")
-    work = [fleet.work(device) for device in fleet.devices]
-    blobs = [fleet.admin.get(f"/v1/blobs/{detail[key]}").content for key in ("result_public_set", "result_consensus")]
-    kept = {key: detail[key] for key in ("result_public_set", "result_consensus", "betas", "accuracies", "discovery")}
-    return detail["summary"]["state"], kept, blobs, fleet.admin.get("/v1/classes").json(), work
-
-
-def prepared(start_aggregator, name):
-    """A server with a round that lacks only the last device's upload."""
-    server = start_aggregator(name)
-    fleet = Fleet(server, devices(), SAMPLES).ready()
-    fleet.open_round()
-    *early, last = fleet.devices
-    for device in early:
-        fleet.upload(device, fleet.work(device)).raise_for_status()
-    return fleet, last, fleet.work(last)
-
-
-@pytest.fixture
-def undisturbed(start_aggregator):
-    fleet, last, work = prepared(start_aggregator, "undisturbed")
-    fleet.upload(last, work).raise_for_status()
-    result = result_of(fleet, 1)
-    fleet.close()
-    assert fleet.aggregator.stop() == 0
-    assert result[0] == "done"
-    return result
-
-
-def test_killed_before_during_and_after_the_last_upload_it_finishes_with_the_same_result(start_aggregator, undisturbed):
-    random_instants = random.Random(11)
-    for attempt in range(3):
-        fleet, last, work = prepared(start_aggregator, f"killed-{attempt}")
-        body = last.upload(work, SAMPLES)
-        sender = threading.Thread(target=send_and_ignore, args=(fleet, last, work, body))
-        sender.start()
-        time.sleep(random_instants.uniform(0.0, 1.2))
-        fleet.aggregator.kill()
-        sender.join()
-        fleet.close()
-        fleet.aggregator.start()
-        fleet.reconnect()
-        # As a device does that got no receipt: it sends the same again, whether or not the first arrived.
-        fleet.upload(last, work, body).raise_for_status()
-        assert result_of(fleet, 1) == undisturbed, attempt
-        fleet.close()
-        assert fleet.aggregator.stop() == 0
-
-
-def send_and_ignore(fleet, device, work, body):
-    """Send an upload to a server that may die of it."""
-    try:
-        fleet.upload(device, work, body)
-    except httpx.TransportError:
-        return
-
-
 def test_a_deadline_that_passed_while_the_server_was_down_closes_the_round_at_the_start(start_aggregator):
     server = start_aggregator()
     fleet = Fleet(server, devices(2)).ready()
@@ -159,7 +97,8 @@ def test_a_deadline_that_passed_while_the_server_was_down_closes_the_round_at_th
     time.sleep(8.1)
     server.start()
     fleet.reconnect()
-    assert result_of(fleet, round_id)[0] == "done"
+    detail = wait_for(lambda: closed(fleet, round_id), what="the end of the round")
+    assert detail["summary"]["state"] == "done"
 
 
 def test_a_deadline_closes_a_round_that_nobody_touches(start_aggregator):
