@@ -79,8 +79,8 @@ def needed(target: Target, *wanted: str) -> list[str]:
             values = [target.marker_values() | {"extra": extra} for extra in extras]
             if further.marker is None or any(further.marker.evaluate(value) for value in values):
                 todo.append(further)
-    for name in target.alone:
-        found.setdefault(name, set())
+    for alone in target.alone:
+        found.setdefault(canonicalize_name(alone), set())
     pinned = _pinned(target)
     if unpinned := sorted(found.keys() - pinned.keys() - {"auricle"}):
         raise WheelError(f"constraints.txt has no version of {', '.join(unpinned)} for {target}; add it")
