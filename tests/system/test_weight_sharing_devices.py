@@ -8,7 +8,8 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SETTINGS, Aggregator
-from tests.support.device_fleet import WORDS, device_fleet, enrolled, finished, link_words, open_round, wait_for
+from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -19,21 +20,17 @@ EPOCHS = FAST | {"epochs": 8}
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory, bundles):
-    """Two devices whose labels overlap, with real words where there are any."""
+    """A server and two devices whose labels overlap."""
     folder = tmp_path_factory.mktemp("fleet")
-    server = Aggregator(folder / "server")
-    real = {"write": link_words, "public": 40, "own": 60} if WORDS.is_dir() else {}  # else melodies
-    running = device_fleet(folder, bundles, server.start, **real)
-    _, device = next(running)
-    first = device("first", "cnn2", ("yes", "no", "up")).start()
-    second = device("second", "cnn2", ("no", "up", "down")).start()
-    enrolled(server, 2)
-    yield server, device, first, second
-    for made in (first, second):
-        assert made.end() == 0
-        assert "Traceback" not in made.log()
-    next(running, None)
-    server.kill()
+    with Aggregator(folder / "server") as server, device_fleet(folder, bundles, server.start) as (_, device):
+        devices = [device("first", "cnn2", ("yes", "no", "up")), device("second", "cnn2", ("no", "up", "down"))]
+        for made in devices:
+            made.start()
+        enrolled(server, 2)
+        yield server
+        for made in devices:
+            assert made.end() == 0
+            assert "Traceback" not in made.log()
 
 
 def publish(server, path) -> dict:
@@ -46,9 +43,8 @@ def publish(server, path) -> dict:
 @pytest.fixture
 def published_model(fleet, bundles):
     """A shared model that nobody has trained."""
-    server, *_ = fleet
-    publish(server, bundles["cnn1"])
-    return publish(server, bundles["cnn2"])
+    publish(fleet, bundles["cnn1"])
+    return publish(fleet, bundles["cnn2"])
 
 
 @pytest.mark.parametrize(
@@ -60,17 +56,16 @@ def published_model(fleet, bundles):
     ],
 )
 def test_a_method_moves_the_fleet_s_accuracy(fleet, published_model, strategy, settings, parts):
-    server, *_ = fleet
     before = None
     for _ in range(2):
-        found = finished(server, open_round(server, strategy=strategy, settings=settings, **parts))
+        found = finished(fleet, open_round(fleet, strategy=strategy, settings=settings, **parts))
         assert found["summary"]["state"] == "done", found["summary"]
         assert found["model"] == published_model["sha256"]
         before = before or found["participants"][0]["metrics"]["global_accuracy"]
     after = [device["learned_metrics"]["global_accuracy"] for device in found["participants"]]
     assert after[0] == after[1]  # both measured the same model on the same public recordings
     assert after[0] > before + 15
-    with server.client() as client:
+    with fleet.client() as client:
         assert client.get("/v1/model").json()["weights"] == found["result_weights"]
         weights, document = unpack(client.get(f"/v1/blobs/{found['result_weights']}").content)
     assert document["model"] == published_model["sha256"]
