@@ -25,6 +25,7 @@ from demo.fleet import Fleet
 from demo.report import Terminal
 from demo.split import Split
 from edge_client.clips.public_set import build_public_set
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import RoundPlan, parse
 from fleet_protocol.ready_bundles import find_bundle
@@ -83,24 +84,13 @@ def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, te
     held_out = read_held_out(folder / "test", devices[0].bundle)
     recognised = recognition(devices, held_out, found)
     users = [
-        {
-            "name": device.name,
-            "architecture": device.architecture,
-            "labels": list(device.labels),
-            "alone": own_accuracy(twin, held_out, with_new=True),
-            "after": own_accuracy(device, held_out, with_new=False),
-            "with_new": own_accuracy(device, held_out, with_new=True),
-            "never_heard": _mean(
-                row["recognised"] for row in recognised if row["user"] == device.name and not row["heard"]
-            ),
-            **_gains(played, device.name),
-        }
+        {"name": device.name, "architecture": device.architecture, "labels": list(device.labels)}
+        | _listening(device, twin, held_out, recognised)
         for device, twin in zip(devices, twins, strict=True)
     ]
-    averaged = [key for key in users[0] if key not in ("name", "architecture", "labels")]
     return {
         "users": users,
-        "average": {key: _mean(user[key] for user in users) for key in averaged},
+        "average": {key: _mean(user[key] for user in users) for key in list(users[0])[3:]},
         "rounds": played,
         "new_classes": [{key: value for key, value in asdict(new).items() if key != "class_id"} for new in found],
         "recognition": recognised,
@@ -159,12 +149,15 @@ def _user_round(participant: Mapping[str, Any]) -> Figures:
     }
 
 
-def _gains(rounds: Sequence[Figures], user: str) -> Figures:
-    """Return local and global accuracy, and what the one is above the other, means over the rounds."""
-    rows = [row for played in rounds for row in played["users"] if row["name"] == user]
-    local, fleet = (_mean(row[key] for row in rows) for key in ("local_accuracy", "global_accuracy"))
-    gain = None if local is None or fleet is None else fleet - local
-    return {"local_accuracy": local, "global_accuracy": fleet, "gain": gain}
+def _listening(device: Device, twin: Device, held_out: Mapping[str, Floats], recognised: Sequence[Figures]) -> Figures:
+    """Return what a device names rightly: its twin alone, itself, among the new sounds too, and of sounds never had."""
+    never = [row["recognised"] for row in recognised if row["user"] == device.name and not row["heard"]]
+    return {
+        "alone": own_accuracy(twin, held_out, with_new=True),
+        "after": own_accuracy(device, held_out, with_new=False),
+        "with_new": own_accuracy(device, held_out, with_new=True),
+        "never_heard": _mean(never),
+    }
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
