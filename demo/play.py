@@ -83,7 +83,7 @@ def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, te
     terminal.say(f"{kind.key}: the devices' models are asked for what they know")
     held_out = read_held_out(folder / "test", devices[0].bundle)
     recognised = recognition(devices, held_out, found)
-    users = [
+    users: list[Figures] = [
         {"name": device.name, "architecture": device.architecture, "labels": list(device.labels)}
         | _listening(device, twin, held_out, recognised)
         for device, twin in zip(devices, twins, strict=True)
