@@ -66,7 +66,7 @@ def test_killed_at_any_line_of_a_schedules_step_it_has_opened_one_round_in_the_e
     add_schedule(fleet.store, ScheduleRequest(round=RoundRequest("zero_shot"), interval_s=120.0), 100.0)
     cancel_round(fleet.store, 1, 101.0)
     fleet.store.close()
-    outcome = killed_at(tmp_path / "data", 20, "open")
+    outcome = killed_at(tmp_path / "data", 10, "open")
     assert outcome["undisturbed"].count("state='open'") == 1
 
 
