@@ -51,7 +51,7 @@ def small_run(tmp_path_factory):
     """One short run that the tests below look at."""
     folder = tmp_path_factory.mktemp("demo")
     files = ("--report", str(folder / "report.html"), "--json", str(folder / "figures.json"))
-    result = run_demo("--speakers", "40", *files, environment=without_tensorflow(folder))
+    result = run_demo("--speakers", "28", *files, environment=without_tensorflow(folder))
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
 
@@ -189,7 +189,7 @@ def test_a_device_that_cannot_do_its_work_fails_the_fleet_at_once(tmp_path, bund
 def test_a_run_that_is_told_to_stop_stops_what_it_started(tmp_path):
     before = set((ROOT / "build" / "demo").glob("*"))
     with (tmp_path / "output").open("w") as output:
-        command = demo("--speakers", "40", "--report", str(tmp_path / "report.html"))
+        command = demo("--speakers", "28", "--report", str(tmp_path / "report.html"))
         child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
     try:
         folder = until(lambda: next(iter(set((ROOT / "build" / "demo").glob(f"*-{child.pid}")) - before), None), child)

@@ -104,6 +104,36 @@ def test_two_clones_make_the_same_bytes_and_a_key_adds_signatures_alone(releases
     assert built | {"auricle-edge_0.1.0_armhf.cdx.json"} <= made
 
 
+def dpkg_deb(*words):
+    return subprocess.run(["dpkg-deb", *words], check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+@pytest.mark.slow
+def test_the_package_says_what_it_is_and_needs(releases):
+    package = releases[0] / "auricle-edge_0.1.0_armhf.deb"
+    fields = dict(line.split(": ", 1) for line in dpkg_deb("--field", package).splitlines() if ": " in line)
+    assert (fields["Package"], fields["Architecture"]) == ("auricle-edge", "armhf")
+    wanted = {"python3 (>= 3.11)", "python3 (<< 3.12) | python3 (>= 3.13)", "python3 (<< 3.14)"}
+    wanted |= {"python3-numpy", "python3-cffi", "python3-soundfile", "python3-venv", "systemd"}
+    assert wanted <= set(fields["Depends"].split(", "))
+    assert int(fields["Installed-Size"]) > 1000
+
+
+@pytest.mark.slow
+def test_the_package_holds_the_installer_and_every_wheel_of_a_32_bit_pi_and_belongs_to_root(releases):
+    contents = dpkg_deb("--contents", releases[0] / "auricle-edge_0.1.0_armhf.deb")
+    lines = [line.split() for line in contents.splitlines()]
+    assert {owner for _, owner, *_ in lines} == {"root/root"}
+    modes = {name.removeprefix("./usr/share/"): mode for mode, *_, name in lines}
+    assert modes["auricle/systemd/setup.sh"] == "-rwxr-xr-x"
+    shared = {"auricle/systemd/auricle-edge.service", "auricle/systemd/edge.toml", "auricle/constraints.txt"}
+    shared |= {"auricle/systemd/auricle-edge-wyoming.service", "doc/auricle-edge/home-assistant.md"}
+    assert shared | {"doc/auricle-edge/copyright", "doc/auricle-edge/device.md"} <= modes.keys()
+    tags = [parse_wheel_filename(name.rpartition("/")[2])[3] for name in modes if name.endswith(".whl")]
+    platforms = {tag.platform for found in tags for tag in found}
+    assert platforms <= {"any", *ARMHF[0].platforms, "manylinux_2_17_armv7l"}
+
+
 @pytest.mark.slow
 def test_what_is_published_tells_nothing_of_who_built_it(releases, checkouts):
     release, _ = releases
