@@ -1,4 +1,6 @@
-"""Compares the device's layers with Keras's own of the same name; prints one JSON object of differences.
+"""Compares the device's layers with Keras's own of the same name, and counts the weights of published networks.
+
+Prints both as one JSON object.
 
 Run as `python -m tests.support.layer_checks`, in a process of its own because it loads TensorFlow.
 """
@@ -10,7 +12,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from fleet_protocol.feature_settings import preset
+from model_export import network
+from model_export.feature_statistics import Normalisation
 from model_export.layers import device_layers as layers
+from model_export.specification import Specification
 
 PADDINGS = ("same", "valid")
 
@@ -120,6 +126,17 @@ def fitted(source):
     return model.get_weights()
 
 
+def published_sizes():
+    """How many weights the networks that FedKWS-UI compares have, by name and number of classes."""
+    settings = preset("kws40")
+    normalisation, names = Normalisation.default(settings), ("dscnn_172", "mhattrnn", "resnet15", "transformer")
+    return {
+        f"{name} {classes}": network.build(Specification(name, settings, normalisation, classes)).count_params()
+        for name in names
+        for classes in (12, 35)
+    }
+
+
 if __name__ == "__main__":
     result = {str(case): difference(*case) for case in cases()}
     for every_step in (False, True):
@@ -128,4 +145,4 @@ if __name__ == "__main__":
     result |= {f"attention {places}": attention_difference(places) for places in (1, 3)}
     fits = zip(fitted(layers), fitted(keras.layers), strict=True)
     result["fit"] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in fits)
-    print(json.dumps(result))
+    print(json.dumps({"differences": result, "weights": published_sizes()}))
