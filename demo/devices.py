@@ -50,6 +50,9 @@ bundle = {bundle}
 folder = "recordings"
 per_round = [{low}, {high}]
 evaluation = {evaluation}
+
+[training]
+nice = 0
 """
 
 
