@@ -26,19 +26,8 @@ _PYTHONS = {"armhf": f"{_PYTHON}, python3-numpy, python3-cffi, python3-soundfile
 _RECOMMENDS = {"armhf": "alsa-utils, libportaudio2, libopenblas0-pthread", "arm64": "alsa-utils, libportaudio2"}
 # What of the checkout Auricle's wheel is built from.
 _SOURCES = (
-    "CHANGELOG.md",
-    "LICENSE",
-    "README.md",
-    "aggregator_server",
-    "constraints.txt",
-    "docs",
-    "edge_client",
-    "examples",
-    "fleet_protocol",
-    "fleet_simulator",
-    "model_export",
-    "pyproject.toml",
-    "systemd",
+    *("CHANGELOG.md", "LICENSE", "README.md", "constraints.txt", "pyproject.toml", "docs", "examples", "systemd"),
+    *("aggregator_server", "edge_client", "fleet_protocol", "fleet_simulator", "model_export"),
 )
 
 
@@ -80,16 +69,9 @@ def build_wheel(scratch: Path) -> Path:
 
 
 def build(architecture: str, wheel: Path, output: Path) -> Path:
-    """Build a package; return its file.
+    """Build a package of Debian's architecture and Auricle's wheel; return its file.
 
-    Args:
-        architecture: Debian's name of it.
-        wheel: Auricle's.
-        output: folder of the package.
-
-    Raises:
-        WheelError: a wheel cannot be had.
-        CalledProcessError: dpkg-deb failed, and said why.
+    Raises WheelError: a wheel cannot be had; CalledProcessError: dpkg-deb failed, and said why.
     """
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(scratch) / "tree"

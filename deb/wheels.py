@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 CONSTRAINTS = Path(__file__).resolve().parent.parent / "constraints.txt"
 
@@ -53,17 +54,8 @@ class Target:
 _ARMV7L = ("manylinux_2_35_armv7l", "manylinux_2_34_armv7l", "manylinux2014_armv7l", "linux_armv7l")
 _AARCH64 = (*(f"manylinux_2_{minor}_aarch64" for minor in range(36, 16, -1)), "manylinux2014_aarch64")
 _PYTHONS = ("3.11", "3.13")  # of Debian 12 and 13
-ARMHF = tuple(
-    Target(
-        "armhf",
-        "armv7l",
-        python,
-        _ARMV7L,
-        own=frozenset({"numpy", "soundfile", "cffi", "pycparser"}),
-        alone=("pymicro-wakeword",),
-    )
-    for python in _PYTHONS
-)
+_OWN = frozenset({"numpy", "soundfile", "cffi", "pycparser"})
+ARMHF = tuple(Target("armhf", "armv7l", python, _ARMV7L, _OWN, ("pymicro-wakeword",)) for python in _PYTHONS)
 ARM64 = tuple(Target("arm64", "aarch64", python, _AARCH64) for python in _PYTHONS)
 
 
@@ -72,14 +64,13 @@ def needed(target: Target, *wanted: str) -> list[str]:
 
     Which packages need which is read from what is installed here, where the tests run as well.
 
-    Raises:
-        WheelError: constraints.txt lacks one of them.
+    Raises WheelError: constraints.txt lacks one of them.
     """
     found: dict[str, set[str]] = {}
     todo = [Requirement(package) for package in wanted]
     while todo:
         requirement = todo.pop()
-        name, extras = _canonical(requirement.name), {"", *requirement.extras}
+        name, extras = canonicalize_name(requirement.name), {"", *requirement.extras}
         if name in target.own or extras <= found.get(name, set()):
             continue
         found[name] = found.get(name, set()) | extras
@@ -88,8 +79,8 @@ def needed(target: Target, *wanted: str) -> list[str]:
             values = [target.marker_values() | {"extra": extra} for extra in extras]
             if further.marker is None or any(further.marker.evaluate(value) for value in values):
                 todo.append(further)
-    for name in target.alone:
-        found.setdefault(name, set())
+    for alone in target.alone:
+        found.setdefault(canonicalize_name(alone), set())
     pinned = _pinned(target)
     if unpinned := sorted(found.keys() - pinned.keys() - {"auricle"}):
         raise WheelError(f"constraints.txt has no version of {', '.join(unpinned)} for {target}; add it")
@@ -97,27 +88,11 @@ def needed(target: Target, *wanted: str) -> list[str]:
 
 
 def download(target: Target, packages: list[str], folder: Path) -> None:
-    """Fetch wheels for a target.
-
-    Raises:
-        WheelError: pip finds none for one of them.
-    """
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--implementation=cp",
-        f"--python-version={target.python}",
-        *(f"--platform={name}" for name in target.platforms),
-        "--dest",
-        str(folder),
-        *packages,
-    ]
+    """Fetch wheels for a target. Raises WheelError: pip finds none for one of them."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    system = ["--only-binary=:all:", "--implementation=cp", f"--python-version={target.python}"]
+    system += [f"--platform={name}" for name in target.platforms]
+    command = [*pip, *system, "--dest", str(folder), *packages]
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         raise WheelError(f"pip finds no wheels for {target.architecture}, Python {target.python}:\n{done.stdout}")
@@ -128,11 +103,7 @@ def _pinned(target: Target) -> dict[str, str]:
     lines = [line.partition("#")[0].strip() for line in CONSTRAINTS.read_text().splitlines()]
     pins = [Requirement(line) for line in lines if line]
     return {
-        _canonical(pin.name): str(pin.specifier).removeprefix("==")
+        canonicalize_name(pin.name): str(pin.specifier).removeprefix("==")
         for pin in pins
         if pin.marker is None or pin.marker.evaluate(target.marker_values())
     }
-
-
-def _canonical(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")

@@ -14,8 +14,8 @@ from typing import Any
 
 from demo import DemoError
 from demo.corpus import cached
-from demo.play import PRETRAINED, PUBLISHED, Options, play
-from demo.report import Terminal, discovery_table, listening_table, recognition_table, write_page
+from demo.play import PRETRAINED, PUBLISHED, play
+from demo.report import Terminal, discovery_table, listening_table, write_page
 from demo.split import KEYWORDS, ROUNDS, Split, deal, read_labels, split
 from edge_client.audio.recordings import FORMATS
 from fleet_protocol.atomic_files import write_durably
@@ -43,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             terminal.say(line)
         fleets = {}
         for kind in _FLEETS:
-            order = Options(options.rounds, options.seed, dict(options.set), folder / kind.key)
-            fleets[kind.key] = play(order, kind, parts, terminal) | {"seconds": time.monotonic() - started}
-        tables = [table(fleets) for table in (listening_table, discovery_table, recognition_table)]
+            played = play(kind, parts, options.rounds, options.seed, folder / kind.key, terminal)
+            fleets[kind.key] = played | {"seconds": time.monotonic() - started}
+        tables = [listening_table(fleets), discovery_table(fleets)]
         for table in tables:
             terminal.table(table)
         write_page(options.report, _FLEETS, setting, fleets, tables)
@@ -75,8 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=_at_least(3), default=ROUNDS, help=f"3 or more ({ROUNDS})")
     add("--seed", type=_at_least(0), default=0, help="of everything random (0)")
     add("--speakers", type=_at_least(0), default=180, help="of the synthesised corpus (180)")
-    about = "a setting of the published fleet's local method instead of its default; repeatable"
-    add("--set", action="append", type=_setting, default=[], metavar="NAME=VALUE", help=about)
     return parser
 
 
@@ -87,14 +85,6 @@ def _at_least(least: int) -> Any:  # noqa: ANN401  (what argparse calls with the
         return int(text)
 
     return number
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, _, value = text.partition("=")
-    try:
-        return name, json.loads(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"must look like epochs=8, not {text!r}") from error
 
 
 def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
@@ -114,10 +104,8 @@ def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
 def _verdict(fleets: Mapping[str, Mapping[str, Any]]) -> int:
     wrong = [(key, new) for key, figures in fleets.items() for new in figures["new_classes"] if not new["matched"]]
     for key, new in wrong:
-        problem = (
-            "was not found" if new["round"] is None else "was found, but the devices' reports were not matched rightly"
-        )
-        print(f"demo: FAILED: {key}: the new sound {new['label']!r} {problem}", file=sys.stderr)
+        found = "was not found" if new["round"] is None else "was found, but not matched rightly"
+        print(f"demo: FAILED: {key}: the new sound {new['label']!r} {found}", file=sys.stderr)
     return 1 if wrong else 0
 
 

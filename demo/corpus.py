@@ -8,7 +8,6 @@ the same files.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -16,12 +15,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import wave
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import soundfile
 from numpy.typing import NDArray
 
 from demo import DemoError
@@ -37,21 +35,9 @@ _LEVEL = (0.05, 0.4)
 _COLOURS = (0.0, 0.5, 1.0, 1.5, 2.0)
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """What a synthesised corpus holds: every label by every speaker, so many takes of each."""
-
-    labels: tuple[str, ...]
-    speakers: int
-    takes: int
-    seed: int
-    accents: tuple[str, ...] = ACCENTS
-
-
 def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: int) -> Path:
     """Return a folder of these recordings below ``build``, made on the first call."""
-    corpus = Corpus(tuple(labels), speakers, takes, seed)
-    recipe = Path(__file__).read_bytes() + json.dumps(dataclasses.asdict(corpus)).encode()
+    recipe = Path(__file__).read_bytes() + repr((tuple(labels), speakers, takes, seed)).encode()
     folder = build / f"corpus-{hashlib.sha256(recipe).hexdigest()[:16]}"
     if not folder.is_dir():
         synthesise(folder, labels, speakers, takes, seed)
@@ -65,10 +51,9 @@ def synthesise(
 
     The synthesiser is C code with one global state, so it works in a process of its own.
 
-    Raises:
-        DemoError: the folder exists, a label cannot be a folder, a number is not positive, or synthesis failed.
+    Raises DemoError: the folder exists, a label cannot be a folder, a number is not positive, or synthesis failed.
     """
-    corpus = Corpus(tuple(labels), speakers, takes, seed, accents)
+    corpus = {"labels": labels, "speakers": speakers, "takes": takes, "seed": seed, "accents": accents}
     if folder.exists():
         raise DemoError(f"{folder} exists already; remove it, or synthesise into another folder")
     if not labels or len(set(labels)) != len(labels) or min(speakers, takes) < 1 or seed < 0:
@@ -78,10 +63,10 @@ def synthesise(
             raise DemoError(f"{label!r} cannot be a label: it must be a folder's name and not start with '.' or '_'")
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    command = [sys.executable, "-m", "demo.corpus", str(making)]
-    root, request = Path(__file__).resolve().parent.parent, json.dumps(dataclasses.asdict(corpus))
+    command: list[str | Path] = [sys.executable, "-m", "demo.corpus", making, json.dumps(corpus)]
+    root = Path(__file__).resolve().parent.parent
     try:
-        child = subprocess.run(command, input=request, cwd=root, capture_output=True, text=True, check=False)
+        child = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if child.returncode != 0:
             raise DemoError(f"speech synthesis failed (status {child.returncode}): {child.stderr.strip()[-500:]}")
         making.rename(folder)
@@ -135,29 +120,31 @@ class Synthesiser:
         return samples[loud[0] : loud[-1] + 1]
 
 
-def _write_corpus(folder: Path, corpus: Corpus) -> None:
+def _write_corpus(
+    folder: Path, labels: Sequence[str], speakers: int, takes: int, seed: int, accents: Sequence[str]
+) -> None:
     """Synthesise speaker by speaker."""
     voices = Synthesiser()
-    rng = np.random.default_rng(corpus.seed)
-    pairs = list(itertools.product(corpus.accents, voices.variants))
+    rng = np.random.default_rng(seed)
+    pairs = list(itertools.product(accents, voices.variants))
     order = rng.permutation(len(pairs))
     backgrounds = _backgrounds(rng)
-    for label in corpus.labels:
+    said = list(itertools.product(labels, range(takes)))
+    for label in labels:
         (folder / label).mkdir()
-    for speaker in range(corpus.speakers):
-        accent, variant = pairs[order[speaker % len(pairs)]]
-        voices.use(f"{accent}+{variant}")
-        clips = _speak(voices, corpus, rng)
-        for row, (label, take) in enumerate(itertools.product(corpus.labels, range(corpus.takes))):
-            clip = _with_background(clips[row], backgrounds, rng)
-            _write_wav(folder / label / f"{speaker:08x}_nohash_{take}.wav", clip)
+    for speaker in range(speakers):
+        voices.use("+".join(pairs[order[speaker % len(pairs)]]))
+        clips = _speak(voices, [label for label, _ in said], rng)
+        for clip, (label, take) in zip(clips, said, strict=True):
+            samples = (np.clip(_with_background(clip, backgrounds, rng), -1.0, 1.0) * 32_767).astype(np.int16)
+            soundfile.write(folder / label / f"{speaker:08x}_nohash_{take}.wav", samples, RATE_HZ)
 
 
-def _speak(voices: Synthesiser, corpus: Corpus, rng: np.random.Generator) -> Floats:
-    """Return one speaker's clips, float32 [labels * takes, RATE_HZ], each word somewhere in its second."""
+def _speak(voices: Synthesiser, words: Sequence[str], rng: np.random.Generator) -> Floats:
+    """Return one speaker's clips, float32 [words, RATE_HZ], each word somewhere in its second."""
     pace, pitch, intonation = rng.integers(130, 211), rng.integers(20, 81), rng.integers(20, 81)
-    seconds = np.zeros((len(corpus.labels) * corpus.takes, voices.rate_hz), np.float32)
-    for row, (label, _) in enumerate(itertools.product(corpus.labels, range(corpus.takes))):
+    seconds = np.zeros((len(words), voices.rate_hz), np.float32)
+    for row, label in enumerate(words):
         jitter = rng.integers(-15, 16, size=3)
         word = voices.say(
             label.replace("_", " "), int(pace + jitter[0]), int(pitch + jitter[1]), int(intonation + jitter[2])
@@ -185,14 +172,5 @@ def _with_background(clip: Floats, backgrounds: list[Floats], rng: np.random.Gen
     return level * (clip + loudness * distance * noise[start : start + len(clip)])
 
 
-def _write_wav(path: Path, clip: Floats) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE_HZ)
-        file.writeframes((np.clip(clip, -1.0, 1.0) * 32_767).astype("<i2").tobytes())
-
-
 if __name__ == "__main__":
-    given = json.load(sys.stdin)
-    _write_corpus(Path(sys.argv[1]), Corpus(**given | {key: tuple(given[key]) for key in ("labels", "accents")}))
+    _write_corpus(Path(sys.argv[1]), **json.loads(sys.argv[2]))

@@ -22,8 +22,8 @@ from edge_client.audio.recordings import Recordings
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.training_job import TrainingJob, to_line
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.checked_files import write_twice
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.identity import Identity
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
@@ -50,6 +50,9 @@ bundle = {bundle}
 folder = "recordings"
 per_round = [{low}, {high}]
 evaluation = {evaluation}
+
+[training]
+nice = 0
 """
 
 
@@ -94,11 +97,8 @@ class Device:
         text = _CONFIG.format(seed=seed, low=per_round[0], high=per_round[1], **quoted)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(text, encoding="utf-8")
-        identity = {
-            "device_id": hashlib.sha256(f"{seed} {self.name}".encode()).hexdigest()[:32],
-            "secret": secrets.token_urlsafe(32),
-        }
-        write_twice(self.state.folder / "identity.json", json.dumps(identity).encode())
+        device_id = hashlib.sha256(f"{seed} {self.name}".encode()).hexdigest()[:32]
+        self.state.identity.save(Identity(device_id, secrets.token_urlsafe(32)))
 
     def add(self, recordings: Mapping[str, Sequence[Path]]) -> None:
         """Put recordings into its folder; the daemon finds them when the next round starts."""
@@ -160,8 +160,7 @@ def train_alone(
     as its owner's teaching makes it. Elsewhere it trains as in the rounds, as many passes on as many draws of its
     clips, but on these alone: the strategy's form without labels or scores.
 
-    Raises:
-        DemoError: a training failed.
+    Raises DemoError: a training failed.
     """
     twins = [dataclasses.replace(device, folder=folder / device.folder.name) for device in devices]
     packed = public_set.pack()
@@ -175,16 +174,12 @@ def train_alone(
     jobs: list[TrainingJob] = [None]
     if plan.local.name == "zero_shot":
         own = dataclasses.replace(plan, local=Choice("zero_shot", {**plan.local.settings, "labels": False}))
+        first = Work(
+            kind="contribute", round_id=1, plan=own, public_set=digest, consensus=None, classes=public_set.classes
+        )
         jobs = [
-            Work(
-                kind="contribute",
-                round_id=number,
-                plan=dataclasses.replace(own, seed=seed),
-                public_set=digest,
-                consensus=None,
-                classes=public_set.classes,
-            )
-            for number, seed in enumerate(range(plan.seed, plan.seed + rounds), 1)
+            dataclasses.replace(first, round_id=1 + number, plan=dataclasses.replace(own, seed=plan.seed + number))
+            for number in range(rounds)
         ]
     with ThreadPoolExecutor(len(twins)) as threads:
         list(threads.map(lambda twin: _work(twin, jobs), twins))
@@ -195,16 +190,14 @@ def _work(twin: Device, jobs: Sequence[TrainingJob]) -> None:
     """Have the device's own training process do its jobs, one after the other."""
     command = [sys.executable, "-m", "edge_client.learning.worker", str(twin.config)]
     for job in jobs:
-        with (twin.folder / "worker.log").open("a") as log:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, text=True)
+        with (
+            (twin.folder / "worker.log").open("a") as log,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, text=True) as child,
+        ):
             assert child.stdin is not None
-            try:
-                child.stdin.write(to_line(job))
-                child.stdin.flush()
-                status = child.wait()  # the pipe stays open as long as the job is wanted
-            finally:
-                child.stdin.close()
-                child.wait()
+            child.stdin.write(to_line(job))
+            child.stdin.flush()
+            status = child.wait()  # the pipe stays open as long as the job is wanted
         if status != 0:
             raise DemoError(f"{twin.name} cannot learn by itself (status {status}); log: {twin.folder}/worker.log")
 

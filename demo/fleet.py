@@ -84,8 +84,7 @@ class Fleet:
 
         ``request`` is the body of ``POST /v1/rounds``.
 
-        Raises:
-            DemoError: the round failed, a process died, or it takes too long.
+        Raises DemoError: the round failed, a process died, or it takes too long.
         """
         number = self._ask("POST", "/v1/rounds", json={**request, "deadline_s": self._round_s})["round_id"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,9 +25,9 @@ from demo.fleet import Fleet
 from demo.report import Terminal
 from demo.split import Split
 from edge_client.clips.public_set import build_public_set
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import RoundPlan, parse
-from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import find_bundle
 
 # A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
@@ -43,84 +43,67 @@ PUBLISHED = FleetKind(
 PRETRAINED = FleetKind("base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"))
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to play."""
-
-    rounds: int  # Number of rounds, at least 3
-    seed: int  # Seed of everything random
-    settings: Mapping[str, Any]  # Settings of the published fleet's local method; those left out take their defaults
-    folder: Path  # Folder of this run; it must not exist
-
-
-def play(options: Options, kind: FleetKind, split: Split, terminal: Terminal) -> Figures:
+def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, terminal: Terminal) -> Figures:
     """Start a fleet, run all rounds, stop, and measure what was learned.
+
+    Args:
+        kind: what its devices listen with.
+        split: which recordings go where.
+        rounds: how many, at least 3.
+        seed: of everything random.
+        folder: of this run; it must not exist.
+        terminal: shows how far it is.
 
     Returns:
         ``users``, ``average``, ``rounds``, ``new_classes`` and ``recognition``, as JSON; accuracies are percentages,
         and None where the strategy does not measure them.
     """
-    test = options.folder / "test"
-    link(split.test, test)
+    link(split.test, folder / "test")
     devices = [
-        Device(f"user {number}", name, labels, options.folder / f"user-{number}", find_bundle(name))
+        Device(f"user {number}", name, labels, folder / f"user-{number}", find_bundle(name))
         for number, (name, labels) in enumerate(zip(kind.bundles, split.deal.devices, strict=True), 1)
     ]
     terminal.say(f"{kind.key}: the public set's features are computed")
-    public_set = _public_set(options, split, devices[0].bundle)
+    link(split.public, folder / "public")
+    settings, size = read_bundle(devices[0].bundle).manifest.feature_settings, len(split.public[split.deal.known[0]])
+    public_set = build_public_set(folder / "public", settings, split.deal.known, size, seed)
     terminal.say(f"{kind.key}: the aggregator and the devices start")
-    with Fleet(options.folder, _ROUND_S) as fleet:
+    with Fleet(folder, _ROUND_S) as fleet:
         fleet.publish(public_set)
         for index, device in enumerate(devices):
-            device.prepare(fleet.url, fleet.enrol_token, test, split.per_round, options.seed + index)
+            device.prepare(fleet.url, fleet.enrol_token, folder / "test", split.per_round, seed + index)
             device.add(split.training[index])
             fleet.start_device(device.name, device.config)
         fleet.wait_for_devices({device.name for device in devices})
-        plan, rounds, found = _rounds(options, kind, fleet, devices, split, terminal)
+        request: Figures = {} if kind.strategy is None else {"strategy": kind.strategy}
+        requests = [request | {"quorum": 1.0, "seed": seed + number} for number in range(1, rounds + 1)]
+        plan, played, found = _rounds(requests, fleet, devices, split, terminal)
     terminal.say(f"{kind.key}: a twin of every device learns by itself")
-    twins = train_alone(devices, split, public_set, plan, options.rounds, options.folder / "alone")
+    twins = train_alone(devices, split, public_set, plan, rounds, folder / "alone")
     terminal.say(f"{kind.key}: the devices' models are asked for what they know")
-    held_out = read_held_out(test, devices[0].bundle)
+    held_out = read_held_out(folder / "test", devices[0].bundle)
     recognised = recognition(devices, held_out, found)
-    users = [
-        {
-            "name": device.name,
-            "architecture": device.architecture,
-            "labels": list(device.labels),
-            "alone": own_accuracy(twin, held_out, with_new=True),
-            "after": own_accuracy(device, held_out, with_new=False),
-            "with_new": own_accuracy(device, held_out, with_new=True),
-            "never_heard": _mean(
-                [row["recognised"] for row in recognised if row["user"] == device.name and (not row["heard"])]
-            ),
-            **_gains(rounds, device.name),
-        }
+    users: list[Figures] = [
+        {"name": device.name, "architecture": device.architecture, "labels": list(device.labels)}
+        | _listening(device, twin, held_out, recognised)
         for device, twin in zip(devices, twins, strict=True)
     ]
-    averaged = [key for key in users[0] if key not in ("name", "architecture", "labels")]
     return {
         "users": users,
-        "average": {key: _mean([user[key] for user in users]) for key in averaged},
-        "rounds": rounds,
+        "average": {key: _mean(user[key] for user in users) for key in list(users[0])[3:]},
+        "rounds": played,
         "new_classes": [{key: value for key, value in asdict(new).items() if key != "class_id"} for new in found],
         "recognition": recognised,
     }
 
 
-def _public_set(options: Options, split: Split, bundle: Path) -> PublicSet:
-    link(split.public, options.folder / "public")
-    size = len(split.public[split.deal.known[0]])
-    settings = read_bundle(bundle).manifest.feature_settings
-    return build_public_set(options.folder / "public", settings, split.deal.known, size, options.seed)
-
-
 def _rounds(
-    options: Options, kind: FleetKind, fleet: Fleet, devices: Sequence[Device], split: Split, terminal: Terminal
+    requests: Sequence[Figures], fleet: Fleet, devices: Sequence[Device], split: Split, terminal: Terminal
 ) -> tuple[RoundPlan, list[Figures], list[NewClass]]:
     """Run all rounds; return the plan of the first, what they measured, and what became of the new sounds."""
     plans, rounds, reports = [], [], []
     owners: dict[str, tuple[str, ...]] = dict.fromkeys(split.deal.new, ())
-    for number in range(1, options.rounds + 1):
+    for number, request in enumerate(requests, 1):
         arrivals = [arrival for arrival in split.arrivals if arrival.round_number == number]
         for arrival in arrivals:
             device = devices[arrival.device]
@@ -129,7 +112,7 @@ def _rounds(
             met = f"{device.name} has {len(arrival.clips)} recordings of '{arrival.label}'"
             terminal.say(f"before round {number}: {met}", "yellow")
         before = time.monotonic()
-        detail = fleet.run_round(_request(options, kind, number))
+        detail = fleet.run_round(request)
         plans.append(parse(RoundPlan, detail["plan"]))
         by_name = {item["name"]: item for item in detail["participants"]}
         rounds.append(
@@ -144,13 +127,6 @@ def _rounds(
         terminal.round_done(rounds[-1], found)
         reports += found
     return plans[0], rounds, new_classes(reports, owners)
-
-
-def _request(options: Options, kind: FleetKind, number: int) -> dict[str, Any]:
-    request: dict[str, Any] = {"quorum": 1.0, "seed": options.seed + number}
-    if kind.strategy is None:
-        return request
-    return request | {"strategy": kind.strategy, "settings": dict(options.settings)}
 
 
 def _user_round(participant: Mapping[str, Any]) -> Figures:
@@ -173,14 +149,17 @@ def _user_round(participant: Mapping[str, Any]) -> Figures:
     }
 
 
-def _gains(rounds: Sequence[Figures], user: str) -> Figures:
-    """Return local and global accuracy, and what the one is above the other, means over the rounds."""
-    rows = [row for played in rounds for row in played["users"] if row["name"] == user]
-    local, fleet = (_mean([row[key] for row in rows]) for key in ("local_accuracy", "global_accuracy"))
-    gain = None if local is None or fleet is None else fleet - local
-    return {"local_accuracy": local, "global_accuracy": fleet, "gain": gain}
+def _listening(device: Device, twin: Device, held_out: Mapping[str, Floats], recognised: Sequence[Figures]) -> Figures:
+    """Return what a device names rightly: its twin alone, itself, among the new sounds too, and of sounds never had."""
+    never = [row["recognised"] for row in recognised if row["user"] == device.name and not row["heard"]]
+    return {
+        "alone": own_accuracy(twin, held_out, with_new=True),
+        "after": own_accuracy(device, held_out, with_new=False),
+        "with_new": own_accuracy(device, held_out, with_new=True),
+        "never_heard": _mean(never),
+    }
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None

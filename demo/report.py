@@ -32,10 +32,9 @@ class Table:
 
 def listening_table(fleets: Fleets) -> Table:
     """What every device listens with on held-out recordings: alone, after the rounds, and of sounds it never had."""
-    lines = [
-        *((user["name"], [figures["users"][index] for figures in fleets.values()]) for index, user in _first(fleets)),
-        ("average", [figures["average"] for figures in fleets.values()]),
-    ]
+    users = zip(*(figures["users"] for figures in fleets.values()), strict=True)
+    lines = [(rows[0]["name"], rows) for rows in users]
+    lines.append(("average", tuple(figures["average"] for figures in fleets.values())))
     return Table(
         "What each device listens with, on recordings of speakers whom nobody trained on: named rightly, %",
         ("", *(text for key in fleets for text in (f"{key}: alone", "after", "with new", "never heard"))),
@@ -44,12 +43,9 @@ def listening_table(fleets: Fleets) -> Table:
         "set or fleet; published: as many passes as in the rounds; base: as its owner's teaching does. after: the "
         "model that listens after the last round, on the same recordings among the same labels. with new: the same "
         "where it chooses among the new sounds as well, as it does when it listens. never heard: recordings of the new "
-        "sounds of which the device had none.",
+        "sounds of which the device had none; it learned them from what others sent: data impressions (published), the "
+        "mean embedding of their clips (base, whose network learned thirty-five words from other people).",
     )
-
-
-def _first(fleets: Fleets) -> list[tuple[int, Mapping[str, Any]]]:
-    return list(enumerate(next(iter(fleets.values()))["users"]))
 
 
 def _listening(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -75,32 +71,6 @@ def discovery_table(fleets: Fleets) -> Table:
         ("sound", "fleet", "met by", "found", "matched rightly"),
         tuple(sorted(rows, key=lambda row: row[0], reverse=True)),
         left=(0, 1, 2, 3, 4),
-    )
-
-
-def recognition_table(fleets: Fleets) -> Table:
-    """How well each device recognises the new sounds in the end, in each fleet."""
-    rows: dict[tuple[str, str, str], list[str]] = {}
-    for place, figures in enumerate(fleets.values()):
-        for item in figures["recognition"]:
-            name = (item["label"], item["user"], "yes" if item["heard"] else "never")
-            cells = rows.setdefault(name, ["—"] * (2 * len(fleets)))
-            cells[2 * place : 2 * place + 2] = [_percent(item["recognised"]), _percent(item["mistaken"])]
-    classes = max((item["classes"] for figures in fleets.values() for item in figures["recognition"]), default=0)
-    return Table(
-        "New sounds on held-out recordings, at the end",
-        (
-            "sound",
-            "device of",
-            "heard it",
-            *(text for key in fleets for text in (f"{key}: recognised, %", "others taken for it, %")),
-        ),
-        tuple((*name, *cells) for name, cells in rows.items()),
-        left=(0, 1, 2),
-        note="'never': the device learned the sound from what other devices sent of it: data impressions (published), "
-        "the mean embedding of their clips (base, whose network learned thirty-five words from other people, "
-        "'stop' and 'go' among them). Chance is 100 % divided by the number of classes that the device chooses from, "
-        f"here {classes} at most.",
     )
 
 

@@ -6,7 +6,6 @@ section 3, scaled down to what is there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +27,20 @@ SOUNDS = (
 )
 
 
-@dataclass(frozen=True)
-class PaperSizes:
-    """Clips of a label in the paper."""
+ROUNDS = 10
+"""Rounds of the published schedule."""
+# Clips of a label in the paper: in the public set; in a round of a device; of a new sound, at first and later.
+_PUBLIC, _PER_ROUND, _ARRIVALS = 300, (200, 300), (400, 500)
+# Before these of the rounds new sounds appear.
+_NEW_SOUNDS = (4, 8)
+LEAST_CLIPS = 5
+"""A part with fewer clips of a label says nothing about it."""
+_PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.2
+_MOST_TEST = 200
+# What a device has beyond so many rounds' worth must not keep the other parts from getting theirs.
+_MOST_ROUNDS = 2
 
-    public: int  # Clips in the public set
-    per_round: tuple[int, int]  # Smallest and largest number in one round of one device
-    arrivals: tuple[int, int]  # Clips of a new sound that a device gets at first, and later
+Clips = dict[str, tuple[Path, ...]]
 
 
 @dataclass(frozen=True)
@@ -44,13 +50,6 @@ class Deal:
     known: tuple[str, ...]  # Labels of the public set, in the paper's order or the alphabet's
     new: tuple[str, str]  # Labels that devices meet later: the first by devices 1 and 2, the second by device 2
     devices: tuple[tuple[str, ...], ...]  # Labels of each device that it knows from the start
-
-    @property
-    def paper(self) -> PaperSizes:
-        """The paper's sizes for recordings of this kind."""
-        if set(self.known) <= set(SOUNDS):
-            return PaperSizes(50, (40, 50), (50, 50))
-        return PaperSizes(300, (200, 300), (400, 500))
 
     def owners(self, label: str) -> tuple[int, ...]:
         """Return the devices (0, 1, ...) that know a label from the start, or meet it later."""
@@ -65,8 +64,7 @@ def deal(labels: Sequence[str], new: Sequence[str] | None = None) -> Deal:
     The paper's keywords overlap by two labels, its sounds by one; other labels as the keywords do. ``new`` are the two
     that devices meet later; None: the last two.
 
-    Raises:
-        DemoError: fewer than four labels, or two new ones are not among them.
+    Raises DemoError: fewer than four labels, or two new ones are not among them.
     """
     present = set(labels)
     if len(present) < 4:
@@ -93,21 +91,6 @@ def deal(labels: Sequence[str], new: Sequence[str] | None = None) -> Deal:
     return Deal(known, (chosen[0], chosen[1]), tuple(runs))
 
 
-ROUNDS = 10
-"""Rounds of the published schedule."""
-# Before these of them new sounds appear.
-_NEW_SOUNDS = (4, 8)
-# A part with fewer clips of a label says nothing about it.
-LEAST_CLIPS = 5
-_PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.2
-_MOST_TEST = 200
-# What a device has beyond so many rounds' worth must not keep the other parts from getting theirs.
-_MOST_ROUNDS = 2
-_URBAN_SOUND = re.compile(r"(?:[^_]+_)?(\d+)-\d+-\d+-\d+")  # [<fold>_]<fsID>-<classID>-<occurrence>-<slice>
-
-Clips = dict[str, tuple[Path, ...]]
-
-
 @dataclass(frozen=True)
 class Arrival:
     """From a round on, a device (0, 1, ...) has these clips of a new label too."""
@@ -131,7 +114,7 @@ class Split:
 
     def described(self, source: str, rounds: int) -> tuple[str, ...]:
         """Say in sentences what is done on what, and what the paper's sizes were."""
-        paper, low, high = self.deal.paper, *self.per_round
+        low, high = self.per_round
         users = "; ".join(f"user {number}: {', '.join(own)}" for number, own in enumerate(self.deal.devices, 1))
         arrivals = "; ".join(
             f"before round {item.round_number}, {len(item.clips)} of {item.label} for user {item.device + 1}"
@@ -141,10 +124,10 @@ class Split:
         return (
             f"Recordings: {source}. {users}. New on the way: {', '.join(self.deal.new)}.",
             f"{rounds} rounds (paper: {ROUNDS}), sizes scaled down to what is there: public set "
-            f"{len(self.public[self.deal.known[0]])} recordings of each label (paper: {paper.public}); {low} to {high} "
-            f"of a label in a round (paper: {paper.per_round[0]} to {paper.per_round[1]}); held out {min(test)} to "
-            f"{max(test)}. New sounds: {arrivals} (paper: {paper.arrivals[0]}, then {paper.arrivals[1]}).",
-            "No speaker (or source of a sound) is in two of these: public set, held-out recordings, each device.",
+            f"{len(self.public[self.deal.known[0]])} recordings of each label (paper: {_PUBLIC}); {low} to {high} "
+            f"of a label in a round (paper: {_PER_ROUND[0]} to {_PER_ROUND[1]}); held out {min(test)} to "
+            f"{max(test)}. New sounds: {arrivals} (paper: {_ARRIVALS[0]}, then {_ARRIVALS[1]}).",
+            "No speaker is in two of these: public set, held-out recordings, each device.",
         )
 
 
@@ -152,12 +135,6 @@ def new_sound_rounds(rounds: int) -> tuple[int, int]:
     """Return before which two rounds new sounds appear: 4 and 8 of 10, and in that proportion otherwise."""
     first = max(2, round(_NEW_SOUNDS[0] / ROUNDS * rounds))
     return first, min(rounds, max(first + 1, round(_NEW_SOUNDS[1] / ROUNDS * rounds)))
-
-
-def group_of(path: Path) -> str:
-    """Return what must stay together: the speaker, or the original recording (fsID) of an UrbanSound8K slice."""
-    urban = _URBAN_SOUND.fullmatch(path.stem)
-    return urban.group(1) if urban else speaker_of(path)
 
 
 def read_labels(folder: Path) -> Clips:
@@ -174,17 +151,15 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: in
 
     New sounds appear before the fourth and the eighth of ten rounds.
 
-    Raises:
-        DemoError: some part would get too few clips of a label; names the label and the count.
+    Raises DemoError: some part would get too few clips of a label; names the label and the count.
     """
     labels = plan.known + plan.new
     parts = _assign(clips, labels, _targets(clips, plan), np.random.default_rng(seed))
     for label in labels:
         _require_enough(label, clips[label], parts, plan)
     public, test, *training = parts
-    paper = plan.paper
-    public_size = min(paper.public, *(len(public[label]) for label in plan.known))
-    largest = min(paper.per_round[1], *(len(training[d][label]) for label in plan.known for d in plan.owners(label)))
+    public_size = min(_PUBLIC, *(len(public[label]) for label in plan.known))
+    largest = min(_PER_ROUND[1], *(len(training[d][label]) for label in plan.known for d in plan.owners(label)))
     first, second = plan.new
     early, late = new_sound_rounds(rounds)
     half = len(training[0][first]) // 2
@@ -199,7 +174,7 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: in
             Arrival(late, 0, first, training[0][first][half:]),
             Arrival(late, 1, second, training[1][second]),
         ),
-        per_round=(max(1, largest * paper.per_round[0] // paper.per_round[1]), largest),
+        per_round=(max(1, largest * _PER_ROUND[0] // _PER_ROUND[1]), largest),
     )
 
 
@@ -210,22 +185,22 @@ def _targets(clips: Mapping[str, Sequence[Path]], plan: Deal) -> Doubles:
     for column, label in enumerate(labels):
         count = len(clips[label])
         if label in plan.known:
-            targets[0, column] = min(_PUBLIC_SHARE * count, plan.paper.public)
+            targets[0, column] = min(_PUBLIC_SHARE * count, _PUBLIC)
         targets[1, column] = min(_TEST_SHARE * count, _MOST_TEST)
         owners = [2 + device for device in plan.owners(label)]
         rest = (count - targets[:2, column].sum()) / len(owners)
-        targets[owners, column] = min(rest, _MOST_ROUNDS * plan.paper.per_round[1])
+        targets[owners, column] = min(rest, _MOST_ROUNDS * _PER_ROUND[1])
     return targets
 
 
 def _assign(
     clips: Mapping[str, Sequence[Path]], labels: Sequence[str], targets: Doubles, rng: np.random.Generator
 ) -> list[Clips]:
-    """Return each part's clips, shuffled: groups go, largest first, to the part that lacks most of what they have."""
+    """Return each part's clips, shuffled: speakers go, largest first, to the part that lacks most of what they have."""
     groups: dict[str, dict[str, list[Path]]] = {}
     for label in labels:
         for path in sorted(clips[label]):
-            groups.setdefault(group_of(path), {}).setdefault(label, []).append(path)
+            groups.setdefault(speaker_of(path), {}).setdefault(label, []).append(path)
     members = [groups[name] for name in sorted(groups)]
     counts = np.array([[len(group.get(label, ())) for label in labels] for group in members])
     parts: list[dict[str, list[Path]]] = [{label: [] for label in labels} for _ in targets]
@@ -248,8 +223,9 @@ def _require_enough(label: str, paths: Sequence[Path], parts: Sequence[Clips], p
         needs["device 1"] = (2, 2 * LEAST_CLIPS)  # which gets them in two rounds
     for name, (part, least) in needs.items():
         if len(parts[part][label]) < least:
+            speakers = len(set(map(speaker_of, paths)))
             raise DemoError(
-                f"too few recordings of {label!r}: of {len(paths)} clips by {len(set(map(group_of, paths)))} speakers, "
+                f"too few recordings of {label!r}: of {len(paths)} clips by {speakers} speakers, "
                 f"{name} would get {len(parts[part][label])}, but needs {least}; add recordings, or by more speakers "
                 "(no speaker may be in two parts), or take the label out of the folder"
             )

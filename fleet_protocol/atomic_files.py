@@ -22,8 +22,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace a file's content; after a power cut it has either the old content or the new, whole.
 
-    Raises:
-        OSError: the disk refuses.
+    Raises OSError: the disk refuses.
     """
     make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
     _replace(path, data, mode, rename_durably)
@@ -32,8 +31,7 @@ def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace a file's content, whole for every reader. Nothing is flushed: a power cut may undo or damage it.
 
-    Raises:
-        OSError: the disk refuses.
+    Raises OSError: the disk refuses.
     """
     _replace(path, data, mode, _rename)
 
@@ -42,8 +40,7 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
 def written_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Replace a file's content by what the body writes; where the body fails, the file stays as it was.
 
-    Raises:
-        OSError: the disk refuses.
+    Raises OSError: the disk refuses.
     """
     make_folder(path.parent, mode | (mode & 0o444) >> 2)
     with _temporary(path, mode) as (file, temporary):
@@ -88,8 +85,7 @@ def rename_durably(file: BinaryIO, temporary: Path, path: Path) -> None:
         temporary: its present name, on the same disk as ``path``.
         path: its final name, in a folder that exists.
 
-    Raises:
-        OSError: the disk refuses.
+    Raises OSError: the disk refuses.
     """
     file.flush()
     os.fsync(file.fileno())
@@ -105,8 +101,7 @@ def _rename(file: BinaryIO, temporary: Path, path: Path) -> None:
 def make_folder(folder: Path, mode: int = 0o700) -> None:
     """Make a folder, by default for its owner alone, and those above it, so that they survive a power cut.
 
-    Raises:
-        OSError: the disk refuses.
+    Raises OSError: the disk refuses.
     """
     if folder.is_dir():
         return
@@ -129,8 +124,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
     The body gets the folder under another name, and flushes what it writes. The folder gets its name afterwards.
 
-    Raises:
-        OSError: the disk refuses, or there is something else of that name.
+    Raises OSError: the disk refuses, or there is something else of that name.
     """
     for stale in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(stale, ignore_errors=True)

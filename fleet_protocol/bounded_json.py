@@ -22,24 +22,17 @@ _STEP = {byte: 1 if byte in b"[{" else -1 for byte in _BRACKETS}
 
 @dataclass(frozen=True)
 class JsonBounds:
-    """What a JSON text may be.
+    """What a JSON text may be."""
 
-    Attributes:
-        size: Largest number of bytes.
-        values: Largest number of values. Commas and brackets within strings count as well.
-        depth: Deepest nesting of arrays and objects.
-    """
-
-    size: int
-    values: int
-    depth: int
+    size: int  # Largest number of bytes
+    values: int  # Largest number of values. Commas and brackets within strings count as well
+    depth: int  # Deepest nesting of arrays and objects
 
 
 def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN401
     """Parse a JSON text in UTF-8; ``what`` names it in errors.
 
-    Raises:
-        JsonError: the text is beyond a bound, or no JSON.
+    Raises JsonError: the text is beyond a bound, or no JSON.
     """
     require_bounded(text, bounds, what)
     try:
@@ -51,8 +44,7 @@ def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN4
 def require_bounded(text: bytes, bounds: JsonBounds, what: str) -> None:
     """Check a JSON text before it is parsed; ``what`` names it in errors.
 
-    Raises:
-        JsonError: the text is beyond a bound.
+    Raises JsonError: the text is beyond a bound.
     """
     if len(text) > bounds.size:
         raise JsonError(f"{what} has {len(text)} bytes; at most {bounds.size} are read")

@@ -143,7 +143,8 @@ class Bundle:
 def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
     """Serialise a bundle; equal content gives equal bytes. The manifest's digests are filled in here."""
     members = {"model.tflite": graph, "weights.safetensors": pack(weights, {})}
-    members |= {name: data for name, data in _own_members(manifest).items() if data}
+    own = {_FRONT_END: manifest.front_end, _STATISTICS: manifest.statistics}
+    members |= {name: data for name, data in own.items() if data}
     manifest = dataclasses.replace(manifest, sha256={name: digest(data) for name, data in members.items()})
     document = json.dumps(manifest_json(manifest), indent=1, sort_keys=True).encode()
     buffer = io.BytesIO()
@@ -174,19 +175,14 @@ def manifest_json(manifest: Manifest) -> dict[str, Any]:
     return document
 
 
-def _own_members(manifest: Manifest) -> dict[str, bytes]:
-    return {_FRONT_END: manifest.front_end, _STATISTICS: manifest.statistics}
-
-
 def read_bundle(path: Path, *, transcribes: bool = False) -> Bundle:
     """Open a bundle file and check it.
 
     Args:
         transcribes: whether the caller can also use a bundle that writes texts. Listening, teaching and rounds cannot.
 
-    Raises:
-        BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
-            texts where classes are needed.
+    Raises BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
+    texts where classes are needed.
     """
     return _recognising(_open(path, str(path)), str(path), transcribes)
 

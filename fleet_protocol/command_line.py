@@ -102,8 +102,7 @@ def describe_missing(error: ModuleNotFoundError, extra: str) -> str:
         error: what the import raised.
         extra: of the package, which brings the program's libraries.
 
-    Raises:
-        ModuleNotFoundError: the error itself, where a module of Auricle's own is missing.
+    Raises ModuleNotFoundError: the error itself, where a module of Auricle's own is missing.
     """
     name = (error.name or "").partition(".")[0]
     if name in _OWN:

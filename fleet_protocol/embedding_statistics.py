@@ -86,23 +86,14 @@ class Scatter:
 
 @dataclass(frozen=True)
 class EmbeddingStatistics(Scatter):
-    """Embeddings of the words of a pretraining.
+    """Embeddings of the words of a pretraining."""
 
-    Attributes:
-        words: Names of the words; ``means`` and ``within`` are theirs.
-        counts: Clips of every word, int64 [words].
-        samples: Embeddings of clips of every word, float32 [words, clips, embedding].
-        noise: Embeddings of clips in which nobody speaks, float32 [clips, embedding].
-        varied: Statistics of the same words, over clips and variants of them: moved, stretched, in noise.
-        speech: Statistics of one class, windows in which words follow one another without a pause, in noise.
-    """
-
-    words: tuple[str, ...]
-    counts: NDArray[np.int64]
-    samples: Floats
-    noise: Floats
-    varied: Scatter
-    speech: Scatter
+    words: tuple[str, ...]  # Names of the words; ``means`` and ``within`` are theirs
+    counts: NDArray[np.int64]  # Clips of every word, int64 [words]
+    samples: Floats  # Embeddings of clips of every word, float32 [words, clips, embedding]
+    noise: Floats  # Embeddings of clips in which nobody speaks, float32 [clips, embedding]
+    varied: Scatter  # Statistics of the same words, over clips and variants of them: moved, stretched, in noise
+    speech: Scatter  # Statistics of one class, windows in which words follow one another without a pause, in noise
 
     def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
         """Return them, and more arrays, as a safetensors file; single clips as float16."""

@@ -1,18 +1,4 @@
-"""The exceptions of the protocol.
-
-AuricleError
-├── ProtocolError            what came over the wire, or out of a file, is not what was agreed
-│   ├── MessageError         a JSON message lacks a field, or holds a wrong type
-│   ├── JsonError            a JSON text is no JSON, or larger or deeper than is read
-│   ├── TensorError          an array file is damaged, or its arrays have wrong names, shapes or values
-│   ├── PlanError            a round plan names an unknown method or setting, or a value out of range
-│   ├── BundleError          a model bundle is damaged, foreign, or of another version
-│   ├── BackupFormatError    a file is no backup, or a damaged one
-│   ├── LinkFormatError      a text is no invitation
-│   └── FeatureMismatchError two sides computed their features with different settings
-├── LabelError               a label map cannot take or name a class
-└── PluginError              a method of an installed package, or of a file, cannot be used
-"""
+"""The exceptions of the protocol, all of them an :class:`AuricleError`."""
 
 from __future__ import annotations
 

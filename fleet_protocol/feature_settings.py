@@ -26,25 +26,16 @@ _LARGEST = 1_000_000_000
 
 @dataclass(frozen=True)
 class FeatureSettings:
-    """Settings of a front end: from the samples of a clip to frames of numbers.
-
-    Attributes:
-        preset: Name that people use. It is part of messages only, not of the digest.
-        sample_rate_hz: Rate at which samples enter, Hz.
-        clip_s: Length of a clip, s. Shorter clips are padded with zeros, longer ones cropped.
-        window_s: Length of a window, s.
-        hop_s: Time from one window to the next, s.
-        frames: Number of windows in a clip.
-    """
+    """Settings of a front end: from the samples of a clip to frames of numbers."""
 
     kind: ClassVar[str]
 
-    preset: str
-    sample_rate_hz: int
-    clip_s: float
-    window_s: float
-    hop_s: float
-    frames: int
+    preset: str  # Name that people use. It is part of messages only, not of the digest
+    sample_rate_hz: int  # Rate at which samples enter, Hz
+    clip_s: float  # Length of a clip, s. Shorter clips are padded with zeros, longer ones cropped
+    window_s: float  # Length of a window, s
+    hop_s: float  # Time from one window to the next, s
+    frames: int  # Number of windows in a clip
 
     @property
     def clip_samples(self) -> int:
@@ -86,8 +77,7 @@ class FeatureSettings:
     def require_same(self, other: FeatureSettings, ours: str, theirs: str) -> None:
         """Refuse features that were computed in another way.
 
-        Raises:
-            FeatureMismatchError: with both settings in the message.
+        Raises FeatureMismatchError: with both settings in the message.
         """
         if self.digest != other.digest:
             raise FeatureMismatchError(
@@ -105,8 +95,7 @@ class FeatureSettings:
     def from_json(document: Mapping[str, object]) -> FeatureSettings:
         """Read what :meth:`to_json` wrote.
 
-        Raises:
-            ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
+        Raises ProtocolError: the kind is unknown, or a field is missing, unknown or of a wrong type.
         """
         kind = document.get("kind", MfccSettings.kind)
         if not isinstance(kind, str) or kind not in _KINDS:
@@ -116,38 +105,24 @@ class FeatureSettings:
 
 @dataclass(frozen=True)
 class MelSettings(FeatureSettings):
-    """Settings of a front end that begins with triangular filters on the HTK mel scale.
+    """Settings of a front end that begins with triangular filters on the HTK mel scale."""
 
-    Attributes:
-        mel_bands: Number of triangular mel filters.
-        fft_size: Points of the FFT, at least the window's samples.
-        low_hz: Lower edge of the lowest filter, Hz.
-        high_hz: Upper edge of the highest filter, Hz.
-    """
-
-    mel_bands: int
-    fft_size: int
-    low_hz: float
-    high_hz: float
+    mel_bands: int  # Number of triangular mel filters
+    fft_size: int  # Points of the FFT, at least the window's samples
+    low_hz: float  # Lower edge of the lowest filter, Hz
+    high_hz: float  # Upper edge of the highest filter, Hz
 
 
 @dataclass(frozen=True)
 class MfccSettings(MelSettings):
-    """Mel-frequency cepstral coefficients: HTK mel scale, rectangular window, orthonormal DCT-II.
-
-    Attributes:
-        coefficients: Number of cepstral coefficients kept.
-        pre_emphasis: Factor a in y[t] = x[t] - a x[t-1].
-        lifter: Cepstral lifter L: coefficient n times 1 + L/2 sin(pi n / L). 0 switches it off.
-        log_energy: Whether coefficient 0 is the log of the frame's energy.
-    """
+    """Mel-frequency cepstral coefficients: HTK mel scale, rectangular window, orthonormal DCT-II."""
 
     kind = "mfcc"
 
-    coefficients: int
-    pre_emphasis: float = 0.97
-    lifter: int = 22
-    log_energy: bool = True
+    coefficients: int  # Number of cepstral coefficients kept
+    pre_emphasis: float = 0.97  # Factor a in y[t] = x[t] - a x[t-1]
+    lifter: int = 22  # Cepstral lifter L: coefficient n times 1 + L/2 sin(pi n / L). 0 switches it off
+    log_energy: bool = True  # Whether coefficient 0 is the log of the frame's energy
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -157,17 +132,12 @@ class MfccSettings(MelSettings):
 
 @dataclass(frozen=True)
 class LogMelSettings(MelSettings):
-    """Logarithms of the power in mel bands: Hann window, triangular filters with a peak of 1.
-
-    Attributes:
-        floor: Power that is added before the logarithm.
-        filters: :data:`HTK`, or :data:`KALDI_32K`, whose upper edge may lie above half the sample rate.
-    """
+    """Logarithms of the power in mel bands: Hann window, triangular filters with a peak of 1."""
 
     kind = "log_mel"
 
-    floor: float = 1e-6
-    filters: str = HTK
+    floor: float = 1e-6  # Power that is added before the logarithm
+    filters: str = HTK  # :data:`HTK`, or :data:`KALDI_32K`, whose upper edge may lie above half the sample rate
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -181,15 +151,10 @@ class LogMelSettings(MelSettings):
 
 @dataclass(frozen=True)
 class FrozenNetwork:
-    """A network that is part of a front end and that nobody trains.
+    """A network that is part of a front end and that nobody trains."""
 
-    Attributes:
-        sha256: Digest of the TFLite file, 64 hex digits. It alone travels, and stands in the features' digest.
-        data: The TFLite file; empty where only its digest is known.
-    """
-
-    sha256: str
-    data: bytes = field(default=b"", repr=False, compare=False)
+    sha256: str  # Digest of the TFLite file, 64 hex digits. It alone travels, and stands in the features' digest
+    data: bytes = field(default=b"", repr=False, compare=False)  # The TFLite file; empty where only its digest is known
 
     @classmethod
     def of(cls, data: bytes) -> FrozenNetwork:
@@ -202,14 +167,10 @@ class NetworkSettings(FeatureSettings):
     """Settings of a front end that has a frozen, pretrained network: a clip becomes one frame of so many numbers.
 
     A network that is cut off before its end makes more frames than one.
-
-    Attributes:
-        numbers: Size of the embedding.
-        network: The network.
     """
 
-    numbers: int
-    network: FrozenNetwork
+    numbers: int  # Size of the embedding
+    network: FrozenNetwork  # The network
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -227,22 +188,15 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
 
     The network takes float32 [clips, frames, mel bands] of (log-mel + offset) / scale and returns [clips, numbers],
     or [clips, network_frames, numbers].
-
-    Attributes:
-        offset: What is added to the log-mel features.
-        scale: What the sums are divided by.
-        floor: Power that is added before the logarithm.
-        network_frames: Frames that the network makes of a clip.
-        filters: As of :class:`LogMelSettings`.
     """
 
     kind = "embedding"
 
-    offset: float = 6.0
-    scale: float = 5.0
-    floor: float = 1e-6
-    network_frames: int = 1
-    filters: str = HTK
+    offset: float = 6.0  # What is added to the log-mel features
+    scale: float = 5.0  # What the sums are divided by
+    floor: float = 1e-6  # Power that is added before the logarithm
+    network_frames: int = 1  # Frames that the network makes of a clip
+    filters: str = HTK  # As of :class:`LogMelSettings`
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -315,17 +269,7 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> Featur
 CEPSTRA: dict[str, MfccSettings] = {
     # Gudur & Perepu 2021, appendix B: 14,400 Hz, 20 windows of 50 ms.
     "gudur": MfccSettings(
-        "gudur",
-        14_400,
-        1.0,
-        0.05,
-        0.05,
-        frames=20,
-        coefficients=13,
-        mel_bands=26,
-        fft_size=1024,
-        low_hz=0.0,
-        high_hz=7_200.0,
+        "gudur", 14_400, 1.0, 0.05, 0.05, 20, coefficients=13, mel_bands=26, fft_size=1024, low_hz=0.0, high_hz=7_200.0
     ),
     # Zhang et al. 2017 (Hello Edge): 40 ms windows every 20 ms, 10 coefficients.
     "hello_edge": MfccSettings(
@@ -334,7 +278,7 @@ CEPSTRA: dict[str, MfccSettings] = {
         1.0,
         0.04,
         0.02,
-        frames=49,
+        49,
         coefficients=10,
         mel_bands=40,
         fft_size=1024,
@@ -343,28 +287,18 @@ CEPSTRA: dict[str, MfccSettings] = {
     ),
     # Li et al. 2022 (FedKWS-UI): 40 coefficients, 30 ms windows every 10 ms.
     "kws40": MfccSettings(
-        "kws40",
-        16_000,
-        1.0,
-        0.03,
-        0.01,
-        frames=98,
-        coefficients=40,
-        mel_bands=40,
-        fft_size=512,
-        low_hz=20.0,
-        high_hz=8_000.0,
+        "kws40", 16_000, 1.0, 0.03, 0.01, 98, coefficients=40, mel_bands=40, fft_size=512, low_hz=20.0, high_hz=8_000.0
     ),
 }
 PRESETS: dict[str, FeatureSettings] = {
     **CEPSTRA,
     # Those of the log-mel pictures of Speech Commands: 25 ms windows every 10 ms, 40 bands up to 4 kHz.
     "log_mel": LogMelSettings(
-        "log_mel", 16_000, 1.0, 0.025, 0.01, frames=98, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
+        "log_mel", 16_000, 1.0, 0.025, 0.01, 98, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
     ),
     # The same windows of a few words in a row, for networks that transcribe.
     "utterance": LogMelSettings(
-        "utterance", 16_000, 2.575, 0.025, 0.01, frames=256, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
+        "utterance", 16_000, 2.575, 0.025, 0.01, 256, mel_bands=40, fft_size=512, low_hz=0.0, high_hz=4_000.0
     ),
 }
 

@@ -14,21 +14,13 @@ from fleet_protocol.tensors import Arrays, pack, require, unpack
 
 @dataclass(frozen=True)
 class FleetPrototypes:
-    """Where the fleet's classes lie in the embedding that all devices have in common.
+    """Where the fleet's classes lie in the embedding that all devices have in common."""
 
-    Attributes:
-        features: Digest of the features' settings.
-        class_ids: Classes that a device has clips of, in the fleet's order.
-        means: Mean embedding of each class, not normalised, float32 [classes, frames, numbers].
-        devices: Number of devices that each mean is of, int64 [classes].
-        provisional: Classes that too few devices have clips of to rely on.
-    """
-
-    features: str
-    class_ids: tuple[str, ...]
-    means: Floats
-    devices: Ints
-    provisional: tuple[str, ...] = ()
+    features: str  # Digest of the features' settings
+    class_ids: tuple[str, ...]  # Classes that a device has clips of, in the fleet's order
+    means: Floats  # Mean embedding of each class, not normalised, float32 [classes, frames, numbers]
+    devices: Ints  # Number of devices that each mean is of, int64 [classes]
+    provisional: tuple[str, ...] = ()  # Classes that too few devices have clips of to rely on
 
     def pack(self) -> bytes:
         """Serialise; equal content gives equal bytes."""

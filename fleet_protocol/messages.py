@@ -31,8 +31,7 @@ RENEWAL_HEADER = "Auricle-New-Secret"
 def parse(kind: type[T], document: object) -> T:
     """Build a message from decoded JSON.
 
-    Raises:
-        MessageError: naming the message, the field and what was wrong with it.
+    Raises MessageError: naming the message, the field and what was wrong with it.
     """
     if not isinstance(document, Mapping):
         raise MessageError(f"a {kind.__name__} must be a JSON object, not {type(document).__name__}")

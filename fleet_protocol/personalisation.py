@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """The groups of one phase of personalisation, in the order in which they train.
+    """The groups of one phase of personalisation, in the order in which they train."""
 
-    Attributes:
-        groups: Devices of each group, in alphabetical order.
-        rounds: Number of rounds that each group trains among itself.
-    """
-
-    groups: tuple[tuple[str, ...], ...]
-    rounds: tuple[int, ...]
+    groups: tuple[tuple[str, ...], ...]  # Devices of each group, in alphabetical order
+    rounds: tuple[int, ...]  # Number of rounds that each group trains among itself
 
     @property
     def sequence(self) -> tuple[int, ...]:

@@ -19,21 +19,13 @@ from fleet_protocol.tensors import Arrays, Buffer, pack, require, unpack
 
 @dataclass(frozen=True)
 class PublicSet:
-    """Public samples with their classes.
+    """Public samples with their classes."""
 
-    Attributes:
-        settings: Feature settings with which the features were computed.
-        classes: Classes of the fleet; ``labels`` index it.
-        features: Features, float32 [samples, frames, coefficients], not normalised.
-        labels: Places in ``classes``, int64 [samples].
-        synthetic: Kind of each sample, bool [samples]: True for data impressions, False for recordings.
-    """
-
-    settings: FeatureSettings
-    classes: tuple[ClassInfo, ...]
-    features: Floats
-    labels: Ints
-    synthetic: Bools
+    settings: FeatureSettings  # Feature settings with which the features were computed
+    classes: tuple[ClassInfo, ...]  # Classes of the fleet; ``labels`` index it
+    features: Floats  # Features, float32 [samples, frames, coefficients], not normalised
+    labels: Ints  # Places in ``classes``, int64 [samples]
+    synthetic: Bools  # Kind of each sample, bool [samples]: True for data impressions, False for recordings
 
     @property
     def class_ids(self) -> tuple[str, ...]:
@@ -77,8 +69,7 @@ def pack_consensus(scores: Floats, class_ids: tuple[str, ...]) -> bytes:
 def unpack_consensus(data: bytes) -> tuple[Floats, tuple[str, ...]]:
     """Read what :func:`pack_consensus` wrote: (float32 [samples, classes], class ids).
 
-    Raises:
-        TensorError: damaged, or not a consensus.
+    Raises TensorError: damaged, or not a consensus.
     """
     arrays, document = unpack(data)
     class_ids = document.get("classes")

@@ -37,8 +37,7 @@ def find_bundle(given: str, folder: Path = Path()) -> Path:
         given: the name of a ready bundle, or a path.
         folder: where relative paths start.
 
-    Raises:
-        BundleError: no ready bundle has this name. That a path leads to a bundle is not checked.
+    Raises BundleError: no ready bundle has this name. That a path leads to a bundle is not checked.
     """
     path = Path(given).expanduser()
     if path.suffix or path.name != given:

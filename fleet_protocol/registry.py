@@ -66,8 +66,7 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
         group: the entry points' group. An entry point must have the name of the method that it leads to.
         kind: class, or union of classes, of the methods.
 
-    Raises:
-        PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
+    Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
     found: Registry[Any] = Registry()
     for module in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):

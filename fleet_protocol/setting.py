@@ -13,23 +13,14 @@ Value = float | int | str | bool
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of a method.
+    """One setting of a method."""
 
-    Attributes:
-        default: Value where a plan does not say; its type is the setting's type.
-        about: What it does, with its unit, in plain words.
-        low: Smallest value allowed; None where there is no limit.
-        high: Largest value allowed; None where there is no limit.
-        options: Values allowed; empty where low and high say it.
-        main: Whether people most likely change it; the dashboard folds the others away.
-    """
-
-    default: Value
-    about: str
-    low: float | None = None
-    high: float | None = None
-    options: tuple[str, ...] = ()
-    main: bool = False
+    default: Value  # Value where a plan does not say; its type is the setting's type
+    about: str  # What it does, with its unit, in plain words
+    low: float | None = None  # Smallest value allowed; None where there is no limit
+    high: float | None = None  # Largest value allowed; None where there is no limit
+    options: tuple[str, ...] = ()  # Values allowed; empty where low and high say it
+    main: bool = False  # Whether people most likely change it; the dashboard folds the others away
 
 
 Settings = Mapping[str, Setting]
@@ -43,8 +34,7 @@ def complete(method: str, known: Settings, given: Mapping[str, Value]) -> dict[s
         known: its settings.
         given: some of them.
 
-    Raises:
-        PlanError: a setting is unknown, of a wrong type or out of range; says what is allowed.
+    Raises PlanError: a setting is unknown, of a wrong type or out of range; says what is allowed.
     """
     unknown = sorted(set(given) - set(known))
     if unknown:

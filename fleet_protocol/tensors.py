@@ -47,17 +47,11 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class TensorBounds:
-    """What the header of an array file may be; the arrays themselves are bounded by the size of the file.
+    """What the header of an array file may be; the arrays themselves are bounded by the size of the file."""
 
-    Attributes:
-        header: Bounds of the header, which holds the document as a string.
-        document: Bounds of the document.
-        arrays: Largest number of arrays.
-    """
-
-    header: JsonBounds
-    document: JsonBounds
-    arrays: int
+    header: JsonBounds  # Bounds of the header, which holds the document as a string
+    document: JsonBounds  # Bounds of the document
+    arrays: int  # Largest number of arrays
 
 
 # Enough for a public set of 4,096 classes with long names.
@@ -78,8 +72,7 @@ def pack(arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
 def unpack(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
     """Parse bytes that :func:`pack` wrote into (arrays, document); the arrays are copies.
 
-    Raises:
-        TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
+    Raises TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
     """
     arrays, document = view(data, bounds)
     return {name: array.copy() for name, array in arrays.items()}, document
@@ -88,8 +81,7 @@ def unpack(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[st
 def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
     """Parse bytes that :func:`pack` wrote into (arrays, document); the arrays look into ``data``, read-only.
 
-    Raises:
-        TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
+    Raises TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
     """
     length = _header_length(bytes(data[:_LENGTH_BYTES]), len(data), bounds)
     start = _LENGTH_BYTES + length
@@ -113,8 +105,7 @@ def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, An
         file: open, at its start.
         bounds: of the header.
 
-    Raises:
-        TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
+    Raises TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -197,8 +188,7 @@ def is_digest(text: str) -> bool:
 def require(arrays: Mapping[str, Array], name: str, shape: tuple[int | None, ...], kind: str = "f") -> Array:
     """Return ``arrays[name]`` after checking it: rank, sizes (None is any), dtype kind, finite values.
 
-    Raises:
-        TensorError: naming the array, what was expected and what was given.
+    Raises TensorError: naming the array, what was expected and what was given.
     """
     if name not in arrays:
         raise TensorError(f"array {name!r} is missing; present: {', '.join(sorted(arrays)) or 'none'}")

@@ -24,11 +24,7 @@ Nth = tuple[int, ...]
 
 
 class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's own error ends in Error)
-    """A value is outside what a key allows.
-
-    Attributes:
-        key: Key of the value.
-    """
+    """A value is outside what a key allows."""
 
     def __init__(self, key: str, value: object, rule: str) -> None:
         super().__init__(f"{key} = {list(value) if isinstance(value, tuple) else value!r}: {rule}")
@@ -37,19 +33,12 @@ class RefusedValue(AuricleError):  # noqa: N818  (a base class: each package's o
 
 @dataclass(frozen=True)
 class TomlFile:
-    """A TOML file, and where in it everything stands.
-
-    Attributes:
-        path: Path of the file.
-        text: Content of the file.
-        document: The same, parsed.
-        error: Class of the errors that its sections raise.
-    """
+    """A TOML file, and where in it everything stands."""
 
     path: Path
     text: str
-    document: dict[str, Any]
-    error: type[AuricleError]
+    document: dict[str, Any]  # The text, parsed
+    error: type[AuricleError]  # Class of the errors that its sections raise
 
     @classmethod
     def read(cls, path: Path, what: str, error: type[AuricleError]) -> TomlFile:
@@ -60,8 +49,7 @@ class TomlFile:
             what: What the file is, for messages.
             error: Class of the errors raised here and later.
 
-        Raises:
-            AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
+        Raises AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -82,8 +70,7 @@ class TomlFile:
             known: Names of the sections, as messages write them: brackets around a name do not count.
             whose: Words after the unknown section's name.
 
-        Raises:
-            AuricleError: of the file's class.
+        Raises AuricleError: of the file's class.
         """
         names = {one.strip("[]") for one in known}
         for name in (name for name in self.document if name not in names):
@@ -106,8 +93,7 @@ class TomlFile:
             values: What the file has there.
             nth: Position of a section that is there more than once, in each of the name's parts, from 1.
 
-        Raises:
-            AuricleError: of the file's class.
+        Raises AuricleError: of the file's class.
         """
         header = name.split()[0]
         values = self.table(name, values)

@@ -1,10 +1,4 @@
-"""The exceptions of model building.
-
-AuricleError
-└── ExportError             a model cannot be built as asked
-    ├── CorpusError         a corpus cannot be read, or does not hold what a pretraining needs
-    └── OperatorError       a converted graph needs operators that a device's runtime lacks
-"""
+"""The exceptions of model building."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
 
     Subgraphs that no signature names (such as the one that creates the variables) stand under their own names.
 
-    Raises:
-        OperatorError: the bytes are no TFLite graph.
+    Raises OperatorError: the bytes are no TFLite graph.
     """
     model, names = _open(graph)
     signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
@@ -40,8 +39,7 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
     """Yield a signature's operators: name, shapes of the inputs, shape of the first output, and, for a product of
     matrices, whether it turns the first around.
 
-    Raises:
-        OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
     """
     model, names = _open(graph)
     signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]

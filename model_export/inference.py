@@ -68,8 +68,7 @@ class Inference(tf.Module):  # type: ignore[misc]
             features: raw features [clips, frames, coefficients] from which the activations' ranges are measured;
                 without them, noise with the normalisation's mean and deviation.
 
-        Raises:
-            OperatorError: it needs an operator that a runtime lacks.
+        Raises OperatorError: it needs an operator that a runtime lacks.
         """
         clips = self._noise() if features is None else features[:: -(-len(features) // _CALIBRATION_CLIPS)]
 

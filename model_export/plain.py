@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
+from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
@@ -118,14 +119,20 @@ def _learned(model: Path | None, bundle: Bundle, labels: tuple[str, ...]) -> tup
         if not labels:
             raise ExportError("a bundle has no labels; name them by --labels, or give --model what a classifier saved")
         return bundle.weights, labels
-    weights, document = unpack(model.read_bytes())
-    found = document.get("labels")
-    if document.get("network") != bundle.manifest.network or not isinstance(found, dict):
-        raise ExportError(f"{model} holds no classifier of this bundle; Classifier.save of edge_client.api writes one")
-    own = tuple(str(slot["name"]) for slot in found["slots"])
+    weights, learned = read_classifier(model, bundle)
+    own = learned.names
     if labels and len(labels) != len(own):
         raise ExportError(f"--labels names {len(labels)}, but {model} has learned {len(own)}: {', '.join(own)}")
     return weights, labels or own
+
+
+def read_classifier(path: Path, bundle: Bundle) -> tuple[Arrays, LabelMap]:
+    """Return the weights and labels that a classifier saved. Raises ExportError: it is none of this bundle."""
+    weights, document = unpack(path.read_bytes())
+    labels = document.get("labels")
+    if document.get("network") != bundle.manifest.network or not isinstance(labels, dict):
+        raise ExportError(f"{path} holds no classifier of this bundle; Classifier.save of edge_client.api writes one")
+    return weights, LabelMap.from_json(labels)
 
 
 def _convert(manifest: Manifest, weights: Arrays, labels: tuple[str, ...], chosen: argparse.Namespace) -> bytes:

@@ -48,8 +48,7 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
         and 95th percentile of recognising a clip, in ms: ``inference_ms`` from its features, ``with_features_ms`` from
         its sound, ``hop_ms`` of a stream's next window; ``peak_mb`` of the process.
 
-    Raises:
-        ExportError: with what the process said when it failed.
+    Raises ExportError: with what the process said when it failed.
     """
     if min(threads, samples, clips) < 1:
         raise ExportError(f"threads, samples and clips must be at least 1, not {threads}, {samples} and {clips}")

@@ -56,8 +56,7 @@ def release(output: Path, architectures: list[str], key: str | None) -> Path:
         architectures: Debian's names of those that packages are built for.
         key: fingerprint of the key that signs.
 
-    Raises:
-        ReleaseError: the checkout is not clean, or a part cannot be built.
+    Raises ReleaseError: the checkout is not clean, or a part cannot be built.
     """
     if output.exists():
         raise ReleaseError(f"{output} is there already; remove it, or name another folder: make release RELEASE=FOLDER")
@@ -85,8 +84,7 @@ def release(output: Path, architectures: list[str], key: str | None) -> Path:
 def clean_commit(root: Path) -> tuple[str, int]:
     """Return a checkout's commit and its time in seconds since 1970.
 
-    Raises:
-        ReleaseError: the folder is no checkout, or holds what is not in its commit.
+    Raises ReleaseError: the folder is no checkout, or holds what is not in its commit.
     """
     top = _git(root, "rev-parse", "--show-toplevel").decode().strip()
     if Path(top) != root:
@@ -106,11 +104,7 @@ def export(root: Path, commit: str, folder: Path) -> None:
 
 
 def build_packages(sources: Path, wheel: Path, output: Path, architectures: list[str], epoch: int) -> list[Path]:
-    """Build the Debian packages of the exported sources; return their files.
-
-    Raises:
-        ReleaseError: `python -m deb` failed.
-    """
+    """Build the Debian packages of the exported sources; return their files. Raises ReleaseError: this failed."""
     command: list[str | Path] = [sys.executable, "-m", "deb", *architectures, "--output", output, "--wheel", wheel]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True, check=False)

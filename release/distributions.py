@@ -16,8 +16,7 @@ SETUPTOOLS = "setuptools==84.2.1"
 def install_tools(folder: Path, *options: str | Path) -> Path:
     """Install the build backend into a folder, by pip with further options; return the folder.
 
-    Raises:
-        ReleaseError: pip failed.
+    Raises ReleaseError: pip failed.
     """
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     done = subprocess.run([*pip, "--target", folder, *options, SETUPTOOLS], capture_output=True, text=True, check=False)
@@ -35,8 +34,7 @@ def build(sources: Path, output: Path, tools: Path, epoch: int) -> Path:
         tools: what `install_tools` returned.
         epoch: time of all files in both, seconds since 1970.
 
-    Raises:
-        ReleaseError: the build backend failed.
+    Raises ReleaseError: the build backend failed.
     """
     with tempfile.TemporaryDirectory() as scratch:
         raw, unpacked = Path(scratch) / "raw", Path(scratch) / "unpacked"
@@ -51,8 +49,7 @@ def build(sources: Path, output: Path, tools: Path, epoch: int) -> Path:
 def repack(sdist: Path, target: Path, epoch: int) -> None:
     """Write an sdist anew: sorted, with one time, two modes, no owners, and nothing of the machine in gzip's header.
 
-    Raises:
-        ReleaseError: it holds what is neither file nor folder.
+    Raises ReleaseError: it holds what is neither file nor folder.
     """
     with (
         tarfile.open(sdist) as archive,

@@ -24,8 +24,7 @@ def write(folder: Path, packages: list[Path], architectures: list[str], epoch: i
         architectures: of the packages.
         epoch: its time, seconds since 1970.
 
-    Raises:
-        ReleaseError: apt-ftparchive failed.
+    Raises ReleaseError: apt-ftparchive failed.
     """
     (folder / _POOL).mkdir(parents=True)
     for package in packages:
@@ -46,11 +45,7 @@ def write(folder: Path, packages: list[Path], architectures: list[str], epoch: i
 
 
 def sign(folder: Path, key: str) -> None:
-    """Sign a repository in both ways that apt knows.
-
-    Raises:
-        ReleaseError: GnuPG failed.
-    """
+    """Sign a repository in both ways that apt knows. Raises ReleaseError: GnuPG failed."""
     released = folder / "dists" / SUITE / "Release"
     signatures.sign_inline(released, released.with_name("InRelease"), key)
     signatures.sign(released, released.with_name("Release.gpg"), key)

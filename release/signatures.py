@@ -11,8 +11,7 @@ from release.errors import ReleaseError
 def secret_key(fingerprint: str) -> str:
     """Return a fingerprint as GnuPG writes it, once its key has signed something; GnuPG may ask for a passphrase.
 
-    Raises:
-        ReleaseError: it is no whole fingerprint, or GnuPG cannot sign with such a key.
+    Raises ReleaseError: it is no whole fingerprint, or GnuPG cannot sign with such a key.
     """
     written = fingerprint.replace(" ", "").upper()
     if not re.fullmatch(r"[0-9A-F]{40}", written):
@@ -24,29 +23,17 @@ def secret_key(fingerprint: str) -> str:
 
 
 def sign(path: Path, signature: Path, key: str) -> None:
-    """Write a detached, armoured signature of a file.
-
-    Raises:
-        ReleaseError: GnuPG failed.
-    """
+    """Write a detached, armoured signature of a file. Raises ReleaseError: GnuPG failed; so do those below."""
     _gpg("--armor", "--local-user", key, "--output", signature, "--detach-sign", path)
 
 
 def sign_inline(path: Path, signed: Path, key: str) -> None:
-    """Write a text with its signature in it.
-
-    Raises:
-        ReleaseError: GnuPG failed.
-    """
+    """Write a text with its signature in it."""
     _gpg("--local-user", key, "--output", signed, "--clear-sign", path)
 
 
 def export_key(key: str, path: Path) -> None:
-    """Write the public key, armoured.
-
-    Raises:
-        ReleaseError: GnuPG failed.
-    """
+    """Write the public key, armoured."""
     _gpg("--armor", "--export-options", "export-minimal", "--output", path, "--export", key)
 
 

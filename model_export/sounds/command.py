@@ -45,17 +45,11 @@ Progress = TextIO
 
 @dataclass(frozen=True)
 class Material:
-    """Windows of the longest front end, float32 [windows, samples], and what they hold.
+    """Windows of the longest front end, float32 [windows, samples], and what they hold."""
 
-    Attributes:
-        clips: Of sounds and of noise.
-        kinds: What each of them is.
-        speech: In which people talk.
-    """
-
-    clips: Floats
-    kinds: NDArray[np.str_]
-    speech: Floats
+    clips: Floats  # Of sounds and of noise
+    kinds: NDArray[np.str_]  # What each of them is
+    speech: Floats  # In which people talk
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -92,8 +92,7 @@ def _hard_swish(x: Tensor) -> Tensor:
 def half_graph(network: SoundNetwork) -> bytes:
     """Convert the network to a graph for clips of any length: weights are float16 on disk and float32 at work.
 
-    Raises:
-        OperatorError: it needs an operator that a runtime lacks.
+    Raises OperatorError: it needs an operator that a runtime lacks.
     """
     return _converted(network, (None, None, BANDS), half=True)
 

@@ -18,15 +18,10 @@ from model_export.sounds.weights import Classifier
 
 @dataclass(frozen=True)
 class Projection:
-    """Embedding = numbers @ matrix + offset.
+    """Embedding = numbers @ matrix + offset."""
 
-    Attributes:
-        matrix: float32 [384, numbers].
-        offset: float32 [numbers].
-    """
-
-    matrix: Floats
-    offset: Floats
+    matrix: Floats  # float32 [384, numbers]
+    offset: Floats  # float32 [numbers]
 
 
 def fit(embeddings: Floats, scatter: Scatter, classifier: Classifier, numbers: int) -> Projection:

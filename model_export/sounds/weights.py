@@ -33,15 +33,10 @@ _EPSILON = 1e-3
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution.
+    """A convolution."""
 
-    Attributes:
-        kernel: float32 [frames, bands, inputs, outputs]; of a depthwise one [frames, bands, channels, 1].
-        bias: float32 [outputs].
-    """
-
-    kernel: Floats
-    bias: Floats
+    kernel: Floats  # float32 [frames, bands, inputs, outputs]; of a depthwise one [frames, bands, channels, 1]
+    bias: Floats  # float32 [outputs]
 
     def rounded(self) -> Convolution:
         """Return it with the weights that float16 can hold."""
@@ -51,8 +46,7 @@ class Convolution:
 def read(path: Path) -> Arrays:
     """Return the arrays of the weights' file by PyTorch's names.
 
-    Raises:
-        ExportError: it cannot be read, or is not the file that is known.
+    Raises ExportError: it cannot be read, or is not the file that is known.
     """
     try:
         data = path.read_bytes()
@@ -96,19 +90,12 @@ def count(convolutions: Mapping[str, Convolution]) -> int:
 
 @dataclass(frozen=True)
 class Classifier:
-    """AudioSet's classifier behind the embedding: hard-swish of the first product, logits by the second.
+    """AudioSet's classifier behind the embedding: hard-swish of the first product, logits by the second."""
 
-    Attributes:
-        first: kernel float32 [384, 512].
-        first_bias: float32 [512].
-        second: kernel float32 [512, 527].
-        second_bias: float32 [527].
-    """
-
-    first: Floats
-    first_bias: Floats
-    second: Floats
-    second_bias: Floats
+    first: Floats  # kernel float32 [384, 512]
+    first_bias: Floats  # float32 [512]
+    second: Floats  # kernel float32 [512, 527]
+    second_bias: Floats  # float32 [527]
 
     @classmethod
     def of(cls, arrays: Mapping[str, Floats]) -> Classifier:

@@ -159,8 +159,7 @@ def int8_graph(convolutions: Sequence[Convolution], clips: Floats) -> bytes:
     Args:
         clips: mel features from which the activations' ranges are measured, float32 [clips, parts, 8, 32].
 
-    Raises:
-        OperatorError: it needs an operator that a runtime lacks.
+    Raises OperatorError: it needs an operator that a runtime lacks.
     """
     network = SpeechNetwork(convolutions, _INT8)
     with _converter(network) as converter:

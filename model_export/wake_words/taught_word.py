@@ -14,27 +14,20 @@ from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.feature_settings import SpeechEmbeddingSettings
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import SUFFIX
-from fleet_protocol.tensors import unpack
 from model_export.errors import ExportError
+from model_export.plain import read_classifier
 
 _CONFIG = "edge.toml"
 
 
 @dataclass(frozen=True)
 class TaughtWord:
-    """A label, and what tells it from everything else.
+    """A label, and what tells it from everything else."""
 
-    Attributes:
-        bundle: Bundle with the weights that listen.
-        labels: Which of its outputs are used.
-        label: One of the labels.
-        threshold: Score from which it counts as heard, above 0, at most 1.
-    """
-
-    bundle: Bundle
-    labels: LabelMap
-    label: str
-    threshold: float
+    bundle: Bundle  # Bundle with the weights that listen
+    labels: LabelMap  # Which of its outputs are used
+    label: str  # One of the labels
+    threshold: float  # Score from which it counts as heard, above 0, at most 1
 
 
 def read_word(source: Path, label: str, model: Path | None = None) -> TaughtWord:
@@ -81,12 +74,9 @@ def _of_classifier(source: Path, label: str, model: Path | None) -> TaughtWord:
         raise ExportError(f"{source} holds no taught words; give --model what a classifier saved, or name a device")
     bundle = read_bundle(source)
     _require_speech_embedding(source, bundle)
-    weights, document = unpack(model.read_bytes())
-    labels = document.get("labels")
-    if document.get("network") != bundle.manifest.network or not isinstance(labels, dict):
-        raise ExportError(f"{model} holds no classifier of this bundle; Classifier.save of edge_client.api writes one")
+    weights, labels = read_classifier(model, bundle)
     # To a classifier every clip is one of its labels: the outputs for what is no label are off.
-    known = dataclasses.replace(LabelMap.from_json(labels), reserved=0)
+    known = dataclasses.replace(labels, reserved=0)
     return TaughtWord(dataclasses.replace(bundle, weights=weights), known, label, THRESHOLD)
 
 

@@ -19,11 +19,13 @@ from tests.arm.machine import ArmError, UnsuitableMachineError, require
 from tests.board import system
 from tests.board.board import Board
 from tests.board.device import Device, prepare_share
-from tests.board.round import open_round, wait_until_done
 from tests.support.aggregator_process import Aggregator
 
 BUILD = CHECKOUT / "build"
 MEMORY_LIMIT_MB = 150
+# Training long enough to be interrupted twice, and short enough to be waited for.
+SETTINGS = {"epochs": 60, "augmented_copies": 2, "distill_epochs": 1}
+_DEADLINE_S = 7200
 # How far into its training the device is when it is killed.
 _INTO_TRAINING_S = 10
 _PROGRAMS = ("qemu-system-arm", "mkfs.ext4", "depmod", "dpkg-deb", "systemctl")
@@ -91,7 +93,7 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
     time.sleep(_INTO_TRAINING_S)
     peaks["before the power cut"] = device.memory()
     if device.training() is None:
-        raise ArmError("its training was over before its power was cut; make the round longer (tests/board/round.py)")
+        raise ArmError("its training was over before its power was cut; make the round longer: SETTINGS")
     board.cut_power()
     with Clock("its power was cut; nobody logs in, and it listens again"):
         board.power_on()
@@ -105,9 +107,29 @@ def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
 
 
 def aggregator_knows(board: Board, aggregator: Aggregator) -> None:
-    """Wait until a device has enrolled."""
     with aggregator.client() as client:
         board.wait(lambda: client.get("/v1/devices").json(), "the board enrols")
+
+
+def open_round(aggregator: Aggregator, public_set: Path) -> int:
+    """Publish the public set and open a round; return its number."""
+    with aggregator.client() as client:
+        client.put("/v1/public-set", content=public_set.read_bytes()).raise_for_status()
+        wanted = {"strategy": "zero_shot", "settings": SETTINGS, "deadline_s": _DEADLINE_S, "quorum": 1.0}
+        return int(client.post("/v1/rounds", json=wanted).raise_for_status().json()["round_id"])
+
+
+def wait_until_done(board: Board, aggregator: Aggregator, round_id: int) -> None:
+    """Wait until the board's upload was taken and it has learned from the result."""
+    with aggregator.client() as client:
+
+        def learned() -> bool:
+            found = client.get(f"/v1/rounds/{round_id}").json()
+            if found["summary"]["state"] == "failed":
+                raise ArmError(f"the round failed: {found['summary']['reason']}")
+            return all(device["learned"] for device in found["participants"])
+
+        board.wait(learned, "the round ends")
 
 
 def report(device: Device, peaks: dict[str, dict[str, float]]) -> None:

@@ -69,7 +69,6 @@ def prepare_share(share: Path, architecture: str, build: Path) -> None:
 
 
 def _join(paths: list[Path], target: Path) -> None:
-    """Write recordings one after the other."""
     with wave.open(str(target), "wb") as joined:
         for path in paths:
             with wave.open(str(path), "rb") as clip:
@@ -85,13 +84,11 @@ class Device:
         self._board = board
 
     def install(self) -> None:
-        """Install it as its owner would who has no network."""
         said = self._board.run("dpkg --install /share/auricle-edge_*_armhf.deb")
         if "enable --now auricle-edge" not in said:
             raise ArmError(f"the package does not say what is left to do:\n{said}")
 
     def configure(self, url: str) -> None:
-        """Do what the package said is left to do."""
         share = self._board.share
         (share / "edge.toml").write_text(_CONFIGURATION.format(url=url.replace("127.0.0.1", "10.0.2.2")))
         (share / "edge.env").write_text(f"AURICLE_ENROL_TOKEN={ENROL}\n")
@@ -127,7 +124,6 @@ class Device:
         self._board.wait(taught, "the device learns what its owner taught")
 
     def wait_for_training(self) -> int:
-        """Wait until it trains for a round; return the process."""
         self._board.wait(self.training, "the device trains")
         return self.training() or 0
 
@@ -142,7 +138,6 @@ class Device:
         self._board.wait(listens, "the device listens")
 
     def kill(self) -> None:
-        """Kill the daemon and all that it started."""
         self._board.run("systemctl kill --signal=SIGKILL --kill-who=all auricle-edge")
 
     def memory(self) -> dict[str, float]:
@@ -151,7 +146,6 @@ class Device:
         return {name: int(value) / 2**20 for name, value in lines}
 
     def status(self) -> dict:
-        """Return what the daemon last said of itself."""
         return json.loads(self._board.run(f"cat {_STATUS}"))
 
     def is_well(self) -> None:

@@ -43,13 +43,11 @@ def test_every_speaker_says_every_label_in_every_take(folder):
         assert {clip.stem.partition("_nohash_")[2] for clip in clips} == {"0", "1"}
 
 
-def test_clips_are_one_second_of_16_khz_mono_16_bit(folder):
+def test_every_clip_is_a_second_of_its_own_with_a_word_above_its_background(folder):
     for path in folder.rglob("*.wav"):
         with wave.open(str(path)) as file:
             assert file.getparams()[:4] == (1, 2, 16_000, 16_000)
-
-
-def test_every_clip_has_a_word_above_its_background(folder):
+    assert len(set(content(folder).values())) == len(LABELS) * 24
     for label in LABELS:
         samples = samples_of(folder, label)
         assert np.abs(samples).max(axis=1).min() > 0.03
@@ -58,17 +56,10 @@ def test_every_clip_has_a_word_above_its_background(folder):
         assert level.min() > 0
 
 
-def test_words_lie_at_different_places(folder):
+def test_words_lie_at_different_places_and_can_be_told_apart(folder):
     energy = np.square(samples_of(folder, "no"))
     centres = (energy * np.arange(16_000)).sum(axis=1) / energy.sum(axis=1)
     assert centres.std() > 1_000
-
-
-def test_no_two_clips_are_alike(folder):
-    assert len(set(content(folder).values())) == len(LABELS) * 24
-
-
-def test_a_word_can_be_told_from_another(folder):
     mfcc = Mfcc(KWS)
     features = {label: mfcc(samples_of(folder, label))[:, :, :13].mean(axis=1) for label in ("yes", "no")}
     spread = np.concatenate(list(features.values())).std(axis=0)
@@ -96,12 +87,10 @@ def test_a_corpus_is_made_once(tmp_path):
     [
         ([], 1, 1, "needs labels, each once"),
         (["yes", "yes"], 1, 1, "needs labels, each once"),
-        (["yes"], 0, 1, "speakers=0"),
-        (["yes"], 1, 0, "takes=0"),
+        (["yes"], 0, 1, "'speakers': 0"),
+        (["yes"], 1, 0, "'takes': 0"),
         (["a/b"], 1, 1, "'a/b' cannot be a label"),
-        (["_noise"], 1, 1, "'_noise' cannot be a label"),
-        ([""], 1, 1, "'' cannot be a label"),
-        (["yes", "..."], 1, 1, "'...' cannot be a label"),
+        (["yes", "_noise"], 1, 1, "'_noise' cannot be a label"),
     ],
 )
 def test_what_cannot_be_synthesised_is_explained(tmp_path, labels, speakers, takes, message):

@@ -51,7 +51,7 @@ def small_run(tmp_path_factory):
     """One short run that the tests below look at."""
     folder = tmp_path_factory.mktemp("demo")
     files = ("--report", str(folder / "report.html"), "--json", str(folder / "figures.json"))
-    result = run_demo("--speakers", "40", *files, environment=without_tensorflow(folder))
+    result = run_demo("--speakers", "28", *files, environment=without_tensorflow(folder))
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
 
@@ -63,27 +63,16 @@ def test_the_figures_have_the_promised_form(small_run):
     assert [user["architecture"] for user in figures["base"]["users"]] == ["base", "base_hidden", "base"]
     networks = {user["architecture"]: len(user["labels"]) for user in figures["users"]}
     assert list(networks.items()) == [("cnn2", 4), ("cnn3", 4), ("dscnn3", 4)]
-    for row in (*figures["users"], figures["average"]):
-        assert 0 <= row["local_accuracy"] <= 100
-        assert 0 <= row["global_accuracy"] <= 100
-        assert row["gain"] == pytest.approx(row["global_accuracy"] - row["local_accuracy"])
-    listening, public = {"alone", "after", "with_new", "never_heard"}, {"local_accuracy", "global_accuracy", "gain"}
-    assert set(figures["users"][0]) == {"name", "architecture", "labels"} | listening | public
-    assert set(figures["average"]) == listening | public
-    for row in (*figures["base"]["users"], figures["base"]["average"]):
-        assert [row[name] for name in sorted(public)] == [None] * 3  # its strategy has no consensus
+    listening = {"alone", "after", "with_new", "never_heard"}
+    assert set(figures["users"][0]) == {"name", "architecture", "labels"} | listening
+    assert set(figures["average"]) == listening
+    for found in (figures, figures["base"]):
+        rows = [row for outcome in found["rounds"] for row in outcome["users"]]
+        assert len(rows) == 3 * ROUNDS
+        for name in ("local_accuracy", "global_accuracy"):  # the strategy on `base` has no consensus
+            assert all(row[name] is None if found is not figures else 0 <= row[name] <= 100 for row in rows)
     assert [outcome["round"] for outcome in figures["rounds"]] == [1, 2, 3]
     assert figures["seconds"] > 0
-
-
-def test_the_averages_are_those_of_the_rounds_and_users(small_run):
-    _, figures, _ = small_run
-    for user in figures["users"]:
-        rows = [row for outcome in figures["rounds"] for row in outcome["users"] if row["name"] == user["name"]]
-        assert len(rows) == ROUNDS
-        assert user["local_accuracy"] == pytest.approx(sum(row["local_accuracy"] for row in rows) / ROUNDS)
-    mean = sum(user["global_accuracy"] for user in figures["users"]) / 3
-    assert figures["average"]["global_accuracy"] == pytest.approx(mean)
 
 
 def test_new_sounds_are_found_when_devices_meet_them_and_matched(small_run):
@@ -128,7 +117,7 @@ def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
     assert "//" not in re.sub(r"<style>.*?</style>", "", visible, flags=re.DOTALL)
     assert "<script" not in page
     assert page.count("<svg") == 2
-    for text in ("published: accuracy by round", "base: accuracy by round", "New sounds on held-out recordings"):
+    for text in ("published: accuracy by round", "base: accuracy by round", "matched rightly"):
         assert text in page
     assert f"{figures['average']['with_new']:.1f}" in page
 
@@ -200,7 +189,7 @@ def test_a_device_that_cannot_do_its_work_fails_the_fleet_at_once(tmp_path, bund
 def test_a_run_that_is_told_to_stop_stops_what_it_started(tmp_path):
     before = set((ROOT / "build" / "demo").glob("*"))
     with (tmp_path / "output").open("w") as output:
-        command = demo("--speakers", "40", "--report", str(tmp_path / "report.html"))
+        command = demo("--speakers", "28", "--report", str(tmp_path / "report.html"))
         child = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output)
     try:
         folder = until(lambda: next(iter(set((ROOT / "build" / "demo").glob(f"*-{child.pid}")) - before), None), child)

@@ -71,14 +71,12 @@ def test_with_recordings_it_becomes_a_file_that_knows_words(speech_bundles, tmp_
     assert "Apache" in file.description["attribution"]
     without = read_bundle(speech_bundles / "linear.auricle").manifest.feature_settings
     assert file.float32 == without.network.data  # converted in another process: the digests of two builds agree
-    for precision in ("float32", "int8"):
-        bundle = tmp_path / f"{precision}.auricle"
-        chosen = ["--features", str(path), "--front-end-precision", precision, "-o", str(bundle)]
-        run_python("-m", "model_export.cli", "build", "linear", *chosen)
-        manifest = read_bundle(bundle).manifest
-        assert manifest.background == ("no", "up", "yes", *BACKGROUND)
-        assert manifest.embedding_statistics.words == ("no", "up", "yes")
-        assert manifest.feature_settings.shape == (1, 96)
+    chosen = ["--features", str(path), "--front-end-precision", "int8", "-o", str(tmp_path / "int8.auricle")]
+    run_python("-m", "model_export.cli", "build", "linear", *chosen)
+    manifest = read_bundle(tmp_path / "int8.auricle").manifest
+    assert manifest.background == ("no", "up", "yes", *BACKGROUND)
+    assert manifest.embedding_statistics.words == ("no", "up", "yes")
+    assert manifest.feature_settings.shape == (1, 96)
 
 
 def test_what_cannot_be_used_is_refused_at_once(tmp_path):

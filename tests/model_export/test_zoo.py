@@ -13,16 +13,21 @@ from model_export.zoo.registry import ARCHITECTURES
 from tests.support.checkout import built, run_python
 
 
+@pytest.fixture(scope="module")
+def measured():
+    """What TensorFlow says of layers and networks, in a process of its own."""
+    return json.loads(run_python("-m", "tests.support.layer_checks").splitlines()[-1])
+
+
 @pytest.mark.slow
-def test_networks_have_the_number_of_weights_that_fedkws_ui_reports():
-    sizes = json.loads(run_python("-m", "tests.support.network_sizes").splitlines()[-1])
+def test_networks_have_the_number_of_weights_that_fedkws_ui_reports(measured):
     published = {"dscnn_172": (169, 173), "mhattrnn": (228, 232), "resnet15": (238, 239), "transformer": (232, 234)}
     wanted = {
         f"{name} {classes}": size
         for name, pair in published.items()
         for classes, size in zip((12, 35), pair, strict=True)
     }
-    assert {name: round(size / 1000) for name, size in sizes.items()} == {
+    assert {name: round(size / 1000) for name, size in measured["weights"].items()} == {
         **wanted,
         "dscnn_172 12": 168,
         "dscnn_172 35": 172,
@@ -43,8 +48,8 @@ def test_a_narrow_network_keeps_its_heads_and_layers():
 
 
 @pytest.mark.slow
-def test_layers_equal_keras_own_in_output_gradients_and_fit():
-    differences = json.loads(run_python("-m", "tests.support.layer_checks").splitlines()[-1])
+def test_layers_equal_keras_own_in_output_gradients_and_fit(measured):
+    differences = measured["differences"]
     assert len(differences) > 40
     assert {name: error for name, error in differences.items() if not error < 1e-5} == {}
 

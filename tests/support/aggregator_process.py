@@ -82,13 +82,12 @@ class Aggregator:
         )
         return self._clients[-1]
 
-    def memory_mb(self) -> float:
+    def memory_mb(self, kind: str = "VmRSS") -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+        return int(status.split(f"{kind}:")[1].split()[0]) / 1024
 
     def peak_memory_mb(self) -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+        return self.memory_mb("VmHWM")
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         """A connection on which nothing was sent yet, from an address of this machine."""
@@ -318,9 +317,7 @@ class Fleet:
         return work
 
     def rows(self, work: dict) -> int:
-        from fleet_protocol.public_set import PublicSet as Set
-
-        return len(Set.unpack(self.admin.get(f"/v1/blobs/{work['public_set']}").content).labels)
+        return len(PublicSet.unpack(self.admin.get(f"/v1/blobs/{work['public_set']}").content).labels)
 
     def upload(self, device: FakeDevice, work: dict, data: bytes | None = None) -> httpx.Response:
         body = device.upload(work, self.rows(work)) if data is None else data

@@ -29,6 +29,7 @@ def built(name: str, make: Callable[[Path], object]) -> Path:
     """Return the folder build/NAME-DIGEST, made by ``make`` unless it is there; who comes meanwhile waits for it."""
     digest = sources_digest(
         "model_export/**/*.py",
+        "model_export/*.json",
         "fleet_protocol/*.py",
         "tests/conftest.py",
         "tests/support/embedding_bundles.py",

@@ -1,11 +1,25 @@
-"""``auricle-aggregator`` as a process of its own."""
+"""``auricle-aggregator`` as a process of its own, and a desk at which somebody types commands."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+from benchmarks.first_round import Desk
 from tests.support.aggregator_process import ADMIN
 from tests.support.checkout import ROOT
+
+PROGRAMS = {"auricle-aggregator": "aggregator_server.cli", "auricle-edge": "edge_client.cli"}
+
+
+class OwnDesk(Desk):
+    """A desk with the programs of this checkout, and no settings of the tests' environment."""
+
+    def __init__(self, folder: Path):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AURICLE_")}
+        environment["PYTHONPATH"] = str(ROOT)
+        super().__init__(folder, lambda name: [sys.executable, "-m", PROGRAMS[name]], environment)
 
 
 def start(*arguments, token=ADMIN, **streams):

@@ -2,17 +2,15 @@
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from edge_client.clips.public_set import build_public_set
 from fleet_protocol.bundle import read_bundle
 from tests.support.aggregator_process import ENROL
-from tests.support.checkout import ROOT
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import write_clips
 
-WORDS = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data")) / "gsc_v2_test"
 SETTINGS_OF_ROUND = {"epochs": 12, "augmented_copies": 1, "impressions": 8, "impression_steps": 60}
 
 
@@ -31,26 +29,17 @@ class Device(EdgeDaemon):
         return super().start(dict(os.environ))
 
 
-def device_fleet(
-    tmp_path,
-    bundles,
-    start_aggregator,
-    labels=("yes", "no", "up", "down"),
-    write=write_clips,
-    public=12,
-    own=16,
-    settings=None,
-):
-    """Yield an aggregator with a public set, and a function that makes devices; all are ended afterwards.
+@contextmanager
+def device_fleet(tmp_path, bundles, start_aggregator, labels=("yes", "no", "up", "down"), own=16):
+    """An aggregator with a public set, and a function that makes devices with ``own`` clips of each of their labels.
 
-    ``settings`` are of the features, else those of the first bundle. ``write(folder, label, count, seed)`` writes
-    clips: ``public`` of each label, ``own`` for each label of a device.
+    The features are those of the first bundle. All devices are ended afterwards.
     """
-    settings = settings or read_bundle(next(iter(bundles.values()))).manifest.feature_settings
+    settings = read_bundle(next(iter(bundles.values()))).manifest.feature_settings
     server = start_aggregator()
     for label in labels:
-        write(tmp_path / "public", label, public, seed=99)
-    shared = build_public_set(tmp_path / "public", settings, list(labels), public)
+        write_clips(tmp_path / "public", label, 12, seed=99)
+    shared = build_public_set(tmp_path / "public", settings, list(labels), 12)
     with server.client() as client:
         client.put("/v1/public-set", content=shared.pack()).raise_for_status()
     devices = []
@@ -60,20 +49,11 @@ def device_fleet(
         def device(name, architecture, labels, **recordings):
             made = running.enter_context(Device(tmp_path / name, bundles[architecture], server.url, **recordings))
             for label in labels:
-                write(made.clips, label, own, seed=len(devices))
+                write_clips(made.clips, label, own, seed=len(devices))
             devices.append(made)
             return made
 
         yield server, device
-
-
-def link_words(folder: Path, label: str, count: int, seed: int) -> None:
-    """Link real recordings of a word into ``folder/label/``; other seeds below 4, or 99, have other recordings."""
-    recordings = sorted((WORDS / label).glob("*.flac"))
-    place = {99: 0}.get(seed, seed + 1)
-    (folder / label).mkdir(parents=True, exist_ok=True)
-    for path in recordings[place * 80 : place * 80 + count]:
-        (folder / label / path.name).symlink_to(path)
 
 
 def enrolled(server, count):

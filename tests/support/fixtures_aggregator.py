@@ -1,6 +1,6 @@
 """Fixtures that start real servers, alone or with whole devices, and end what a test leaves running."""
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 
@@ -30,5 +30,5 @@ def aggregator(tmp_path_factory):
 def fleet_of(tmp_path, start_aggregator):
     """(bundles by name, options of device_fleet) -> an aggregator, and a function that makes devices."""
     with ExitStack() as running:
-        enter = contextmanager(device_fleet)
-        yield lambda bundles, **options: running.enter_context(enter(tmp_path, bundles, start_aggregator, **options))
+        enter = running.enter_context
+        yield lambda bundles, **options: enter(device_fleet(tmp_path, bundles, start_aggregator, **options))

@@ -20,25 +20,9 @@ class HostileServer(Listener):
         super().__init__()
 
     def serve(self, client: socket.socket) -> None:
-        request = _request(client)
+        request = self.read_request(client)
         self.asked.append(request.split("\r\n", 1)[0])
         self.answer(client, self.asked[-1])
-
-
-def _request(connection: socket.socket) -> str:
-    """Read a whole request; return its head."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = connection.recv(65_536)
-        if not piece:
-            raise OSError("the client said nothing")
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    lengths = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
-    left = (lengths or [0])[0] - len(body)
-    while left > 0:
-        left -= len(connection.recv(65_536))
-    return head.decode()
 
 
 def whole(body: bytes, status: str = "200 OK", headers: str = "") -> Answer:

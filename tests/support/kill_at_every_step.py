@@ -37,58 +37,21 @@ from aggregator_server.undo.restoring import restore_round
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 
 
-def result_of(store):
-    detail = describe_round(store, 1)
-    work = [next_work(store, p.device_id, 500.0) for p in detail.participants]
-    following = [(found.round_id, found.state, found.series, found.schedule) for found in list_rounds(store, None, 10)]
-    leftovers = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
-    leftovers += sorted({p.upload for p in detail.participants} & set(store.blobs.digests()))
-    parts = (
-        detail.summary.state,
-        detail.result_public_set,
-        detail.result_consensus,
-        detail.betas,
-        detail.discovery,
-        detail.result_weights,
-        detail.result_prototypes,
-        detail.aggregation,
-        state_after(store),
-        list_classes(store),
-        describe_public_set(store),
-        [item.assignments for item in work],
-        following,
-        leftovers,
-    )
-    results = (detail.result_public_set, detail.result_consensus, detail.result_weights, detail.result_prototypes)
-    for digest in (*results, state_after(store)):
-        if digest is not None:
+def state_of(store):
+    """Everything that an action changes, and that the files that rows name are there."""
+    rounds = [describe_round(store, found.round_id) for found in list_rounds(store, None, 10)]
+    with store.reading() as session:  # what the aggregation keeps for the next round
+        kept = [session.get_one(RoundRow, found.summary.round_id).result_server_state for found in rounds]
+    for found, state in zip(rounds, kept, strict=True):
+        results = (found.result_public_set, found.result_consensus, found.result_weights, found.result_prototypes)
+        for digest in filter(None, (*results, state)):
             store.blobs.read(digest)
-    return repr(parts)
-
-
-def state_after(store):
-    """The blob with what the aggregation keeps for the next round."""
-    with store.reading() as session:
-        return session.get_one(RoundRow, 1).result_server_state
-
-
-def fleet_state(store):
-    """Everything that an operation changes."""
-    rounds = list_rounds(store, None, 10)
-    newest = describe_round(store, rounds[0].round_id)
-    results = (newest.result_public_set, newest.result_consensus, newest.result_weights, newest.result_prototypes)
-    for digest in results:
-        if digest is not None:
-            store.blobs.read(digest)
-    work = [next_work(store, p.device_id, 500.0) for p in describe_round(store, 1).participants]
-    uploads = sorted({p.upload for p in describe_round(store, 1).participants} & set(store.blobs.digests()))
-    return repr((rounds, results, list_class_history(store), describe_public_set(store), work, uploads))
-
-
-def schedule_state(store):
-    """Everything that a schedule's step changes."""
-    work = next_work(store, f"{1:032x}", 500.0)
-    return repr((list_rounds(store, None, 10), list_schedules(store), work))
+    taken = [one for found in rounds for one in found.participants]
+    work = [next_work(store, device_id, 500.0) for device_id in sorted({one.device_id for one in taken})]
+    uploads = sorted({one.upload for one in taken} & set(store.blobs.digests()))
+    incoming = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
+    fleet = (list_classes(store), list_class_history(store), describe_public_set(store), list_schedules(store))
+    return repr((rounds, kept, work, fleet, uploads, incoming))
 
 
 ACTIONS = {
@@ -100,9 +63,6 @@ ACTIONS = {
 }
 
 
-STATES = {"close": result_of, "open": schedule_state}
-
-
 def finish(data, action):
     """What a server does that starts: tidy up, then move the open round forward."""
     store = Store(data)
@@ -110,7 +70,7 @@ def finish(data, action):
     advance(store, 400.0)
     if action == "open":
         open_scheduled(store, 400.0)
-    result = STATES.get(action, fleet_state)(store)
+    result = state_of(store)
     store.close()
     return result
 
@@ -157,7 +117,7 @@ def main(data, kills, seed, action="close"):
         return Path(shutil.copytree(data, data.parent / name))
 
     before = copied("before")
-    allowed = [] if action in STATES else [in_a_process(lambda: finish(before, action))[0]]
+    allowed = [] if action in ("close", "open") else [in_a_process(lambda: finish(before, action))[0]]
     lines, _ = in_a_process(lambda: traced(copied("undisturbed"), action, 0))
     undisturbed, _ = in_a_process(lambda: finish(data.parent / "undisturbed", action))
     allowed.append(undisturbed)

@@ -1,95 +1,63 @@
-"""Compares the device's layers with Keras's own of the same name; prints one JSON object of differences.
+"""Compares the device's layers with Keras's own of the same name, and counts the weights of published networks.
+
+Prints both as one JSON object.
 
 Run as `python -m tests.support.layer_checks`, in a process of its own because it loads TensorFlow.
 """
 
 import json
+from itertools import product
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from fleet_protocol.feature_settings import preset
+from model_export import network
+from model_export.feature_statistics import Normalisation
 from model_export.layers import device_layers as layers
+from model_export.specification import Specification
 
-RECURRENT = ({}, {"return_sequences": True}, {"go_backwards": True})
-CASES = {
-    "dense": ("Dense", {"units": 5, "activation": "relu"}, (6,)),
-    "dense linear": ("Dense", {"units": 5}, (6,)),
-    "dense softmax": ("Dense", {"units": 5, "activation": "softmax"}, (6,)),
-    **{
-        f"conv {kernel} stride {strides} {padding} {activation} {shape}": (
-            "Conv2D",
-            {"filters": 4, "kernel_size": kernel, "strides": strides, "padding": padding, "activation": activation},
-            shape,
-        )
-        for kernel, strides in ((1, 1), (3, 1), (3, 2), (5, 2), (4, 3))
-        for padding in ("same", "valid")
-        for activation in ("relu", "softmax")
-        for shape in ((10, 7, 3), (9, 8, 1))
-    },
-    **{
-        f"separable {kernel} {padding}": (
-            "SeparableConv2D",
-            {"filters": 4, "kernel_size": kernel, "padding": padding, "activation": "relu"},
-            (9, 8, 3),
-        )
-        for kernel in (3, 5)
-        for padding in ("same", "valid")
-    },
-    **{
-        f"pool {size}": ("AveragePooling2D", {"pool_size": size}, (7, 5, 3))
-        for size in ((2, 2), (3, 1), (1, 2), (7, 5))
-    },
-    **{
-        f"conv over time {padding} {activation}": (
-            "Conv1D",
-            {"filters": 4, "kernel_size": 3, "padding": padding, "activation": activation},
-            (9, 5),
-        )
-        for padding in ("same", "valid")
-        for activation in ("relu", "softmax")
-    },
-    **{
-        f"conv {kernel} dilation {dilation} bias {use_bias} {shape}": (
-            "Conv2D",
-            {
-                "filters": 4,
-                "kernel_size": kernel,
-                "strides": 1 + (dilation == 1),
-                "padding": "same",
-                "dilation_rate": dilation,
-                "use_bias": use_bias,
-                "activation": "relu",
-            },
-            shape,
-        )
-        for kernel in ((5, 1), (10, 4), (3, 3))
-        for dilation in (1, 2, 4)
-        for use_bias in (True, False)
-        for shape in ((10, 7, 3),)
-    },
-    **{
-        f"depthwise {padding}": (
-            "DepthwiseConv2D",
-            {"kernel_size": 3, "padding": padding, "use_bias": False},
-            (9, 8, 3),
-        )
-        for padding in ("same", "valid")
-    },
-    "depthwise in parts": ("DepthwiseConv2D", {"kernel_size": 3, "padding": "same", "use_bias": False}, (3, 2, 2000)),
-    "mean of all": ("GlobalAveragePooling2D", {}, (5, 4, 3)),
-    "relu": ("ReLU", {}, (5, 4)),
-    "clip normalised": ("GroupNormalization", {"groups": 1}, (5, 4, 3)),
-    "clip normalised, unscaled": ("GroupNormalization", {"groups": 1, "center": False, "scale": False}, (5, 4, 3)),
-    "step normalised": ("LayerNormalization", {}, (5, 4)),
-    "cut": ("Cropping1D", {"cropping": (2, 3)}, (7, 3)),
-    **{f"max-pool {steps}": ("MaxPooling1D", {}, (steps, 3)) for steps in (2, 6, 7)},
-    **{f"max-pool {size}": ("MaxPooling2D", {"pool_size": size}, (7, 5, 3)) for size in ((2, 2), (1, 2), (2, 1))},
-    "dense at every step": ("Dense", {"units": 5, "activation": "relu"}, (4, 6)),
-    **{f"gru {options}": ("GRU", {"units": 4, **options}, (7, 3)) for options in RECURRENT},
-    "flatten": ("Flatten", {}, (3, 4, 2)),
-    "reshape": ("Reshape", {"target_shape": (4, 6)}, (3, 8)),
-}
+PADDINGS = ("same", "valid")
+
+
+def cases():
+    """Every layer's name with the shape of a sample and options."""
+    for activation in ("relu", "linear", "softmax"):
+        yield "Dense", (6,), {"units": 5, "activation": activation}
+    yield "Dense", (4, 6), {"units": 5, "activation": "relu"}  # at every step
+    for (kernel, strides), padding in product(((1, 1), (3, 1), (3, 2), (5, 2), (4, 3)), PADDINGS):
+        for activation, shape in product(("relu", "softmax"), ((10, 7, 3), (9, 8, 1))):
+            options = {"filters": 4, "kernel_size": kernel, "padding": padding, "activation": activation}
+            yield "Conv2D", shape, options | {"strides": strides}
+    for kernel, dilation, bias in product(((5, 1), (10, 4), (3, 3)), (1, 2, 4), (True, False)):
+        options = {"filters": 4, "kernel_size": kernel, "padding": "same", "activation": "relu", "use_bias": bias}
+        yield "Conv2D", (10, 7, 3), options | {"strides": 1 + (dilation == 1), "dilation_rate": dilation}
+    for padding in PADDINGS:
+        for kernel in (3, 5):
+            options = {"filters": 4, "kernel_size": kernel, "padding": padding, "activation": "relu"}
+            yield "SeparableConv2D", (9, 8, 3), options
+        for activation in ("relu", "softmax"):
+            options = {"filters": 4, "kernel_size": 3, "padding": padding, "activation": activation}
+            yield "Conv1D", (9, 5), options
+        yield "DepthwiseConv2D", (9, 8, 3), {"kernel_size": 3, "padding": padding, "use_bias": False}
+    yield "DepthwiseConv2D", (3, 2, 2000), {"kernel_size": 3, "padding": "same", "use_bias": False}  # in parts
+    for size in ((2, 2), (3, 1), (1, 2), (7, 5)):
+        yield "AveragePooling2D", (7, 5, 3), {"pool_size": size}
+    for size in ((2, 2), (1, 2), (2, 1)):
+        yield "MaxPooling2D", (7, 5, 3), {"pool_size": size}
+    for steps in (2, 6, 7):
+        yield "MaxPooling1D", (steps, 3), {}
+    for options in ({}, {"return_sequences": True}, {"go_backwards": True}):
+        yield "GRU", (7, 3), {"units": 4, **options}
+    yield "GroupNormalization", (5, 4, 3), {"groups": 1}
+    yield "GroupNormalization", (5, 4, 3), {"groups": 1, "center": False, "scale": False}
+    yield "LayerNormalization", (5, 4), {}
+    yield "GlobalAveragePooling2D", (5, 4, 3), {}
+    yield "ReLU", (5, 4), {}
+    yield "Cropping1D", (7, 3), {"cropping": (2, 3)}
+    yield "Flatten", (3, 4, 2), {}
+    yield "Reshape", (3, 8), {"target_shape": (4, 6)}
 
 
 def gradients(layer, x, weighting):
@@ -101,7 +69,7 @@ def gradients(layer, x, weighting):
     return [y, *tape.gradient(total, [x, *[w.value for w in layer.trainable_variables]])]
 
 
-def difference(kind, options, shape):
+def difference(kind, shape, options):
     """Largest difference between the device's layer, rebuilt from its configuration, and the stock one."""
     ours = getattr(layers, kind).from_config(getattr(layers, kind)(**options).get_config())
     return largest(ours, getattr(keras.layers, kind)(**options), shape)
@@ -158,12 +126,23 @@ def fitted(source):
     return model.get_weights()
 
 
+def published_sizes():
+    """How many weights the networks that FedKWS-UI compares have, by name and number of classes."""
+    settings = preset("kws40")
+    normalisation, names = Normalisation.default(settings), ("dscnn_172", "mhattrnn", "resnet15", "transformer")
+    return {
+        f"{name} {classes}": network.build(Specification(name, settings, normalisation, classes)).count_params()
+        for name in names
+        for classes in (12, 35)
+    }
+
+
 if __name__ == "__main__":
-    result = {name: difference(*case) for name, case in CASES.items()}
+    result = {str(case): difference(*case) for case in cases()}
     for every_step in (False, True):
         ours, stock = (both_directions(source, every_step) for source in (layers, keras.layers))
         result[f"both directions {every_step}"] = largest(ours, stock, (7, 3))
     result |= {f"attention {places}": attention_difference(places) for places in (1, 3)}
     fits = zip(fitted(layers), fitted(keras.layers), strict=True)
     result["fit"] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in fits)
-    print(json.dumps(result))
+    print(json.dumps({"differences": result, "weights": published_sizes()}))

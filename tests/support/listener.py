@@ -1,6 +1,7 @@
 """A socket on loopback with a thread for each connection: what the servers and proxies of the tests are made of."""
 
 import contextlib
+import re
 import socket
 import threading
 
@@ -29,6 +30,21 @@ class Listener:
     def serve(self, client: socket.socket) -> None:
         """Serve one connection, in its own thread; an OSError ends it, and it is closed afterwards."""
         raise NotImplementedError
+
+    @staticmethod
+    def read_request(client: socket.socket) -> str:
+        """Read a whole request, head and body."""
+        data, length = b"", None
+        while length is None or len(data) < length:
+            piece = client.recv(65_536)
+            if not piece:
+                raise OSError("the client hung up")
+            data += piece
+            head, end, _ = data.partition(b"\r\n\r\n")
+            if end:
+                stated = re.search(rb"(?i)^content-length: *(\d+)", head, re.MULTILINE)
+                length = len(head) + len(end) + (int(stated[1]) if stated else 0)
+        return data.decode("latin-1")
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed

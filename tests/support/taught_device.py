@@ -16,6 +16,22 @@ from tests.support.edge_process import give_identity
 from tests.support.sounds import write_clips
 
 
+def worker(config, job=None):
+    """Start the training process of a device on a job, which is to learn what its owner taught unless one is given."""
+    command, pipe = [sys.executable, "-m", "edge_client.learning.worker", str(config)], subprocess.PIPE
+    child = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stderr=pipe)
+    child.stdin.write(to_line(job).encode())
+    child.stdin.flush()
+    return child
+
+
+def ended(child) -> str:
+    """Wait for a training process, which must succeed; return its log."""
+    log = child.stderr.read().decode()
+    assert child.wait(180) == 0, log
+    return log
+
+
 class Device:
     """``sections`` of the configuration by name; a device without a microphone has None for that one."""
 
@@ -32,24 +48,14 @@ class Device:
         self.clips = self.config.clips_folder
 
     def worker(self, job=None):
-        child = subprocess.Popen(
-            [sys.executable, "-m", "edge_client.learning.worker", str(self.folder / "edge.toml")],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        child.stdin.write(to_line(job).encode())
-        child.stdin.flush()
-        return child
+        return worker(self.folder / "edge.toml", job)
 
     def teach(self):
         return self.do(None)
 
     def do(self, job):
         with self.worker(job) as child:
-            errors = child.stderr.read().decode()
-            assert child.wait(180) == 0, errors
-        self.log = errors
+            self.log = ended(child)
         return self.state.model.load(self.bundle)
 
     def to_teach(self):

@@ -30,14 +30,9 @@ class TlsServer(Listener):
 
     def serve(self, client: socket.socket) -> None:
         with self._context.wrap_socket(client, server_side=True) as stream:  # fails where it is not trusted
-            data = b""
-            while b"\r\n\r\n" not in data:
-                piece = stream.recv(65_536)
-                if not piece:
-                    return
-                data += piece
-            self.received += data.decode()
-            method, path, _ = data.decode().split(" ", 2)
+            request = self.read_request(stream)
+            self.received += request
+            method, path, _ = request.split(" ", 2)
             self.asked.append(f"{method} {path}")
             body = self._answers.get(path, b"")
             status = "200 OK" if path in self._answers else "404 Not Found"

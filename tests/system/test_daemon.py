@@ -1,4 +1,4 @@
-"""The whole daemon on a real sound server: it hears, is taught, survives the microphone, and says how it is."""
+"""The whole daemon on a real sound server, without TensorFlow: it hears, is taught, outlives what happens to it."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.resampling import resample
+from tests.support.checkout import run_module, without_tensorflow
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_clips
@@ -25,16 +26,21 @@ unknown_threshold = 0.6
 teach_epochs = 8
 nice = 0
 """
+LABELS = {"yes", "up", "stop"}
 
 
 @pytest.fixture
-def shelf(tmp_path, bundles, sound_server):
-    with EdgeDaemon(tmp_path / "shelf", bundles["cnn2"], SECTIONS) as device:
+def shelf(tmp_path, sound_server):
+    with EdgeDaemon(tmp_path / "shelf", "base", SECTIONS) as device:
         yield device
 
 
 def frames(device):
     return (device.status().get("listening") or {}).get("frames", 0)
+
+
+def taught(device):
+    return set(device.status().get("model", {}).get("labels", ())) == LABELS
 
 
 def room(rng):
@@ -47,15 +53,19 @@ def played(label, rng):
     return np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)])
 
 
-def test_it_is_taught_hears_outlives_its_microphone_and_ends_cleanly(shelf, sound_server, tmp_path):
-    shelf.start(dict(os.environ))
-    rng = np.random.default_rng(7)
+def test_it_is_taught_hears_outlives_its_microphone_and_learns_again_on_another_front_end(
+    shelf, sound_server, tmp_path
+):
+    environment, rng = without_tensorflow(tmp_path), np.random.default_rng(7)
+    shelf.start(environment)
     sound_server.play_on(room(rng))
     wait_for(lambda: frames(shelf) > 0, what="the first sound")
-    for label in ("yes", "up", "stop"):
+    nothing = {"architecture": "linear", "labels": [], "provisional": [], "not_listened_for": [], "round": None}
+    assert (shelf.status()["model"], shelf.status()["server"]) == (nothing, None)
+    for label in sorted(LABELS):
         write_clips(tmp_path / "new", label, 12, seed=3)
     shelf.command("import", str(tmp_path / "new"))
-    wait_for(lambda: {"yes", "up", "stop"} <= set(shelf.status()["model"]["labels"]), what="the new labels")
+    wait_for(lambda: taught(shelf), what="the new labels")
     assert shelf.status()["training"]["trained"] >= 1
 
     def hears(label):
@@ -67,7 +77,6 @@ def test_it_is_taught_hears_outlives_its_microphone_and_ends_cleanly(shelf, soun
         )
 
     hears("yes")
-    hears("up")
     # A sound that it does not know is kept for its owner to name; it begins in a quiet room.
     time.sleep(3)
     burst = 0.2 * rng.normal(size=SINK_RATE_HZ // 2).astype(np.float32)
@@ -83,12 +92,21 @@ def test_it_is_taught_hears_outlives_its_microphone_and_ends_cleanly(shelf, soun
     wait_for(lambda: frames(shelf) > heard + 16_000 or 0 < frames(shelf) < heard, what="sound after the interruption")
     hears("stop")
     assert shelf.status()["pid"] == pid
-    assert "listening" in shelf.command("status").stdout
+    assert "linear: " in (said := shelf.command("status").stdout)
+    assert "listening" in said
     assert shelf.end(signal.SIGTERM) == 0
     assert shelf.command("status", check=False).returncode == 3
 
+    # As after an upgrade that brings another front end.
+    shelf.config.write_text(shelf.config.read_text().replace('"base"', '"base_int8"'))
+    (shelf.runtime / "status.json").unlink(missing_ok=True)
+    shelf.start(environment)
+    wait_for(lambda: taught(shelf), what="the labels, learned again")
+    assert "another front end than before" in shelf.log()
+    assert shelf.end(signal.SIGTERM) == 0
 
-def test_systemd_is_told_that_it_is_ready_that_it_lives_and_that_it_ends(shelf, sound_server, tmp_path):
+
+def test_systemd_is_told_that_it_is_ready_that_it_lives_and_that_it_ends(shelf, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(180)
@@ -99,3 +117,10 @@ def test_systemd_is_told_that_it_is_ready_that_it_lives_and_that_it_ends(shelf, 
         while b"STOPPING=1" not in manager.recv(1000):
             pass
     assert shelf.process.wait(180) == 0
+
+
+def test_a_daemon_without_a_bundle_says_what_to_write(tmp_path):
+    (tmp_path / "edge.toml").write_text('[device]\nname = "shelf"\nstate = "state"\n')
+    result = run_module("edge_client.cli", "run", "--config", tmp_path / "edge.toml")
+    assert result.returncode == 1
+    assert "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base, base_hidden" in result.stderr

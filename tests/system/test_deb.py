@@ -1,64 +1,21 @@
-"""The Debian package of the device: what it holds, what it asks for, and its maintainer scripts."""
+"""The Debian package of the device: what it asks for, and its maintainer scripts.
+
+tests/system/test_release.py looks into one that was built.
+"""
 
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 import yaml
-from packaging.utils import parse_wheel_filename
 
 from deb.__main__ import PACKAGE, SCRIPTS, TARGETS, control, version
 from deb.wheels import ARM64, ARMHF, WheelError, needed
 from edge_client.cli import parser
-from tests.support.checkout import ROOT, kept, sources_digest
-from tests.support.packages import built_packages, tracked_files
+from tests.support.checkout import ROOT
 
 DEVICE = "auricle[edge,mqtt,wyoming]"
-
-
-@pytest.fixture(scope="module")
-def package():
-    """The package for 32-bit ARM, as `make deb` builds it but for Auricle's wheel, which other tests built before."""
-    _, wheel = built_packages()
-
-    def build(folder):
-        command = [sys.executable, "-m", "deb", "armhf", "--output", folder, "--wheel", wheel]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-
-    (path,) = kept("deb", sources_digest(*tracked_files()), build).glob("*.deb")
-    return path
-
-
-def dpkg_deb(*words) -> str:
-    return subprocess.run(["dpkg-deb", *words], check=True, text=True, stdout=subprocess.PIPE).stdout
-
-
-@pytest.mark.slow
-def test_the_package_says_what_it_is_and_needs(package):
-    fields = dict(line.split(": ", 1) for line in dpkg_deb("--field", package).splitlines() if ": " in line)
-    assert (fields["Package"], fields["Architecture"]) == ("auricle-edge", "armhf")
-    wanted = {"python3 (>= 3.11)", "python3 (<< 3.12) | python3 (>= 3.13)", "python3 (<< 3.14)"}
-    wanted |= {"python3-numpy", "python3-cffi", "python3-soundfile", "python3-venv", "systemd"}
-    assert wanted <= set(fields["Depends"].split(", "))
-    assert int(fields["Installed-Size"]) > 1000
-
-
-@pytest.mark.slow
-def test_the_package_holds_the_installer_and_every_wheel_of_a_32_bit_pi_and_belongs_to_root(package):
-    lines = [line.split() for line in dpkg_deb("--contents", package).splitlines()]
-    assert {owner for _, owner, *_ in lines} == {"root/root"}
-    modes = {name.removeprefix("./usr/share/"): mode for mode, *_, name in lines}
-    assert modes["auricle/systemd/setup.sh"] == "-rwxr-xr-x"
-    shared = {"auricle/systemd/auricle-edge.service", "auricle/systemd/edge.toml", "auricle/constraints.txt"}
-    shared |= {"auricle/systemd/auricle-edge-wyoming.service", "doc/auricle-edge/home-assistant.md"}
-    assert shared | {"doc/auricle-edge/copyright", "doc/auricle-edge/device.md"} <= modes.keys()
-    wheels = [parse_wheel_filename(name.rpartition("/")[2]) for name in modes if name.endswith(".whl")]
-    wanted = {"auricle==0.1.0"}.union(*(needed(target, DEVICE) for target in ARMHF))
-    assert {f"{name}=={version}" for name, version, *_ in wheels} == wanted
-    platforms = {tag.platform for *_, tags in wheels for tag in tags}
-    assert platforms <= {"any", *ARMHF[0].platforms, "manylinux_2_17_armv7l"}
 
 
 def test_the_playbook_installs_what_is_built_and_asks_the_program_how_it_is():

@@ -1,32 +1,19 @@
-"""A fleet whose front end is a network: whole devices learn by scores and by weights, and discover a class."""
+"""Fleets whose front end is a network of a stream, or one of which a part trains: whole devices learn together.
 
-from pathlib import Path
+Those of tests/system/test_prototypes.py and test_known_sounds.py have the ready one.
+"""
 
 import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import enrolled, finished, open_round
-from tests.support.sounds import write_clips
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(params=["embedding", "base", "speech_embedding"])
-def bundle(request) -> Path:
-    """A linear head on a network that takes whole clips, on the ready one, and on one that takes a stream.
-
-    The ready one has outputs for what is no label.
-    """
-    if request.param == "embedding":
-        return request.getfixturevalue("embedding_bundles") / "embedding.auricle"
-    if request.param == "base":
-        return find_bundle("base")
-    return request.getfixturevalue("speech_bundles") / "linear.auricle"
-
-
-def test_devices_with_an_embedding_take_part_in_every_kind_of_round(bundle, fleet_of):
+def test_devices_with_an_embedding_of_a_stream_learn_by_scores_and_by_weights(speech_bundles, fleet_of):
+    bundle = speech_bundles / "linear.auricle"
     server, device = fleet_of({"linear": bundle})
     with server.client() as client:
         client.put("/v1/model", content=bundle.read_bytes()).raise_for_status()
@@ -42,13 +29,7 @@ def test_devices_with_an_embedding_take_part_in_every_kind_of_round(bundle, flee
         return [taken["learned_metrics"]["global_accuracy"] for taken in found["participants"]]
 
     assert min(accuracies("zero_shot")) > 60
-    accuracies("fedavg")
     assert min(accuracies("fedavg")) > 60
-    write_clips(first.clips, "stop", 16, seed=7)  # the owner of the first teaches it a sound
-    accuracies("fedavg")
-    with server.client() as client:
-        classes = client.get("/v1/classes").json()
-    assert [info["discovered_in"] is not None for info in classes] == [False] * 4 + [True]
     assert "Traceback" not in first.log()
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -19,6 +18,7 @@ import yaml
 from wyoming.client import AsyncClient
 from wyoming.info import Describe, Info
 
+from benchmarks.first_round import free_port
 from edge_client.config import load_config
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
@@ -164,11 +164,6 @@ def test_options_that_cannot_be_read_are_named(tmp_path, content):
     assert done.returncode == 1
     assert "options.json cannot be used" in done.stdout
     assert not (tmp_path / "edge.toml").exists()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 class Running:

@@ -1,39 +1,35 @@
 """The commands of docs/move-server.md, typed while devices run: the fleet goes on elsewhere, and is the same."""
 
 import json
-import os
 import re
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.first_round import Desk, free_port
+from benchmarks.first_round import free_port
 from edge_client.config import load_config
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
+from tests.support.commands import OwnDesk
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_two_homes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-PROGRAMS = {"auricle-aggregator": "aggregator_server.cli", "auricle-edge": "edge_client.cli"}
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DATA, OPTIONS = "/var/lib/auricle-aggregator", "/etc/auricle/aggregator.env"
 UNIT = (ROOT / "systemd/auricle-aggregator.service").read_text()
 
 
-class Machine(Desk):
+class Machine(OwnDesk):
     """A folder that stands for a machine with the service of the aggregator. What only root may do is left out."""
 
     def __init__(self, folder: Path):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("AURICLE_")}
-        environment |= {"PYTHONPATH": str(ROOT)}
-        super().__init__(folder, lambda name: [sys.executable, "-m", PROGRAMS[name]], environment)
+        super().__init__(folder)
         self.other, self.link, self.starts = None, "", 0
         (folder / "etc/auricle").mkdir(parents=True)
 

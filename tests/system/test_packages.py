@@ -1,6 +1,5 @@
 """Wheel and sdist, built from what Git knows: complete, and a wheel alone makes a device that works."""
 
-import json
 import os
 import re
 import shlex
@@ -78,33 +77,23 @@ def test_the_wheel_is_installed_as_a_tool(tmp_path, installer):
     assert re.fullmatch(version, told), told
 
 
-def test_an_installed_wheel_finds_its_own_modules_and_bundles(installed):
-    code = "import fleet_protocol.ready_bundles as b; print(b.__file__, b.FOLDER)"
-    where = run_installed(installed, "python", "-c", code)
-    assert all(name.startswith(str(installed)) for name in where.split())
-    found = run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)
-    assert "linear" in found
+# Where an installed wheel has its modules, the bundle of its example of a configuration, and the dashboard's documents.
+WHERE = """
+import pathlib, sys
+import fleet_protocol.ready_bundles as bundles
+from aggregator_server.web.dashboard.documents import documents, help_address
+from edge_client.config import load_config
+print(help_address("audit.html", None), bundles.__file__, load_config(pathlib.Path(sys.argv[1])).model.bundle)
+print(*documents().values())
+"""
 
 
-def test_an_installed_wheel_brings_the_documents_that_the_dashboard_shows(installed):
-    code = (
-        "from aggregator_server.web.dashboard.documents import documents, help_address; "
-        "print(help_address('audit.html', None), *documents().values())"
-    )
-    address, *paths = run_installed(installed, "python", "-c", code).split()
-    assert address == "/help/security#audit"
-    assert {Path(path).name for path in paths} >= {"security.md", "dashboard.md", "base.md"}
-    assert all(path.startswith(str(installed)) for path in paths)
-
-
-def test_an_installed_wheel_brings_the_units_and_an_example_that_is_accepted(installed):
+def test_an_installed_wheel_brings_bundles_units_and_the_documents_that_the_dashboard_shows(installed):
     folder = installed / "share" / "auricle" / "systemd"
     assert os.access(folder / "setup.sh", os.X_OK)
     assert (folder / "auricle-edge.service").read_bytes() == (ROOT / "systemd/auricle-edge.service").read_bytes()
-    code = (
-        "import json, sys, pathlib; from edge_client.config import load_config; "
-        "print(json.dumps(str(load_config(pathlib.Path(sys.argv[1])).model.bundle)))"
-    )
-    bundle = json.loads(run_installed(installed, "python", "-c", code, folder / "edge.toml"))
-    assert bundle.startswith(str(installed))
-    assert Path(bundle).is_file()
+    address, *paths = run_installed(installed, "python", "-c", WHERE, folder / "edge.toml").split()
+    assert address == "/help/security#audit"
+    assert all(path.startswith(str(installed)) and Path(path).is_file() for path in paths)
+    assert {Path(path).name for path in paths} >= {"base.auricle", "security.md", "dashboard.md", "base.md"}
+    assert "linear" in run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)

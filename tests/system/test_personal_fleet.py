@@ -1,16 +1,12 @@
 """Devices of very different data sizes as processes of their own: selection by size, group rounds, personal models."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 
-from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.tensors import unpack
-from tests.support.aggregator_process import ENROL, SETTINGS
-from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
+from tests.support.device_fleet import enrolled
+from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -26,37 +22,21 @@ FINE_TUNING = {"epochs": 12, "labels": False, "learning_rate": 0.05, "held_out":
 
 
 @pytest.fixture
-def fleet(tmp_path, bundles, start_aggregator):
-    server = start_aggregator()
-    for label in LABELS:
-        write_clips(tmp_path / "public", label, 12, seed=99)
-    public = build_public_set(tmp_path / "public", SETTINGS, list(LABELS), 12)
+def fleet(bundles, fleet_of):
+    server, device = fleet_of({"cnn1": bundles["cnn1"]}, labels=LABELS)
+    devices = {name: device(name, "cnn1", ()) for name in CLIPS}
+    for name, made in devices.items():
+        for label in LABELS:
+            write_clips(made.clips, label, CLIPS[name], seed=CLIPS[name])
+    swapped = devices["mug"].clips
+    for label, other in (("yes", "was"), ("no", "yes"), ("was", "no")):
+        (swapped / label).rename(swapped / other)
     with server.client() as admin:
-        admin.put("/v1/public-set", content=public.pack()).raise_for_status()
         admin.put("/v1/model", content=bundles["cnn1"].read_bytes()).raise_for_status()
-        devices = {name: device(tmp_path / name, bundles["cnn1"], server.url, CLIPS[name]) for name in CLIPS}
-        wait_for(lambda: len(admin.get("/v1/devices").json()) == len(devices), what="the enrolment of every device")
+        for made in devices.values():
+            made.start()
+        enrolled(server, len(devices))
         yield admin, devices
-    for made in devices.values():
-        if made.process.poll() is None:
-            made.process.kill()
-            made.process.wait()
-
-
-def device(folder, bundle, url, count):
-    swapped = folder.name == "mug"
-    for label in LABELS:
-        write_clips(folder / "clips", label, count, seed=count)
-    if swapped:
-        (folder / "clips" / "yes").rename(folder / "clips" / "was")
-        (folder / "clips" / "no").rename(folder / "clips" / "yes")
-        (folder / "clips" / "was").rename(folder / "clips" / "no")
-    sections = (
-        f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 5\nlongest_pause_s = 1\n'
-        f'[recordings]\nfolder = "clips"\n{BRISK}'
-    )
-    give_identity(folder / "state", folder.name)
-    return EdgeDaemon(folder, bundle, sections).start(dict(os.environ))
 
 
 def open_round(admin, **parts):
@@ -152,13 +132,13 @@ def test_small_devices_train_in_a_group_and_each_device_keeps_the_better_of_its_
     wait_for(lambda: learned_of(admin, third) & {"cup", "mug"}, 300, "the first small device to learn")
     end_phase(admin, third)  # all fine-tune what they have
     personalised(admin, third, set(CLIPS))
+    an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own(admin, devices, bundles)
     for daemon in devices.values():
-        assert daemon.end(signal.SIGTERM) == 0
+        assert daemon.end() == 0
         assert "Traceback" not in daemon.log()
 
 
-def test_an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own_and_the_round_says_so(fleet, bundles):
-    admin, devices = fleet
+def an_owner_whom_the_fleet_does_not_understand_keeps_a_model_of_its_own(admin, devices, bundles):
     round_id = open_round(admin, personalisation={"name": "none"})
     wait_for(lambda: len(learned_of(admin, round_id)) == len(CLIPS), 300, "every device to learn")
     found = admin.get(f"/v1/rounds/{round_id}").json()

@@ -1,6 +1,6 @@
 """Power cuts: everything on a device is killed at random instants while it records, is taught, trains and uploads.
 
-12 cuts here; `make soak` makes 200 of them (AURICLE_POWER_CUTS).
+5 cuts here; `make soak` makes 200 of them (AURICLE_POWER_CUTS).
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from tests.support.edge_process import ROOT, EdgeDaemon, wait_for
 from tests.support.power_cut import kill_all
 from tests.support.sounds import write_clips
 
-CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "12"))
+CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "5"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 60 * CUTS)]
 KNOWN = ("yes", "no", "up", "down")
 # Adds clips to the store as fast as a very quick owner would, and says of each, once it is safe, that it is finished.
@@ -103,9 +103,10 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
     server, device, _ = scene
     rng = np.random.default_rng(20)
     finished, identity, seen, longest = [], None, set(), 9.0
-    for cut in range(CUTS):
+    cuts = 0
+    while cuts < CUTS or len(seen) < 2:  # some shall fall into a device at work, not into one that has not begun
         device.start(dict(os.environ))
-        command = [sys.executable, "-c", RECORDER, str(device.state / "clips"), str(cut)]
+        command = [sys.executable, "-c", RECORDER, str(device.state / "clips"), str(cuts)]
         recorder = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         ends = time.monotonic() + rng.uniform(0.2, longest)
         while time.monotonic() < ends:
@@ -119,6 +120,7 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
         progress = check_nothing_is_lost(device, finished, identity)
         assert DeviceState(device.state).mend() == []
         seen.add((progress.contributed, progress.learned, progress.taught))
+        cuts += 1
         if len(seen) < 2:
             longest *= 1.1  # a busy machine needs longer before a device has done anything that a cut could spoil
 
@@ -135,6 +137,5 @@ def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
     assert device.end(signal.SIGTERM) == 0
     assert "Traceback" not in device.log()
     assert len(finished) >= CUTS
-    assert len(seen) > 1  # the cuts fell into a device at work, not into one that had not begun
     left = [path for path in device.state.rglob(".*") if path.suffix and path.name.count(".") >= 3]
     assert left == []

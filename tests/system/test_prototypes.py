@@ -1,14 +1,16 @@
-"""Taught on one device, known to all: whole devices and a real aggregator."""
+"""Taught on one device, known to all, and taken back: whole devices and a real aggregator."""
 
 import numpy as np
 import pytest
 
+from edge_client.clips.files import check_label
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Fleet
 from tests.support.device_fleet import enrolled, finished, open_round
+from tests.support.edge_process import wait_for
 from tests.support.embedded_words import CENTRES, PrototypeDevice, embedded_public_set
 from tests.support.sounds import melody, write_clips
 
@@ -50,7 +52,29 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     assert found["aggregation"]["provisional"] == []
     assert recognised(other, "stop", "sound-4") > 0.6
     assert "provisional" not in other.command("clips").stdout
+    retire_and_restore(server, devices[0], other, found["summary"]["round_id"])
     assert all("Traceback" not in made.log() for made in (*devices, other))
+
+
+def retire_and_restore(server, owner, other, last):
+    """A class that an operator retires leaves the device that only adopted it; its owner keeps sound and clips."""
+    with server.client() as admin:
+
+        def newest_is_learned():
+            return admin.get("/v1/rounds").json()[0]["learned"] == 4
+
+        admin.delete("/v1/classes/c4").raise_for_status()
+        wait_for(newest_is_learned, what="all devices to follow")
+        assert "sound-4" not in other.progress().listening_labels.labels
+        labels = owner.progress().label_map
+        assert labels.class_ids[labels.slot_of("stop")] == "c4"  # its owner's alone: not reported again
+        run_round(server)
+        assert len(admin.get("/v1/classes").json()) == 4
+        admin.post(f"/v1/rounds/{last}/restore").raise_for_status()
+        wait_for(newest_is_learned, what="all devices to follow")
+        assert "sound-4" in other.progress().listening_labels.labels
+        assert len(admin.get("/v1/classes").json()) == 5
+    assert len(list((owner.clips / check_label("stop")).iterdir())) >= 6
 
 
 class Liar(PrototypeDevice):

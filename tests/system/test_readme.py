@@ -1,9 +1,8 @@
-"""Every block of commands in README.md and docs/first-round.md, typed from top to bottom in a fresh environment.
+"""Every block of commands in README.md, typed from top to bottom in a fresh environment.
 
-The first one of README.md is typed on every other Python of this machine, too.
+The first one is typed on every other Python of this machine, too. docs/first-round.md shows one of them again.
 """
 
-import functools
 import json
 import os
 import re
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.first_round import Desk, free_port
+from benchmarks.first_round import Desk, free_port, next_commands
 from edge_client.audio.resampling import resample
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
@@ -23,11 +22,9 @@ from tests.support.pythons import other_pythons, version
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_two_homes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # installs two environments
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-PAGES = ("README.md", "docs/first-round.md")
 OWN = Path(sys.executable)
-CASES = [*((page, OWN) for page in PAGES), *(("README.md", python) for python in other_pythons())]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Lines that are left running, each in a terminal of its own, and the words by which they say that they are ready.
 RUNNING = {
@@ -44,6 +41,7 @@ class Reader(Desk):
     def __init__(self, folder: Path, environment: dict[str, str], bin_: Path, wheels: Path):
         super().__init__(folder, lambda name: [str(bin_ / name)], environment)
         self.port, self.link, self.bin, self.wheels = free_port(), "", bin_, wheels
+        self.said: dict[str, str] = {}
 
     def read(self, block: str) -> None:
         for line in block.splitlines():
@@ -85,6 +83,7 @@ class Reader(Desk):
         elif program not in RUNNING:
             done = self.type(command)
             assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+            self.said[program] = done.stdout
             self.link = (re.findall(r"join (\S+)", done.stdout) or [self.link])[0]
         else:
             for owner in ("kitchen", "hall") if "for each device" in remark else ("kitchen",):
@@ -103,24 +102,13 @@ def blocks(page: str) -> list[str]:
     return [text for _, text in found]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """Returns a fresh environment of a Python; the pages install into it."""
-
-    @functools.cache
-    def make(python):
-        folder = tmp_path_factory.mktemp("environment")
-        subprocess.run([python, "-m", "venv", folder], check=True)
-        return folder / "bin"
-
-    return make
-
-
 @pytest.fixture
-def reader(tmp_path, python, programs, sound_server):
+def reader(tmp_path, python, sound_server):
+    """A reader with a fresh environment of a Python, into which the page installs."""
+    subprocess.run([python, "-m", "venv", tmp_path / "environment"], check=True)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AURICLE_", "PYTHON"))}
     wheels = service_wheels() if python == OWN else wheels_for(python, "edge,ui")
-    found = Reader(tmp_path, environment, programs(python), wheels)
+    found = Reader(tmp_path, environment, tmp_path / "environment" / "bin", wheels)
     write_two_homes(tmp_path)
     rng = np.random.default_rng(7)
     sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(20)]
@@ -136,18 +124,38 @@ def installed(programs: Path) -> str:
     return subprocess.run(pip, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-@pytest.mark.parametrize(("page", "python"), CASES, ids=lambda value: value if value in PAGES else version(value))
-def test_every_block_of_the_page_does_what_it_says(page, python, reader):
-    for block in blocks(page)[: None if python == OWN else 1]:
+def test_the_page_on_the_first_round_shows_the_same_commands():
+    assert blocks("docs/first-round.md") == blocks("README.md")[1:2]
+
+
+def require_words(said: dict[str, str]) -> None:
+    """Check what the fleet's commands say: how many clips, the commands to type next, how the round went."""
+    new, round_ = said["auricle-aggregator new"], said["auricle-aggregator round"]
+    assert "32 clips of down, no, up, yes" in new
+    run, join, start = next_commands(new)
+    assert "--data fleet" in run
+    assert "--data fleet" in start
+    assert join.startswith("auricle-edge join http://127.0.0.1:")
+    assert "round 1: prototypes, 2 devices, open" in round_
+    assert "round 1 done after" in round_
+    devices = {line.split()[0] for line in round_.splitlines() if " of " in line and "classes" in line}
+    assert {"kitchen", "hall"} <= devices
+    assert "first model" in round_  # before the round the devices had none
+    assert " before " not in round_
+
+
+@pytest.mark.parametrize("python", [OWN, *other_pythons()], ids=version)
+def test_every_block_of_the_page_does_what_it_says(python, reader):
+    for block in blocks("README.md")[: None if python == OWN else 1]:
         reader.read(block)
     if python == OWN:
         listed = reader.ask("auricle-aggregator devices list --data fleet --json")
         assert {(info["name"], info["clips"]) for info in listed} == {("kitchen", 36), ("hall", 36)}
         (summary,) = reader.ask("auricle-aggregator rounds --data fleet --json")
         assert (summary["state"], summary["uploaded"]) == ("done", 2)
-    if page == "README.md":
-        status = "auricle-edge status --json"
-        wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], what="the lesson")
-        events = "auricle-edge events --label doorbell --json"
-        wait_for(lambda: reader.ask(events), what="an event of the sound")
-        assert not re.search("litert|tflite|tensorflow", installed(reader.bin))
+        require_words(reader.said)
+    status = "auricle-edge status --json"
+    wait_for(lambda: reader.ask(status)["model"]["labels"] == ["doorbell"], what="the lesson")
+    events = "auricle-edge events --label doorbell --json"
+    wait_for(lambda: reader.ask(events), what="an event of the sound")
+    assert not re.search("litert|tflite|tensorflow", installed(reader.bin))

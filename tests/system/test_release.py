@@ -104,6 +104,36 @@ def test_two_clones_make_the_same_bytes_and_a_key_adds_signatures_alone(releases
     assert built | {"auricle-edge_0.1.0_armhf.cdx.json"} <= made
 
 
+def dpkg_deb(*words):
+    return subprocess.run(["dpkg-deb", *words], check=True, text=True, stdout=subprocess.PIPE).stdout
+
+
+@pytest.mark.slow
+def test_the_package_says_what_it_is_and_needs(releases):
+    package = releases[0] / "auricle-edge_0.1.0_armhf.deb"
+    fields = dict(line.split(": ", 1) for line in dpkg_deb("--field", package).splitlines() if ": " in line)
+    assert (fields["Package"], fields["Architecture"]) == ("auricle-edge", "armhf")
+    wanted = {"python3 (>= 3.11)", "python3 (<< 3.12) | python3 (>= 3.13)", "python3 (<< 3.14)"}
+    wanted |= {"python3-numpy", "python3-cffi", "python3-soundfile", "python3-venv", "systemd"}
+    assert wanted <= set(fields["Depends"].split(", "))
+    assert int(fields["Installed-Size"]) > 1000
+
+
+@pytest.mark.slow
+def test_the_package_holds_the_installer_and_every_wheel_of_a_32_bit_pi_and_belongs_to_root(releases):
+    contents = dpkg_deb("--contents", releases[0] / "auricle-edge_0.1.0_armhf.deb")
+    lines = [line.split() for line in contents.splitlines()]
+    assert {owner for _, owner, *_ in lines} == {"root/root"}
+    modes = {name.removeprefix("./usr/share/"): mode for mode, *_, name in lines}
+    assert modes["auricle/systemd/setup.sh"] == "-rwxr-xr-x"
+    shared = {"auricle/systemd/auricle-edge.service", "auricle/systemd/edge.toml", "auricle/constraints.txt"}
+    shared |= {"auricle/systemd/auricle-edge-wyoming.service", "doc/auricle-edge/home-assistant.md"}
+    assert shared | {"doc/auricle-edge/copyright", "doc/auricle-edge/device.md"} <= modes.keys()
+    tags = [parse_wheel_filename(name.rpartition("/")[2])[3] for name in modes if name.endswith(".whl")]
+    platforms = {tag.platform for found in tags for tag in found}
+    assert platforms <= {"any", *ARMHF[0].platforms, "manylinux_2_17_armv7l"}
+
+
 @pytest.mark.slow
 def test_what_is_published_tells_nothing_of_who_built_it(releases, checkouts):
     release, _ = releases
@@ -178,31 +208,24 @@ def replace_package(repository):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tamper", "said"),
-    [(replace_index, "unexpected size|Hash Sum mismatch"), (replace_signed_text, "BADSIG|invalid signature")],
-)
-def test_apt_refuses_a_repository_that_somebody_changed(releases, tmp_path, tamper, said):
-    release, _ = releases
-    repository = Path(shutil.copytree(release / "apt", tmp_path / "apt"))
-    tamper(repository)
-    assert re.search(said, Board(tmp_path / "board", repository, release / "auricle.asc").apt("update", status=100))
-
-
-@pytest.mark.slow
-def test_apt_refuses_a_package_that_somebody_changed(releases, tmp_path):
-    release, _ = releases
-    repository = Path(shutil.copytree(release / "apt", tmp_path / "apt"))
-    board = Board(tmp_path / "board", repository, release / "auricle.asc")
+def test_apt_refuses_what_somebody_changed_or_nobody_signed(releases, tmp_path):
+    signed, unsigned = releases
+    for number, (release, tamper, said) in enumerate(
+        [
+            (signed, replace_index, "unexpected size|Hash Sum mismatch"),
+            (signed, replace_signed_text, "BADSIG|invalid signature"),
+            (unsigned, lambda repository: None, "is not signed"),
+        ]
+    ):
+        repository = Path(shutil.copytree(release / "apt", tmp_path / f"apt-{number}"))
+        tamper(repository)
+        board = Board(tmp_path / f"board-{number}", repository, signed / "auricle.asc")
+        assert re.search(said, board.apt("update", status=100)), said
+    repository = Path(shutil.copytree(signed / "apt", tmp_path / "apt"))
+    board = Board(tmp_path / "board", repository, signed / "auricle.asc")
     board.apt("update")
     replace_package(repository)
     assert "Hash Sum mismatch" in board.apt("download", "auricle-edge", status=100)
-
-
-@pytest.mark.slow
-def test_apt_refuses_a_repository_that_nobody_signed(releases, tmp_path):
-    signed, unsigned = releases
-    assert "is not signed" in Board(tmp_path, unsigned / "apt", signed / "auricle.asc").apt("update", status=100)
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """A fleet on a bad network, killed again and again on either side, comes to the same bytes as one left in peace.
 
-6 kills here; `make soak` makes 100 of them (AURICLE_KILLS).
+3 kills here; `make soak` makes 100 of them (AURICLE_KILLS).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from tests.support.faulty_proxy import FAULTS, FaultyProxy
 from tests.support.power_cut import kill_all
 from tests.support.sounds import write_clips
 
-KILLS = int(os.environ.get("AURICLE_KILLS", "6"))
+KILLS = int(os.environ.get("AURICLE_KILLS", "3"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + 60 * KILLS)]
 # Between two kills, in seconds: from the middle of a start to the end of a round.
 PAUSES_S = (0.2, 6.0)
