@@ -124,12 +124,7 @@ class SampleRing:
 
 
 class Microphone:
-    """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples.
-
-    Attributes:
-        device: Name of the device that was opened last.
-        device_rate_hz: Sample rate at which the device records, Hz.
-    """
+    """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples."""
 
     def __init__(self, config: MicrophoneConfig, sample_rate_hz: int) -> None:
         self.sample_rate_hz = sample_rate_hz
@@ -172,10 +167,7 @@ class Microphone:
         stream.process.close()
 
     def _take_in(self, stream: PcmStream) -> None:
-        """Put a stream's sound into the ring until the microphone is closed.
-
-        Raises AudioError if the stream ended, or is silent.
-        """
+        """Put a stream's sound into the ring until the microphone is closed, or the stream ends or is silent."""
         resampler = StreamResampler(stream.rate_hz, self.sample_rate_hz)
         last_frame, overruns = time.monotonic(), 0
         while not self._closing.is_set():
