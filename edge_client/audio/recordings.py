@@ -69,7 +69,8 @@ def require_whole(path: Path) -> None:
 
 
 class Recordings:
-    """A :class:`edge_client.audio.ClipSource` over a folder; ``skipped`` has those that could not be used, and why.
+    """Clips of a folder by label, a share of them for each round; ``skipped`` has those that could not be used, and
+    why.
 
     A folder counts as a label while it holds a recording and its name starts with neither ``_`` nor ``.``.
     """

@@ -85,10 +85,3 @@ def test_what_its_owner_removed_does_not_come_back(path):
         read_file_or_copy(path)
     assert mend_twice(path) == ""
     assert not copy_of(path).exists()
-
-
-def test_a_file_of_an_older_version_is_read_and_gets_its_digest(path):
-    path.write_bytes(b"written before there were digests")
-    assert read_file_or_copy(path) == (b"written before there were digests", False)
-    assert mend_twice(path) == ""
-    assert read_checked(path) == read_checked(copy_of(path)) == b"written before there were digests"
