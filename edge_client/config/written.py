@@ -21,7 +21,7 @@ class Answers:
     """What a device's owner decided.
 
     Attributes:
-        state: Folder of what the device must not lose, as the file shall say it.
+        state: Folder of what the device must not lose, as it is to stand in the file.
         microphone: Part of the sound device's name, "" for the system's default; None: it does not listen.
         played: Recordings in the place of a microphone, a file or a folder; None: there is a microphone, or none.
     """

@@ -37,7 +37,7 @@ def after_round(before: Progress, job: RoundPart) -> Progress:
 def choose(
     config: Config, saved: SavedModel, job: RoundPart, made: DeviceModel, *, taught: bool
 ) -> tuple[DeviceModel, Verdict]:
-    """Return the model that the device shall save, and why; the job's model then listens with it.
+    """Return the model for the device to save, and why; the job's model then listens with it.
 
     ``taught`` says whether what the round made, and the model that listens, have learned all of the owner's clips.
     """

@@ -34,7 +34,7 @@ def require_clips(work: Work, clips: Clips, label_map: LabelMap) -> None:
 
 
 def require_finite(work: Work, loss: float, weights: Iterable[Floats]) -> None:
-    """Check that a training came to numbers. Raises ModelError if the loss or a weight is infinite or no number."""
+    """Check that a training did not diverge. Raises ModelError if the loss or a weight is infinite or no number."""
     if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in weights):
         raise ModelError(
             f"round {work.round_id}: the training diverged (loss {loss}); nothing was changed. "
@@ -58,7 +58,7 @@ def build_update(
 
     Args:
         slots: of the clips that the device trained on, int64 [clips].
-        classes: the fleet's that the upload speaks of, in the order of its columns.
+        classes: those of the fleet that the upload describes, in the order of its columns.
         known: slots of the classes that are described beside the new sounds.
         new: slots of the new sounds, in the order of their columns.
     """

@@ -157,7 +157,7 @@ class PublicRows:
         return np.flatnonzero(rows)
 
     def rehearsal(self, rows: Ints, opinions: Floats, weight: float, *, by_opinion: bool = False) -> Rehearsal:
-        """Return rows with what the shared model shall answer to them.
+        """Return rows with the answers that the shared model is to learn for them.
 
         The label of a recording leaves a class alone of which nobody has a recording: there the answer stays what the
         fleet's model gives, f, and the label gets the rest,
@@ -169,7 +169,7 @@ class PublicRows:
         Args:
             opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
             weight: of the rehearsal against the device's own clips.
-            by_opinion: whether it shall go on to answer recordings as it does; else it shall answer their labels.
+            by_opinion: whether recordings keep the answers that the model gives now; else they get their labels.
         """
         key = np.float64(weight).tobytes() + opinions.tobytes() + bytes([by_opinion]) + rows.tobytes()
         if self._last is None or self._last[0] != key:

@@ -52,7 +52,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Sound:
-    """What tells of one output of the head: embeddings, and means around which more are drawn, float32 [any, numbers].
+    """What one output of the head learns: embeddings, and means around which more are drawn, float32 [any, numbers].
 
     ``share``: Rows in one pass, as a share of a label's.
     """
@@ -114,13 +114,13 @@ def head_material(
     imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
-    """Collect what tells of every output.
+    """Collect what every output learns from.
 
     Args:
         label_map: the device's, with the new labels; it has background outputs.
         known: slots of labels that must not be forgotten.
         public_set: of the fleet; None where the device never saw one.
-        imagine: returns embeddings of a slot of which nothing else tells, float32 [rows, numbers].
+        imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
