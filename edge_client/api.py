@@ -97,19 +97,17 @@ class Classifier:
         """Open a bundle.
 
         Args:
-            bundle: the name of a ready bundle (:func:`ready_names`), or the path of one.
+            bundle: name of a ready bundle (:func:`ready_names`), or the path of one.
             classes: labels whose outputs are known from the start. Classifiers whose weights are to be combined need
                 the same ones. Further labels get the next outputs when they are met.
             epochs: passes of :meth:`fit`.
-            learning_rate: step size.
             copies: augmented variants of every clip.
             seed: of everything random.
             threads: of the TensorFlow Lite runtime.
 
-        Raises:
-            BundleError: there is no such bundle, or it is damaged.
-            LabelError: more classes than the head has room for, or one of them twice.
-            ModelError: this machine has no runtime, or the runtime cannot take the graph.
+        Raises BundleError if there is no such bundle, or it is damaged; LabelError if there are more classes than the
+        head has room for, or one of them twice; ModelError if this machine has no runtime, or the runtime cannot take
+        the graph.
         """
         self.bundle, self.classes = bundle, classes
         self.epochs, self.learning_rate, self.copies = epochs, learning_rate, copies
@@ -133,9 +131,8 @@ class Classifier:
     def set_params(self, **params: Any) -> Self:  # noqa: ANN401  (whatever the constructor takes)
         """Change parameters; with another bundle, classes or threads, what was learned is forgotten.
 
-        Raises:
-            ParameterError: there is no parameter of that name.
-            AuricleError: as the constructor; nothing is changed then.
+        Raises ParameterError if there is no parameter of that name; AuricleError as the constructor; nothing is changed
+        then.
         """
         for name in params:
             if name not in _PARAMETERS:
@@ -163,8 +160,7 @@ class Classifier:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take what :meth:`__getstate__` returned.
 
-        Raises:
-            AuricleError: the bundle is not there any more, or is another one.
+        Raises AuricleError if the bundle is not there any more, or is another one.
         """
         for name in _PARAMETERS:
             setattr(self, name, state[name])
@@ -215,14 +211,13 @@ class Classifier:
         """Return clips as float32 [clips, samples].
 
         Args:
-            clips: float [clips, samples], which is returned as it is; paths of recordings (WAV, FLAC, Ogg), which
-                are resampled; or a list of paths and arrays. A single path or array [samples] is one clip. Of a longer
-                recording the loudest stretch is read; a shorter one is padded with zeros at its end. Of a longer
-                array in a list its beginning is taken.
+            clips: float [clips, samples], which is returned as it is; paths of recordings (WAV, FLAC, Ogg), which are
+                resampled; or a list of paths and arrays. A single path or array [samples] is one clip. Of a longer
+                recording the loudest stretch is read; a shorter one is padded with zeros at its end. Of a longer array
+                in a list its beginning is taken.
 
-        Raises:
-            RecordingError: a recording cannot be read; names it.
-            ClipsError: an array has another rank, or holds what is no finite number; it is a RecordingError.
+        Raises RecordingError if a recording cannot be read, and names it; ClipsError, which is one, if an array has
+        another rank, or holds what is no finite number.
         """
         given: Any = [clips] if isinstance(clips, str | Path) else clips
         if not isinstance(given, Iterable) and not hasattr(given, "__array__"):
@@ -257,8 +252,7 @@ class Classifier:
             labels: those that are wanted; None: all, in alphabetical order.
             per_label: recordings of each, drawn by the classifier's seed; None: all.
 
-        Raises:
-            RecordingError: the folder cannot be read, or a label that is wanted has no recording that can be read.
+        Raises RecordingError if the folder cannot be read, or a label that is wanted has no recording that can be read.
         """
         drawn = None if per_label is None else (per_label, per_label)
         source = Recordings(Path(folder), self._settings, per_round=drawn, seed=self.seed)
@@ -274,14 +268,10 @@ class Classifier:
     def make_public_set(self, clips: Recorded, labels: Sequence[str], classes: Sequence[str] = ()) -> PublicSet:
         """Make a public set of recordings, for the bundle's front end; its classes are the labels.
 
-        Args:
-            clips: float32 [clips, samples], or paths.
-            labels: of each clip.
-            classes: the labels in the order of the columns of scores; by default alphabetical.
+        ``classes`` has the labels in the order of the columns of scores; by default alphabetical.
 
-        Raises:
-            EdgeError: the clips cannot be used, or labels do not fit them.
-            LabelError: ``classes`` lacks a label, or names one twice.
+        Raises EdgeError if the clips cannot be used, or labels do not fit them; LabelError if ``classes`` lacks a
+        label, or names one twice.
         """
         samples, labels = self._samples(clips, labels)
         named = list(classes) or sorted(set(labels))
@@ -297,13 +287,8 @@ class Classifier:
     def fit(self, clips: Recorded, labels: Sequence[str]) -> Self:
         """Learn clips from the bundle's initial weights; what was learned before is forgotten.
 
-        Args:
-            clips: float32 [clips, samples], or paths.
-            labels: of each clip.
-
-        Raises:
-            EdgeError: the clips cannot be used, labels do not fit them, or the training diverged.
-            LabelError: there are more labels than the head has room for.
+        Raises EdgeError if the clips cannot be used, labels do not fit them, or the training diverged; LabelError if
+        there are more labels than the head has room for.
         """
         samples, labels = self._samples(clips, labels)
         self._label_map = self._first_labels()
@@ -312,16 +297,10 @@ class Classifier:
         return self._train(samples, labels, self.epochs)
 
     def partial_fit(self, clips: Recorded, labels: Sequence[str], epochs: int = 1) -> Self:
-        """Learn clips from the present weights.
+        """Learn clips from the present weights, in so many passes; a label that was not met before gets the next
+        output.
 
-        Args:
-            clips: float32 [clips, samples], or paths.
-            labels: of each clip; a label that was not met before gets the next output.
-            epochs: passes over the clips.
-
-        Raises:
-            EdgeError: as :meth:`fit`.
-            LabelError: as :meth:`fit`.
+        Raises EdgeError, LabelError as :meth:`fit`.
         """
         samples, labels = self._samples(clips, labels)
         return self._train(samples, labels, epochs)
@@ -329,25 +308,19 @@ class Classifier:
     def predict_proba(self, clips: Recorded) -> Floats:
         """Return probabilities, float32 [clips, classes], which sum to 1.
 
-        Raises:
-            EdgeError: the clips cannot be used, or no label is known.
+        Raises EdgeError if the clips cannot be used, or no label is known.
         """
         return self._probabilities(self.features(clips))
 
     def predict(self, clips: Recorded) -> NDArray[np.str_]:
-        """Return the most probable label of each clip, str [clips].
-
-        Raises:
-            EdgeError: as :meth:`predict_proba`.
-        """
+        """Return the most probable label of each clip, str [clips]. Raises EdgeError as :meth:`predict_proba`."""
         best: NDArray[np.str_] = self.classes_[self.predict_proba(clips).argmax(axis=1)]
         return best
 
     def score(self, clips: Recorded, labels: Sequence[str]) -> float:
         """Return the accuracy, 0..1: the share of clips whose label is predicted.
 
-        Raises:
-            EdgeError: as :meth:`predict_proba`, or labels do not fit the clips.
+        Raises EdgeError as :meth:`predict_proba`, or if labels do not fit the clips.
         """
         samples, labels = self._samples(clips, labels)
         return float((self.predict(samples) == np.asarray(labels, np.str_)).mean())
@@ -355,19 +328,16 @@ class Classifier:
     def features(self, clips: Recorded) -> Floats:
         """Return the front end's features, not normalised, float32 [clips, frames, numbers per frame].
 
-        Raises:
-            EdgeError: the clips cannot be used.
+        Raises EdgeError if the clips cannot be used.
         """
         return self._front_end(self.read(clips))
 
     def score_public_set(self, public_set: PublicSet) -> Floats:
-        """Return probabilities of the public set's samples, float32 [samples, classes].
+        """Return probabilities of the public set's samples, float32 [samples, classes], as a device uploads with
+        ``zero_shot``.
 
-        It is what a device uploads with ``zero_shot``.
-
-        Raises:
-            FeatureMismatchError: bundle and public set compute features differently.
-            ModelError: no label is known.
+        Raises FeatureMismatchError if bundle and public set compute features differently; ModelError if no label is
+        known.
         """
         self._require_same_features(public_set)
         return self._probabilities(public_set.features)
@@ -378,19 +348,14 @@ class Classifier:
         """Describe classes to an aggregator, which compares those of several devices.
 
         Args:
-            clips: that the classifier has learned: float32 [clips, samples], or paths.
-            labels: of each clip.
-            public_set: of the fleet.
-            wanted: the labels to describe; each has a clip.
+            clips: those that the classifier has learned: float32 [clips, samples], or paths.
+            wanted: labels to describe; each has a clip.
 
-        Returns:
-            By label, ``prototype``, float32 [1, numbers], where the front end is pretrained; else ``impressions``,
-            float32 [32, frames, numbers per frame], and ``profile``, float32 [public samples].
+        Returns by label ``prototype``, float32 [1, numbers], where the front end is pretrained; else ``impressions``,
+        float32 [32, frames, numbers per frame], and ``profile``, float32 [public samples].
 
-        Raises:
-            EdgeError: the clips cannot be used, or labels do not fit them.
-            FeatureMismatchError: bundle and public set compute features differently.
-            LabelError: a label is not known.
+        Raises EdgeError if the clips cannot be used, or labels do not fit them; FeatureMismatchError if bundle and
+        public set compute features differently; LabelError if a label is not known.
         """
         self._require_same_features(public_set)
         samples, labels = self._samples(clips, labels)
@@ -412,8 +377,7 @@ class Classifier:
     def save(self, path: str | Path) -> None:
         """Write labels and weights into a file, which appears whole or not at all.
 
-        Raises:
-            FileError: the disk refuses; it is an OSError.
+        Raises FileError, an OSError, if the disk refuses.
         """
         document = {"format": _FORMAT, "network": self._bundle.manifest.network, "labels": self._label_map.to_json()}
         with _named(path):
@@ -422,10 +386,8 @@ class Classifier:
     def load(self, path: str | Path) -> Self:
         """Take labels and weights from a file that :meth:`save` of a classifier of the same bundle wrote.
 
-        Raises:
-            ModelError: the file is of another network, or holds no classifier.
-            FileError: the file cannot be read (MissingFileError: it is not there); it is an OSError.
-            TensorError: it is damaged.
+        Raises ModelError if the file is of another network, or holds no classifier; FileError, an OSError, if it cannot
+        be read (MissingFileError: it is not there); TensorError if it is damaged.
         """
         with _named(path):
             data = Path(path).read_bytes()
@@ -441,10 +403,7 @@ class Classifier:
     def save_bundle(self, path: str | Path) -> None:
         """Write the bundle with the present weights as its initial ones, for a device, or as a fleet's shared model.
 
-        The labels are not part of a bundle.
-
-        Raises:
-            FileError: the disk refuses; it is an OSError.
+        The labels are not part of a bundle. Raises FileError, an OSError, if the disk refuses.
         """
         data = write_bundle(self._bundle.manifest, self._bundle.graph, self.weights)
         with _named(path):
@@ -491,11 +450,7 @@ class Classifier:
 
 
 def _checked(clips: Array) -> Floats:
-    """Return clips as float32 [clips, samples].
-
-    Raises:
-        ClipsError: they are no such array of finite numbers.
-    """
+    """Return clips as float32 [clips, samples]; raise a ClipsError if they are no such array of finite numbers."""
     if clips.ndim != 2:
         raise ClipsError(f"clips have shape {clips.shape}; give [clips, samples], or a list of paths")
     if clips.dtype.kind not in "biuf":

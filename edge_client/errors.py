@@ -1,29 +1,4 @@
-"""The exceptions of the device.
-
-AuricleError
-└── EdgeError                root of what goes wrong on a device
-    ├── AudioError           sound that cannot be used
-    │   ├── FeatureError     samples or settings from which no features can be computed
-    │   ├── RecordingError   an audio file or folder that cannot be read
-    │   │   └── ClipsError   clips or labels that a classifier cannot take; a ValueError too
-    │   ├── TakeError        a take that is no good to learn from
-    │   └── BusyError        the microphone is in use
-    ├── ClipError            a clip or label that the clip store cannot take, find or change
-    │   └── QuotaError       the clip store is full
-    ├── ConfigError          a configuration that cannot be used
-    ├── StateError           what the device saved is damaged, in use, or does not fit
-    │   └── DamagedError     a file does not match its digest
-    ├── WorkError            the child process that trains failed
-    ├── LinkError            talking to the aggregator
-    │   ├── UnreachableError it does not answer, or not sensibly: try again later
-    │   │   └── CertificateError  it is not known to be the right one
-    │   └── RefusedError     it answered, and said no
-    ├── FileError            a file that cannot be read or written; an OSError too
-    │   └── MissingFileError it is not there; a FileNotFoundError too
-    ├── ParameterError       a parameter that a classifier does not have; a ValueError too
-    └── ModelError           a model that cannot be opened, or input that it cannot take
-        └── NotFittedError   a classifier that knows no label yet; a ValueError and AttributeError, as scikit-learn's
-"""
+"""The exceptions of the device; each subclass is what somebody catches apart, or what a caller expects by its base."""
 
 from __future__ import annotations
 

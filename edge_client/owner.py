@@ -31,13 +31,7 @@ _LONGEST_S = 60.0
 
 @dataclass(frozen=True)
 class Teaching:
-    """A device as its owner teaches it.
-
-    Attributes:
-        settings: Feature settings of the model: rate and length of its clips.
-        unknown: Unknown sounds that wait for a name.
-        detected: Detected sounds to be confirmed or corrected, where the owner has them kept.
-    """
+    """A device as its owner teaches it; ``unknown`` sounds wait for a name, ``detected`` ones to be confirmed."""
 
     config: Config
     settings: FeatureSettings

@@ -20,14 +20,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Change:
-    """A change that can be undone.
-
-    Attributes:
-        at_ms: Time, milliseconds since 1970; with the kind it names the change.
-        label: Label of the clips before.
-        new_label: Label of the clips since; "" for a deletion.
-        clips: Number of the label's clips.
-    """
+    """A change that can be undone; its kind and time name it. ``new_label``: "" for a deletion."""
 
     kind: Literal["renamed", "deleted"]
     at_ms: int

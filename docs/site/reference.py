@@ -87,30 +87,30 @@ def _help(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 
 def configuration() -> str:
-    """Return the page of every key of a device's configuration file."""
+    """Return the page of every key of a device's configuration file; docs/device.md says what each means."""
     parts = [
         "# Configuration of a device",
         "What `--config` or the environment's `AURICLE_CONFIG` names, else `edge.toml` in this folder, else "
         "`/etc/auricle/edge.toml`. [A device](../device.md#configuration) says what the defaults mean in use.",
     ]
+    meanings = _meanings()
     for name, section in section_classes().items():
-        about, meanings = _docstring(section)
-        parts += [f"## [{name}]", about] if about.strip(".") else [f"## [{name}]"]
+        about = re.sub(r"``\[[\w.]+\]``[;:,]?\s*", "", " ".join((section.__doc__ or "").split())).strip(". ")
+        parts += [f"## [{name}]", f"{about[:1].upper()}{about[1:]}."] if about else [f"## [{name}]"]
         rows = [
-            f"| `{field.name}` | {_type(section, field.name)} | {_default(field)} | {_cell(meanings[field.name])} |"
-            for field in dataclasses.fields(section)
+            f"| `{key.name}` | {_type(section, key.name)} | {_default(key)} | {meanings[f'{name}.{key.name}']} |"
+            for key in dataclasses.fields(section)
         ]
         parts.append("\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
 
-def _docstring(section: type[Any]) -> tuple[str, dict[str, str]]:
-    """Return what a section is for, and what each of its keys means, from its docstring."""
-    about, _, attributes = (section.__doc__ or "").partition("Attributes:")
-    about = re.sub(r"``\[[\w.]+\]``[;:,]?\s*", "", " ".join(about.split())).strip(". ")
-    found = re.findall(r"^ {8}(\w+): (.+?)(?=^ {8}\w+: |\Z)", attributes, re.MULTILINE | re.DOTALL)
-    meanings = {name: " ".join(text.split()) for name, text in found}
-    return (f"{about[:1].upper()}{about[1:]}." if about else ""), meanings
+def _meanings() -> dict[str, str]:
+    """Return what each key means, by section and key, from the table of docs/device.md."""
+    text = (Path(__file__).parents[1] / "device.md").read_text(encoding="utf-8")
+    text = text.replace("](#", "](device.md#").replace("](", "](../")
+    rows = re.findall(r"^\| `\[([\w.]+)\] (\w+)` \|.*?\| (.+) \|$", text, re.MULTILINE)
+    return {f"{section}.{key}".removesuffix(".LABEL"): meaning for section, key, meaning in rows}
 
 
 def _type(section: type[Any], key: str) -> str:

@@ -36,9 +36,7 @@ _SEARCH_STEP_S = 0.01
 
 
 def encode_wave(samples: Floats, rate_hz: int) -> bytes:
-    """Return a WAV file of float32 [samples], clipped to -1..1; read again, they are within half a step (2^-16) of
-    these.
-    """
+    """Return a WAV file of float32 [samples], clipped to -1..1, in steps of 2^-15."""
     levels = np.clip(np.rint(samples.astype(np.float64) * 32_768), -32_768, 32_767).astype("<i2")
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
@@ -71,7 +69,8 @@ def require_whole(path: Path) -> None:
 
 
 class Recordings:
-    """A :class:`edge_client.audio.ClipSource` over a folder; ``skipped`` has those that could not be used, and why.
+    """Clips of a folder by label, a share of them for each round; ``skipped`` has those that could not be used, and
+    why.
 
     A folder counts as a label while it holds a recording and its name starts with neither ``_`` nor ``.``.
     """

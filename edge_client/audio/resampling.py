@@ -87,10 +87,7 @@ class StreamResampler:
 
 
 def _ratio(from_hz: int, to_hz: int) -> tuple[int, int]:
-    """Return the rates' ratio, to over from, in small whole numbers.
-
-    Raises RecordingError if a rate is outside 1..768 kHz.
-    """
+    """Return the rates' ratio, to over from, in small whole numbers."""
     for rate in (from_hz, to_hz):
         if not _RATES_HZ[0] <= rate <= _RATES_HZ[1]:
             raise RecordingError(f"a sample rate of {rate} Hz is outside {_RATES_HZ[0]} to {_RATES_HZ[1]} Hz")
@@ -99,10 +96,8 @@ def _ratio(from_hz: int, to_hz: int) -> tuple[int, int]:
 
 @functools.lru_cache(maxsize=8)
 def _filter_bank(up: int, down: int) -> tuple[Floats, int]:
-    """Return (float32 [up, 2 * reach], reach): the filter of each phase, over input samples -reach < t <= reach.
-
-    Times are counted in input samples; the cut-off sits half a transition band below half of the lower rate.
-    """
+    """Return (float32 [up, 2 * reach], reach): the filter of each phase, over input samples -reach < t <= reach."""
+    # Times are counted in input samples; the cut-off is half a transition band below half of the lower rate.
     lower = min(1.0, up / down)  # the lower rate, in units of the input's
     transition = (_ATTENUATION_DB - 7.95) / (2.285 * 2 * np.pi * 2 * _CROSSINGS)  # Kaiser 1974, of the lower rate
     cutoff = lower * (0.5 - transition / 2)

@@ -48,35 +48,13 @@ def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.E
     """
     name = _wanted(config.device)
     rate_hz = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
-    process = PcmProcess(
-        "arecord",
-        [
-            "arecord",
-            "-q",
-            "-D",
-            name,
-            "-t",
-            "raw",
-            "-f",
-            "S16_LE",
-            "-c",
-            "1",
-            "-r",
-            str(rate_hz),
-            "-F",
-            str(_PERIOD_US),
-            "-B",
-            str(_BUFFER_US),
-        ],
-    )
+    options = f"-q -t raw -f S16_LE -c 1 -r {rate_hz} -F {_PERIOD_US} -B {_BUFFER_US}"
+    process = PcmProcess("arecord", ["arecord", "-D", name, *options.split()])
     return PcmStream(process, name, rate_hz, channels=1)
 
 
 def _wanted(device: str) -> str:
-    """Return the name of the device meant; for "" the system's default, where it has none the first card.
-
-    Raises AudioError if there is none, or several are named so.
-    """
+    """Return the name of the device meant; for "" the system's default, where it has none the first card."""
     devices = arecord_devices()
     if device:
         return matching_device(device, devices).name
@@ -85,10 +63,7 @@ def _wanted(device: str) -> str:
 
 
 def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> int:
-    """Return the first rate that the hardware behind a device has; where it has none of them, its highest.
-
-    Raises AudioError if it lacks the only candidate; or it cannot be asked, because it is in use or went away.
-    """
+    """Return the first rate that the hardware behind a device has; where it has none of them, its highest."""
     card = name.startswith("plughw:")
     device = name.replace("plughw:", "hw:", 1)
     status, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
@@ -112,21 +87,15 @@ def _has(device: str, rate_hz: int, offered: dict[str, str]) -> bool:
     """Ask hardware for one sample at a rate: within its bounds it may still lack some."""
     formats, channels = offered["FORMAT"].split(), re.findall(r"\d+", offered["CHANNELS"])
     chosen = "S16_LE" if "S16_LE" in formats else formats[0]
-    status, _, text = _run(
-        "-D", device, "-t", "raw", "-f", chosen, "-c", channels[0], "-r", str(rate_hz), "-s", "1", "/dev/null"
-    )
+    options = f"-t raw -f {chosen} -c {channels[0]} -r {rate_hz} -s 1 /dev/null"
+    status, _, text = _run("-D", device, *options.split())
     return status == 0 and "not accurate" not in text
 
 
 def _run(*arguments: str) -> tuple[int, str, str]:
     try:
-        result = subprocess.run(
-            ["arecord", *arguments],
-            capture_output=True,
-            check=False,
-            timeout=_TIMEOUT_S,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        environment = {**os.environ, "LC_ALL": "C"}
+        result = subprocess.run(["arecord", *arguments], capture_output=True, timeout=_TIMEOUT_S, env=environment)
     except subprocess.TimeoutExpired as error:
         raise AudioError(f"arecord {' '.join(arguments)} does not answer for {_TIMEOUT_S:g} s") from error
     except OSError as error:

@@ -68,43 +68,33 @@ class SilenceWatch:
 
 
 class SampleRing:
-    """Samples in order, from one thread that puts to one that takes."""
+    """The newest samples in order, from one thread that puts to one that takes."""
 
     def __init__(self, capacity: int) -> None:
-        self._samples = np.zeros(capacity, np.float32)
-        self._first = 0
-        self._held = 0
+        self._capacity = capacity
+        self._held: Floats = np.zeros(0, np.float32)
         self._closed = False
         self._changed = threading.Condition()
 
     def put(self, samples: Floats) -> int:
         """Append float32 [any]; return how many older samples had to go for it."""
-        capacity = len(self._samples)
         with self._changed:
-            dropped = max(0, self._held + len(samples) - capacity)
-            samples = samples[-capacity:]
-            gone = max(0, self._held + len(samples) - capacity)
-            self._first = (self._first + gone) % capacity
-            self._held -= gone
-            start = (self._first + self._held) % capacity
-            before_end = min(len(samples), capacity - start)
-            self._samples[start : start + before_end] = samples[:before_end]
-            self._samples[: len(samples) - before_end] = samples[before_end:]
-            self._held += len(samples)
+            held = np.concatenate([self._held, samples])
+            self._held = held[-self._capacity :]
             self._changed.notify()
-        return dropped
+        return len(held) - len(self._held)
 
     def take(self, samples: int, timeout_s: float) -> Floats:
         """Return the oldest samples: float32 [samples], fewer when the timeout ends first or no more will arrive."""
-        taken = np.empty(samples, np.float32)
-        count = 0
-        deadline = time.monotonic() + timeout_s
+        parts, missing, deadline = [np.zeros(0, np.float32)], samples, time.monotonic() + timeout_s
         with self._changed:
             while True:
-                count += self._move(taken[count:])
+                parts.append(self._held[:missing])
+                self._held = self._held[missing:]
+                missing -= len(parts[-1])
                 left_s = deadline - time.monotonic()
-                if count == samples or self._closed or left_s <= 0:
-                    return taken[:count]
+                if not missing or self._closed or left_s <= 0:
+                    return np.concatenate(parts)
                 self._changed.wait(left_s)
 
     def close(self) -> None:
@@ -113,23 +103,9 @@ class SampleRing:
             self._closed = True
             self._changed.notify()
 
-    def _move(self, target: Floats) -> int:
-        count = min(len(target), self._held)
-        before_end = min(count, len(self._samples) - self._first)
-        target[:before_end] = self._samples[self._first : self._first + before_end]
-        target[before_end:count] = self._samples[: count - before_end]
-        self._first = (self._first + count) % len(self._samples)
-        self._held -= count
-        return count
-
 
 class Microphone:
-    """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples.
-
-    Attributes:
-        device: Name of the device that was opened last.
-        device_rate_hz: Sample rate at which the device records, Hz.
-    """
+    """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples."""
 
     def __init__(self, config: MicrophoneConfig, sample_rate_hz: int) -> None:
         self.sample_rate_hz = sample_rate_hz
@@ -172,10 +148,7 @@ class Microphone:
         stream.process.close()
 
     def _take_in(self, stream: PcmStream) -> None:
-        """Put a stream's sound into the ring until the microphone is closed.
-
-        Raises AudioError if the stream ended, or is silent.
-        """
+        """Put a stream's sound into the ring until the microphone is closed, or the stream ends or is silent."""
         resampler = StreamResampler(stream.rate_hz, self.sample_rate_hz)
         last_frame, overruns = time.monotonic(), 0
         while not self._closing.is_set():

@@ -43,10 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _record(sounddevice: ModuleType, device: str, rates_hz: list[int]) -> None:
-    """Record until nobody reads any more.
-
-    Raises AudioError if the device is not there, offers no such rate, cannot be opened, or went away.
-    """
+    """Record until nobody reads any more."""
     info = _wanted(sounddevice, device)
     rate_hz, channels = _setting(sounddevice, info, rates_hz)
     try:
@@ -64,10 +61,7 @@ def _record(sounddevice: ModuleType, device: str, rates_hz: list[int]) -> None:
 
 
 def _hand_on(stream: Any, frames: int) -> None:  # noqa: ANN401  (sounddevice has no types)
-    """Hand blocks of so many frames on for ever, dropping those for which the pipe has no room.
-
-    Raises PortAudioError if the stream ended.
-    """
+    """Hand blocks of so many frames on for ever, dropping those for which the pipe has no room."""
     rest, lost, last_report = b"", 0, time.monotonic()
     while True:
         block, overflowed = stream.read(frames)
@@ -117,10 +111,7 @@ def _inputs(sounddevice: ModuleType) -> list[dict[str, Any]]:
 
 
 def _wanted(sounddevice: ModuleType, device: str) -> dict[str, Any]:
-    """Return the device of that name, the system's default for "".
-
-    Raises AudioError if there is none, or several are named so.
-    """
+    """Return the device of that name, the system's default for ""."""
     inputs = _inputs(sounddevice)
     devices = [CaptureDevice(info["name"]) for info in inputs]
     if device:

@@ -16,13 +16,7 @@ _WITHOUT = "to try it without one, play recordings: `auricle-edge init --play FO
 
 @dataclass(frozen=True)
 class CaptureDevice:
-    """A device that can record.
-
-    Attributes:
-        name: Name by which it is opened.
-        description: Description for people; "" where the name says it all.
-        rates_hz: Those of the usual sample rates that it offers, Hz; () where they were not queried.
-    """
+    """A device that can record. ``rates_hz``: Usual rates that it offers, Hz; () where they were not queried."""
 
     name: str
     description: str = ""

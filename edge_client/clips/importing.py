@@ -25,13 +25,7 @@ _CONVERTIBLE = frozenset({".m4a", ".aac", ".mp4", ".mov", ".3gp", ".amr", ".wma"
 
 @dataclass
 class Summary:
-    """What became of the files.
-
-    Attributes:
-        stored: Number of new clips of each label.
-        present: Number of files that were in the store before.
-        refused: Files that cannot be used, each with the reason.
-    """
+    """What became of the files: new clips by label, files that were present before, refused ones with the reason."""
 
     stored: Counter[str] = field(default_factory=Counter)
     present: int = 0

@@ -73,14 +73,7 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a session.
-
-    Attributes:
-        kind: The room is heard, a number is counted, a take begins, or it was kept or refused.
-        take: Number of the take, from 1; 0 for the room.
-        count: Number of takes wanted; 0 for the room.
-        text: Reason that a take was refused.
-    """
+    """A step of a session. ``take``: Number of the take, from 1; 0, as ``count``, for the room."""
 
     kind: Literal["room", "count", "now", "kept", "refused"]
     take: int = 0

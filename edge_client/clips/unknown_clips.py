@@ -29,13 +29,7 @@ _SWITCHED_ON = 50
 
 @dataclass(frozen=True)
 class UnknownClip:
-    """One sound that was heard.
-
-    Attributes:
-        clip_id: 8 hex digits that name it.
-        heard_at: Time of the sound, seconds since 1970.
-        score: Best score of any label, 0..1; of a detected sound, its label's.
-    """
+    """A sound that was heard, seconds since 1970. ``score``: Its label's, or the best of any label, 0..1."""
 
     path: Path
     clip_id: str

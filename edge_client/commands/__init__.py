@@ -23,11 +23,9 @@ def set_command(
     below: bool = False,
     search: bool = True,
 ) -> None:
-    """Give a parser its function, and the options that name the configuration and ask for JSON.
+    """Give a parser its function, and the options that name the configuration and ask for JSON, where it has them.
 
     Args:
-        config: Whether it has the option that names the configuration.
-        json: Whether it has the option that makes it print JSON.
         below: Whether it is an action of a command that has the options too: then their absence behind the action must
             not undo what was given before it.
         search: Whether it needs a configuration that is there: where none is named, it is searched for first.

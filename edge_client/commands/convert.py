@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edge_client.commands import Commands, report, set_command
 from fleet_protocol.feature_settings import PRESETS
+
+if TYPE_CHECKING:
+    from edge_client.model.runtime import ModelRuntime
 
 
 def add(commands: Commands) -> None:
@@ -59,8 +63,35 @@ def _public_set(options: argparse.Namespace) -> int:
 
 
 def _transcribe(options: argparse.Namespace) -> int:
-    from edge_client.speech.transcription import Transcriber
+    from edge_client.errors import ModelError
+    from edge_client.model.runtime import ModelRuntime
 
-    transcriber = Transcriber(options.bundle)
-    texts = {str(path): transcriber(path) for path in options.files}
+    model = ModelRuntime.open(options.bundle)
+    if not model.manifest.characters:
+        raise ModelError(
+            f"{options.bundle} ({model.manifest.architecture}) recognises classes of sounds and writes no texts; "
+            "build one that does: auricle-export build dcnn_ctc --features utterance"
+        )
+    texts = {str(path): _text(model, path) for path in options.files}
     return report(texts, (f"{path}: {text}" for path, text in texts.items()), json=options.json)
+
+
+def _text(model: ModelRuntime, path: Path) -> str:
+    """Return what a sound file, no longer than a clip, says."""
+    import numpy as np
+
+    from edge_client.audio.recordings import read_recording
+    from edge_client.errors import RecordingError
+    from edge_client.features.front_end import open_front_end
+    from edge_client.speech.ctc import greedy, text_of
+
+    settings = model.manifest.feature_settings
+    samples = read_recording(path, settings.sample_rate_hz)
+    if len(samples) > settings.clip_samples:
+        raise RecordingError(
+            f"{path} lasts {len(samples) / settings.sample_rate_hz:.2f} s; this bundle hears "
+            f"{settings.clip_s:g} s at once: cut it in parts, between words"
+        )
+    x = model.normalise(open_front_end(settings)(samples)[None])
+    (symbols,) = greedy(model.predict(x, np.ones(model.manifest.capacity, np.float32)))
+    return text_of(symbols, model.manifest.characters)

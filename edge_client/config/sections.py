@@ -1,4 +1,4 @@
-"""The sections of a device's configuration. Each checks its own values; docs/device.md says the same to people."""
+"""The sections of a device's configuration. Each checks its own values; docs/device.md says what each key means."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ class RefusedValueError(RefusedValue, ConfigError):
 
 
 def require(allowed: bool, key: str, value: Any, rule: str) -> None:  # noqa: ANN401  (whatever the file holds)
-    """Refuse a value by its key unless it is allowed.
-
-    Raises:
-        RefusedValueError: it is not.
-    """
+    """Refuse a value by its key, by a RefusedValueError, unless it is allowed."""
     if not allowed:
         raise RefusedValueError(key, value, rule)
 
@@ -43,16 +39,7 @@ def require_above_zero(section: object, *keys: str) -> None:
 
 @dataclass(frozen=True)
 class DeviceConfig:
-    """``[device]``.
-
-    Attributes:
-        name: Name of the device, for people.
-        state: Folder of everything that the device must not lose.
-        threads: Number of threads of the TensorFlow Lite runtime.
-        seed: Seed of everything random; devices differ by their identity all the same.
-        share_names: Whether the owner's words for sounds travel to the aggregator.
-        learn_discovered: Whether the device takes up classes that other devices discovered.
-    """
+    """``[device]``."""
 
     name: str
     state: Path
@@ -69,16 +56,7 @@ class DeviceConfig:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """``[server]``; without this section the device takes no part in rounds.
-
-    Attributes:
-        url: Address of the aggregator.
-        enrol_token: Token from ``auricle-aggregator tokens``; the environment's AURICLE_ENROL_TOKEN replaces it. A
-            device that joined by an invitation needs none.
-        wait_s: Longest time that one question for work stays open, s.
-        longest_pause_s: Longest pause between attempts while the aggregator is away, s.
-        insecure_http: Whether the device's secret may be sent where others can read it.
-    """
+    """``[server]``; without this section the device takes no part in rounds."""
 
     url: str
     enrol_token: str = ""
@@ -93,12 +71,8 @@ class ServerConfig:
         usable = self.enrol_token.isascii() and self.enrol_token.isprintable() and " " not in self.enrol_token
         rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
         require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log
-        require(
-            self.insecure_http or not is_clear(self.url),
-            "url",
-            self.url,
-            "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true",
-        )
+        rule = "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true"
+        require(self.insecure_http or not is_clear(self.url), "url", self.url, rule)
         require_between(self, 0, 60, "wait_s")
         require_above_zero(self, "longest_pause_s")
 
@@ -119,26 +93,14 @@ def _address_problem(url: str) -> str:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """``[model]``.
-
-    Attributes:
-        bundle: File of the bundle; the configuration may also name a ready one.
-    """
+    """``[model]``."""
 
     bundle: BundlePath
 
 
 @dataclass(frozen=True)
 class RecordingsConfig:
-    """``[recordings]``.
-
-    Attributes:
-        folder: Folder of clips as ``<label>/*.wav|flac|ogg|opus|mp3``; a label's folder may appear at any time. None:
-            ``clips`` in the state folder.
-        per_round: Smallest and largest number of clips of a label in one round.
-        background: Folder of noise recordings that training mixes in; None: no noise is added.
-        evaluation: Folder of held-out clips, laid out like ``folder``, on which accuracy is reported.
-    """
+    """``[recordings]``."""
 
     folder: Path | None = None
     per_round: tuple[int, int] = (200, 300)
@@ -157,17 +119,7 @@ class RecordingsConfig:
 
 @dataclass(frozen=True)
 class MicrophoneConfig:
-    """``[microphone]``; without this section the device does not listen.
-
-    Attributes:
-        device: Part of the sound device's name, because its number changes from boot to boot; "": the system's default.
-        backend: Recorder: ``portaudio``, or ``arecord`` for boards where PortAudio hangs. ``file`` plays recordings in
-            the place of a microphone.
-        rate_hz: Sample rate of the recording, Hz; 0: the model's where the hardware offers it, else the nearest above.
-        silent_s: Time without a frame, or of digital silence, after which the stream is opened anew, s.
-        file: A recording, or a folder of recordings, that ``file`` plays in the order of their paths; None: none.
-        repeat: Whether the recordings begin again after the last one; else silence follows.
-    """
+    """``[microphone]``; without this section the device does not listen."""
 
     device: str = ""
     backend: Literal["portaudio", "arecord", "file"] = "portaudio"
@@ -177,12 +129,8 @@ class MicrophoneConfig:
     repeat: bool = True
 
     def __post_init__(self) -> None:
-        require(
-            self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000,
-            "rate_hz",
-            self.rate_hz,
-            "must be 0 (automatic) or from 4000 to 768000",
-        )
+        possible = self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000
+        require(possible, "rate_hz", self.rate_hz, "must be 0 (automatic) or from 4000 to 768000")
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
         named = self.backend != "file" or self.file is not None
         require(named, "backend", self.backend, "needs the key file too, a recording or a folder of recordings")
@@ -194,22 +142,7 @@ THRESHOLD = 0.7
 
 @dataclass(frozen=True, kw_only=True)
 class DetectorConfig:
-    """``[detector]``.
-
-    Attributes:
-        hop_s: Time between two windows, in whole frames, s; a window is as long as the model's clips. None: 0.25, or
-            0.5 with a front end for everyday sounds.
-        average_s: Time over which scores are averaged, s. None: 0.5, or 1 with such a front end.
-        false_accepts_per_hour: Rate that every label's threshold is chosen for, where the bundle's front end is
-            pretrained and the owner gives no threshold.
-        threshold: Averaged score from which a label counts as heard, 0..1; None: see :data:`THRESHOLD`.
-        thresholds: The same for single labels, ``[detector.thresholds]``.
-        refractory_s: Time after an event in which the same label makes no other, s.
-        energy_gate_db: Level below which a window is not classified, dB full scale.
-        unknown_threshold: Score below which every averaged score of an unknown sound stays, 0..1; 0: none is unknown.
-        unknown_onset_db: Level above the background at which a sound begins, dB.
-        unknown_refractory_s: Time after an unknown sound in which there is no other, s.
-    """
+    """``[detector]``. Without ``hop_s`` and ``average_s``, the front end decides (edge_client/detection/pace.py)."""
 
     hop_s: float | None = None
     average_s: float | None = None
@@ -242,15 +175,7 @@ class DetectorConfig:
 
 @dataclass(frozen=True)
 class EventsConfig:
-    """``[events]``: where events go besides the journal.
-
-    Attributes:
-        stdout: Whether every event is a line of JSON on standard output.
-        command: Program and arguments, run for every event with the event as JSON on its standard input.
-        command_timeout_s: Time after which that program is killed, s.
-        journal_days: Age at which the journal deletes an event, days.
-        journal_mb: Largest size of the journal, 10^6 bytes.
-    """
+    """``[events]``: where events go besides the journal."""
 
     stdout: bool = True
     command: tuple[str, ...] = ()
@@ -265,16 +190,7 @@ class EventsConfig:
 
 @dataclass(frozen=True)
 class ClipsConfig:
-    """``[clips]``: limits of what the device keeps of what it heard.
-
-    Attributes:
-        quota_mb: Largest size of all taught clips together, 10^6 bytes; more are refused.
-        expire_days: Age at which taught clips are deleted, days; 0: never.
-        unknown_count: Number of unknown sounds that are kept for their owner to name; 0: none.
-        unknown_days: Age at which unknown sounds are deleted, days.
-        detected_count: Number of detected sounds that are kept for their owner to confirm or correct; 0: none.
-        detected_days: Age at which detected sounds are deleted, days.
-    """
+    """``[clips]``: limits of what the device keeps of what it heard."""
 
     quota_mb: float = 500.0
     expire_days: float = 0.0
@@ -291,13 +207,7 @@ class ClipsConfig:
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """``[metrics]``; with this section the daemon answers Prometheus at ``/metrics``.
-
-    Attributes:
-        address: Address of this machine at which it answers; whoever reaches it may read, so the default is this
-            machine alone.
-        port: Port; 0: one that is free.
-    """
+    """``[metrics]``; with this section the daemon answers Prometheus at ``/metrics``."""
 
     address: str = "127.0.0.1"
     port: int = 9471
@@ -308,17 +218,7 @@ class MetricsConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """``[training]``.
-
-    Attributes:
-        window: Times of day between which rounds are trained, like ``22:00-06:00``; "": always. What the owner
-            teaches is learned at once.
-        max_temperature_c: Temperature of the processor above which no training begins, degrees Celsius; 0: no limit.
-        deadline_s: Time after which a training process is killed, s.
-        nice: Priority of the training process, 0 to 19.
-        teach_epochs: Passes over the clips when the owner taught something.
-        teach_learning_rate: Step size of these passes.
-    """
+    """``[training]``."""
 
     window: str = ""
     max_temperature_c: float = 75.0
@@ -339,16 +239,7 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class UiConfig:
-    """``[ui]``: the owner's page, which `auricle-edge ui` serves.
-
-    Attributes:
-        host: Address on which it listens.
-        port: Its port; 0: any that is free.
-        names: Further names under which browsers may open it, as behind a proxy; they make a sign-in necessary.
-        insecure_http: Whether it may listen beyond this machine, where others can read what is sent.
-        proxy: Address of a proxy that signs people in, such as Home Assistant's; nobody else may open the page then.
-            "" for none.
-    """
+    """``[ui]``: the owner's page, which `auricle-edge ui` serves."""
 
     host: str = "127.0.0.1"
     port: int = 8471
@@ -375,8 +266,7 @@ def _is_address(given: str) -> bool:
 def window_minutes(window: str) -> tuple[int, int] | None:
     """Return the minutes of the day at which a training window begins and ends; None where it is always open.
 
-    Raises:
-        ConfigError: it is not written like ``22:00-06:00``.
+    Raises ConfigError if it is not written like ``22:00-06:00``.
     """
     if not window:
         return None

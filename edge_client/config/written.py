@@ -21,13 +21,9 @@ class Answers:
     """What a device's owner decided.
 
     Attributes:
-        name: Name of the device, for people.
-        state: Folder of what the device must not lose, as the file shall say it.
-        bundle: Name of a ready bundle, or the path of a file.
+        state: Folder of what the device must not lose, as it is to stand in the file.
         microphone: Part of the sound device's name, "" for the system's default; None: it does not listen.
         played: Recordings in the place of a microphone, a file or a folder; None: there is a microphone, or none.
-        share_names: Whether the owner's words for sounds travel to the aggregator.
-        recordings: Folder of clips to learn from, as ``<label>/*.wav``; None: what the owner teaches.
     """
 
     name: str

@@ -40,12 +40,7 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
-
-    Attributes:
-        verdict: Whether it is well; a warning keeps nothing from working now.
-        way_out: Remedy; "" where none is needed.
-    """
+    """What one check found. A warning keeps nothing from working now; ``way_out`` is "" where none is needed."""
 
     check: str
     verdict: Verdict

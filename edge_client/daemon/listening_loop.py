@@ -39,10 +39,8 @@ _RECENT = 1000
 
 
 class Loaded(NamedTuple):
-    """What a detector listens with.
-
-    Attributes:
-        tails: Distribution of other sounds' scores by label; none where the front end is not pretrained.
+    """A detector's model, labels and tails of other sounds' scores by label; none where the front end is not
+    pretrained.
     """
 
     model: ModelRuntime

@@ -195,7 +195,7 @@ class RoundLoop:
         self._state.outbox.remove(path)
 
     def _result(self, path: Path, work: Work, done: int) -> bytes:
-        """Return what work came to, from the outbox; it is trained now, unless the round ``done`` last was this one.
+        """Return the work's result from the outbox; it is trained now, unless the round ``done`` last was this one.
 
         Raises WorkError if the training failed or was stopped, or the disk damaged its result at once.
         """

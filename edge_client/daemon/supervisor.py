@@ -25,15 +25,7 @@ _SETTLED_S = 300.0
 
 @dataclass(kw_only=True)
 class Loop:
-    """One of the daemon's loops.
-
-    Attributes:
-        body: The loop; it returns only after ``stop`` was set, and is restarted after whatever it raises.
-        stuck_after_s: Time without progress after which the loop counts as stuck, s.
-        state: ``running``, ``waiting`` after a failure, or ``ended``.
-        error: Message of the last failure; "" where there was none.
-        progressed: Time of the last progress, on the monotonic clock, s.
-    """
+    """One of the daemon's loops; :class:`Supervisor` restarts its body after whatever that raises."""
 
     name: str
     body: Callable[[], None]

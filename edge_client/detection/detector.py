@@ -30,12 +30,7 @@ _NO_TAILS: Mapping[str, Tail] = MappingProxyType({})
 
 @dataclass
 class Counters:
-    """What a detector did.
-
-    Attributes:
-        gated: Number of those that were too quiet for an inference.
-        skipped: Number of hops that were left out, because the board had fallen behind.
-    """
+    """Number of windows, of those too quiet for an inference, and of hops that a slow board left out."""
 
     windows: int = 0
     gated: int = 0

@@ -31,13 +31,7 @@ class _Sound:
 
 @dataclass(frozen=True)
 class UnknownSound:
-    """A sound that no label fits.
-
-    Attributes:
-        window: Samples from just before the sound, float32 [clip_samples].
-        score: Best averaged score of any label meanwhile.
-        level_db: Level of the window, dB full scale.
-    """
+    """A sound that no label fits, with the samples from just before it on, float32 [clip_samples]."""
 
     window: Floats
     score: float
@@ -60,7 +54,7 @@ class UnknownSounds:
     def update(
         self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
     ) -> UnknownSound | None:
-        """Take one hop, and whether a known sound was ``heard`` in it; return the unknown sound that was decided on, if
+        """Take one hop, and whether a known sound was ``heard`` in it; return the unknown sound that it settles, if
         any.
         """
         began = self._begins(hop_level_db)

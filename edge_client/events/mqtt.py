@@ -38,17 +38,7 @@ _LONGEST = 250
 
 @dataclass(frozen=True, kw_only=True)
 class MqttSection:
-    """``[mqtt]``; without this section nothing is published.
-
-    Attributes:
-        host: Host name or address of the broker.
-        port: Port of the broker.
-        username: Name by which the device logs in; "": none.
-        password: Its password; the environment's AURICLE_MQTT_PASSWORD replaces it.
-        tls: Whether the connection is encrypted.
-        topic: Topic before the device's identifier in every topic.
-        discovery: Home Assistant's discovery prefix; "": none.
-    """
+    """``[mqtt]``; without this section nothing is published."""
 
     host: str
     port: int = 1883

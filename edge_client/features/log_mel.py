@@ -94,11 +94,8 @@ class MelEnergies:
 class _Workspace:
     """Arrays that are kept from clip to clip: fetching fresh pages from the system costs as much as the arithmetic.
 
-    Attributes:
-        signal: [samples that the windows span], in the clips' dtype.
-        windows: [frames, window samples], a view of ``signal`` in which windows overlap as they do in time.
-        padded: Padded frames, float64 [chunk, fft_size], zero beyond the window.
-        energies: Energy in each band and, last, in all bins, float64 [frames, mel_bands + 1].
+    ``windows`` is a view of ``signal``, [frames, window samples]; ``padded`` is float64 [chunk, fft_size], zero beyond
+    the window; ``energies`` is float64 [frames, mel_bands + 1], the last that of all bins.
     """
 
     signal: Array

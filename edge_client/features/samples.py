@@ -46,9 +46,7 @@ def of_each_clip(samples: Array, shape: tuple[int, ...], compute: Callable[[Arra
 
 
 def require_consistent(settings: MelSettings, numbers: int) -> None:
-    """Refuse settings from which no features of so many numbers a frame can be computed, by a FeatureError that says
-    why.
-    """
+    """Refuse settings that give no features of so many numbers a frame, by a FeatureError that says why."""
     nyquist = settings.sample_rate_hz / 2
     filters = getattr(settings, "filters", HTK)
     highest = math.inf if filters == KALDI_32K else nyquist  # bands above half the sample rate are empty

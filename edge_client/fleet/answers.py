@@ -31,9 +31,6 @@ class Bounds:
     """Bounds of an answer.
 
     Attributes:
-        json_bytes: Largest JSON document; the aggregator takes none above this either.
-        public_set_bytes: Largest public set or consensus on it, as the aggregator takes them.
-        model_bytes: Largest model, set of weights, or prototypes, as the aggregator takes them.
         seconds: Time for an answer, beside the time that a long poll asks for, s.
         bytes_per_s: Slowest transfer that is waited for, beyond those seconds; a mobile network at its worst is faster.
     """

@@ -77,10 +77,7 @@ def _der(text: str) -> bytes:
 
 
 def _trusting(authority: bytes) -> ssl.SSLContext:
-    """Return a context that trusts an authority (DER), and no other.
-
-    Raises ssl.SSLError, ValueError if it is no certificate, not an authority's, or bytes follow it.
-    """
+    """Return a context that trusts an authority (DER) and no other; raise ssl.SSLError, ValueError if it is none."""
     context = ssl.create_default_context(cadata=authority)
     if context.get_ca_certs(binary_form=True) != [authority] or context.cert_store_stats()["x509"] != 1:
         raise ValueError(f"{len(authority)} bytes that are not one authority's certificate alone")

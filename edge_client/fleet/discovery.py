@@ -35,14 +35,7 @@ Tls = Literal["pinned", "public", "none", "unknown"]
 
 @dataclass(frozen=True)
 class Found:
-    """An aggregator that announced itself.
-
-    Attributes:
-        url: Address, by its host's number.
-        fleet_id: Number of its fleet; "" where it does not say.
-        tls: Authority that vouches for it: its own, a public one, or none (plain HTTP).
-        version: Version of its software; "" where it does not say.
-    """
+    """An aggregator that announced itself. ``tls``: Authority that vouches for it; "": what it does not say."""
 
     url: str
     fleet_id: str

@@ -102,8 +102,7 @@ def _fetch_public_set(client: ServerClient, blobs: BlobCache) -> None:
 
 
 def leave(config_path: Path, *, notify: bool) -> None:
-    """Take the device out of its fleet: it forgets who it was there and keeps what it learned; ``notify`` the
-    aggregator.
+    """Take the device out of its fleet: it forgets who it was there and keeps what it learned.
 
     Raises ConfigError if the configuration names no aggregator; StateError if the daemon runs.
     """
@@ -133,10 +132,7 @@ def _say_goodbye(config: Config, state: DeviceState) -> None:
 
 
 def _fetch_authority(url: str, sha256: str) -> str:
-    """Fetch the certificate of the aggregator's authority, and check that it is the one of the invitation.
-
-    Raises CertificateError if it is another one.
-    """
+    """Fetch the certificate of the aggregator's authority, and check that it is the one of the invitation."""
     with closing(ServerClient(url, None)) as client:
         certificate = client.authority()
     if fingerprint(certificate) != sha256:

@@ -169,9 +169,7 @@ class ServerClient:
 
     @contextmanager
     def _asked(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
-        """Send a request, whose answer may take so much longer; the body gets the answer, of which only the headers
-        were read.
-        """
+        """Send a request, whose answer may take so much longer; of the answer that it yields the headers are read."""
         import httpx
 
         timeout = httpx.Timeout(self.bounds.seconds + extra_s, connect=_CONNECT_S)

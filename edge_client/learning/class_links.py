@@ -135,14 +135,8 @@ def to_report(label_map: LabelMap, with_clips: Collection[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class SlotOrder:
-    """Pairs of slots that mean the same.
-
-    Attributes:
-        own: Slots of the device's label map.
-        shared: The same classes' slots in the shared model.
-        own_capacity: Outputs of the device's head.
-        shared_capacity: Outputs of the shared model's head.
-        classes: Number of the fleet's classes: slots 0..classes-1 of the shared model.
+    """Pairs of slots that mean the same, the device's and the shared model's, of which the fleet's ``classes`` come
+    first.
     """
 
     own: tuple[int, ...]

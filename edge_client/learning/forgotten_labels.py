@@ -30,8 +30,7 @@ def note_forgotten(state: DeviceState, labels: Iterable[str]) -> None:
 
 
 def forget_noted(config: Config, state: DeviceState) -> bool:
-    """Take labels that were noted out of the model, unless there are clips of them again; False: a training is going
-    on.
+    """Take labels that were noted out of the model, unless they have clips again; False while a training is going on.
 
     A label that is no class of the fleet gives its slot up. One that is takes the fleet's name.
     """

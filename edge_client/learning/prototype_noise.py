@@ -60,8 +60,7 @@ def noise_rng(key: bytes, embeddings: Floats, clip_norm: float, noise: float) ->
     A device that sends a class again without a change to its clips sends the same numbers, which tell nothing new.
     Fresh noise in every round could be averaged away. Another ``clip_norm`` or ``noise`` must not draw the same noise.
 
-    Raises FeatureError if the key, random bytes that never leave the device (the secret for the aggregator is none),
-    has not 16 to 64 bytes.
+    Raises FeatureError if the key, which never leaves the device, has not 16 to 64 bytes.
     """
     if not 16 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
         raise FeatureError(f"the key of a mean's noise has 16 to 64 random bytes, not {len(key)}; draw another one")

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio import ClipSource
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import BackgroundNoise, augment
 from edge_client.features.front_end import FrontEnd, open_front_end
@@ -33,9 +32,7 @@ Augment = Callable[[Floats, int, np.random.Generator, BackgroundNoise | None], F
 
 
 class Split:
-    """A :class:`edge_client.audio.ClipSource` of clips to train on; ``held_out`` is that of the same others every
-    round.
-    """
+    """Recordings without the clips held out; ``held_out`` has those instead, the same in every round."""
 
     def __init__(self, recordings: Recordings, share: float, *, fewest: int = 0, evaluating: bool = False) -> None:
         """Split what is in the folder now.
@@ -139,7 +136,7 @@ def rescaled(x: Floats, source: ModelRuntime, target: ModelRuntime) -> Floats:
 
 
 def gather(
-    source: ClipSource,
+    source: Recordings | Split,
     round_id: int,
     slots: dict[str, int],
     model: ModelRuntime,
@@ -149,9 +146,7 @@ def gather(
     noise: BackgroundNoise | None,
     augmented: Augment = augment,
 ) -> Clips:
-    """Load a round's clips of some labels and compute their features, also those of so many augmented ``copies`` of
-    each.
-    """
+    """Load a round's clips of some labels and compute their features, with so many augmented ``copies`` of each."""
     settings = model.manifest.feature_settings
     front_end = open_front_end(settings)
     parts: list[Floats] = []
@@ -177,9 +172,7 @@ def variants(
     noise: BackgroundNoise | None = None,
     augmented: Augment = augment,
 ) -> Floats:
-    """Return normalised features of clips, float32 [clips, samples], and of augmented ones, as :attr:`Clips.x` has
-    them.
-    """
+    """Return normalised features of float32 [clips, samples], and of augmented ones, as :attr:`Clips.x` has them."""
     rate_hz = front_end.settings.sample_rate_hz
     heard = [samples, *(augmented(samples, rate_hz, rng, noise) for _ in range(copies))]
     return np.stack([model.normalise(front_end(variant)) for variant in heard])

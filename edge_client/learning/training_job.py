@@ -36,8 +36,7 @@ def from_line(line: str) -> TrainingJob:
 
 
 def checked_plan(plan: RoundPlan) -> RoundPlan:
-    """Return a plan with settings in their ranges, without those that this version does not know; raise a PlanError
-    else.
+    """Return a plan without settings that this version does not know; raise a PlanError for one out of its range.
 
     The local method may be one that this version does not know, the personalisation may not.
     """

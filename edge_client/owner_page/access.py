@@ -65,11 +65,9 @@ def page_token(state: Path, *, new: bool = False) -> str:
 class Access:
     """What the page asks of a browser.
 
-    Attributes:
-        names: Names under which browsers may ask for it, in lower case.
-        any_address: Whether they may ask for any numeric address. (A name can be made to lead here by whoever owns
-            it, DNS rebinding; a number cannot.)
-        proxy: Address of the proxy that alone may ask for it, and that lets nobody in who may not open it; "" for none.
+    ``names`` are those under which it may be asked for, in lower case; ``any_address`` allows numbers too, since
+    whoever owns a name can have it lead here (DNS rebinding). ``proxy`` is the address that alone may ask, and that
+    lets nobody in who may not open the page; "" for none.
     """
 
     token: str

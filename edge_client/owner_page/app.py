@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from edge_client import owner_changes
+from edge_client.clips.files import Clip
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.config import Config
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
-from edge_client.owner_changes import changes
 from edge_client.owner_page.access import COOKIE, CSRF, SESSION, Access, Guard
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
@@ -31,79 +32,70 @@ _COOKIE_S = 30 * 86_400
 _MOST_TAKES = 50
 
 
-class Changing:
-    """The addresses; each answers with words for the owner."""
-
-    def __init__(self, device: OwnedDevice) -> None:
-        self._device = device
-
-    def routes(self) -> list[Route]:
-        """Return the addresses, all of which take forms."""
-        does = {
-            "/heard/keep": self._keep,
-            "/sounds/rename": self._rename,
-            "/sounds/delete": self._delete,
-            "/sounds/undo": self._undo,
-            "/sounds/differ": self._differ,
-        }
-
-        def route(address: str) -> Route:
-            async def answer(request: Request) -> Response:
-                message = await run_in_threadpool(does[address], await read_form(request))
-                return JSONResponse({"message": message})
-
-            return Route(address, answer, methods=["POST"])
-
-        return [route(address) for address in does]
-
-    def _keep(self, form: dict[str, str]) -> str:
-        on = form.get("keep") == "on"
-        self._device.teaching().detected.switch(on=on)
-        return "It keeps what it detects from now on." if on else "It keeps no detected sounds; those kept are deleted."
-
-    def _rename(self, form: dict[str, str]) -> str:
-        """Rename a sound; where the new name is another sound's, both are put together, if the owner said so."""
-        teaching = self._device.teaching()
-        label, new_label = form.get("label", ""), teaching.require_slot(form.get("new_label", "").strip())
-        clips = teaching.store.clips(_taught(teaching, label))
-        if new_label == label:
-            raise ClipError(f"it is called {label!r} already")
-        if new_label in teaching.known_labels() and form.get("together") != "yes":
-            raise ClipError(f"there is a sound called {new_label!r} already: say that both are to be put together")
-        owner_changes.rename(teaching, clips, new_label)
-        return f"{label} is {new_label} now. {teaching.after(terminal=False)}"
-
-    def _delete(self, form: dict[str, str]) -> str:
-        teaching = self._device.teaching()
-        label = form.get("label", "")
-        clips = teaching.store.clips(_taught(teaching, label))
-        owner_changes.delete(teaching, clips)
-        return f"{label} is deleted. For {KEEP_DAYS:g} days this can be undone."
-
-    def _undo(self, form: dict[str, str]) -> str:
-        teaching = self._device.teaching()
-        named = (form.get("kind", ""), number_of(form.get("at_ms", "")))
-        for change in owner_changes.changes(teaching):
-            if (change.kind, change.at_ms) == named:
-                count = owner_changes.undo(teaching, change)
-                clips = "clip is" if count == 1 else "clips are"
-                return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
-        raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
-
-    def _differ(self, form: dict[str, str]) -> str:
-        first, second = form.get("first", ""), form.get("second", "")
-        owner_changes.set_different(self._device.teaching(), first, second)
-        return f"{first} and {second} differ: you will not be asked again."
+def _keep(teaching: Teaching, form: dict[str, str]) -> str:
+    on = form.get("keep") == "on"
+    teaching.detected.switch(on=on)
+    return "It keeps what it detects from now on." if on else "It keeps no detected sounds; those kept are deleted."
 
 
-def _taught(teaching: Teaching, label: str) -> str:
-    """Return a label of which the owner has clips. Raises ClipError if there are none."""
+def _rename(teaching: Teaching, form: dict[str, str]) -> str:
+    """Rename a sound; where the new name is another sound's, both are put together, if the owner said so."""
+    label, new_label = form.get("label", ""), teaching.require_slot(form.get("new_label", "").strip())
+    clips = _taught(teaching, label)
+    if new_label == label:
+        raise ClipError(f"it is called {label!r} already")
+    if new_label in teaching.known_labels() and form.get("together") != "yes":
+        raise ClipError(f"there is a sound called {new_label!r} already: say that both are to be put together")
+    owner_changes.rename(teaching, clips, new_label)
+    return f"{label} is {new_label} now. {teaching.after(terminal=False)}"
+
+
+def _delete(teaching: Teaching, form: dict[str, str]) -> str:
+    label = form.get("label", "")
+    owner_changes.delete(teaching, _taught(teaching, label))
+    return f"{label} is deleted. For {KEEP_DAYS:g} days this can be undone."
+
+
+def _undo(teaching: Teaching, form: dict[str, str]) -> str:
+    named = (form.get("kind", ""), number_of(form.get("at_ms", "")))
+    for change in owner_changes.changes(teaching):
+        if (change.kind, change.at_ms) == named:
+            count = owner_changes.undo(teaching, change)
+            clips = "clip is" if count == 1 else "clips are"
+            return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
+    raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
+
+
+def _differ(teaching: Teaching, form: dict[str, str]) -> str:
+    first, second = form.get("first", ""), form.get("second", "")
+    owner_changes.set_different(teaching, first, second)
+    return f"{first} and {second} differ: you will not be asked again."
+
+
+def _taught(teaching: Teaching, label: str) -> list[Clip]:
+    """Return the clips of a label. Raises ClipError if there are none."""
     if label not in teaching.store.labels():
         raise ClipError(f"you taught no sound called {label[:100]!r} (any more)")
-    return label
+    return teaching.store.clips(label)
 
 
-# What makes a proxy hand on each line at once.
+# What the forms of an address do; each returns words for the owner.
+_CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
+    "/heard/keep": _keep,
+    "/sounds/rename": _rename,
+    "/sounds/delete": _delete,
+    "/sounds/undo": _undo,
+    "/sounds/differ": _differ,
+}
+
+
+def _changing(device: OwnedDevice, address: str) -> Route:
+    async def answer(request: Request) -> Response:
+        form = await read_form(request)
+        message = await run_in_threadpool(lambda: _CHANGES[address](device.teaching(), form))
+        return JSONResponse({"message": message})
+
+    return Route(address, answer, methods=["POST"])
 
 
 def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
@@ -121,7 +113,7 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Route("/teach/record", page.record, methods=["POST"]),
         Route("/sounds", page.sounds),
         Route("/sounds/clip", page.clip),
-        *Changing(device).routes(),
+        *(_changing(device, address) for address in _CHANGES),
         Route("/sign-in", page.sign_in, methods=["GET", "POST"]),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
@@ -218,7 +210,7 @@ class OwnerPage:
             "sounds.html",
             sounds=self._device.sounds(teaching),
             same=self._device.same_sounds(teaching.store.labels()),
-            changes=changes(teaching),
+            changes=owner_changes.changes(teaching),
             status=self._device.status(),
             bundle=self._device.bundle_name(),
             room=teaching.label_map.free,

@@ -31,15 +31,10 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class HeardSound:
-    """One row of what the device heard.
+    """One row of what the device heard; kind and time name the event.
 
-    Attributes:
-        at_ms: Time of the event, milliseconds since 1970; with the kind it names the event.
-        kind: Whether the device knew the sound.
-        label: Recognised label; ``unknown`` for an unknown sound.
-        score: Averaged score, 0..1.
-        level_db: Level of the window, dB full scale; None where the journal has the event no more.
-        answer: Answer of the owner since the page was started; "" for none.
+    ``level_db`` is None where the journal has the event no more; ``answer`` is the owner's since the page was started,
+    or "".
     """
 
     at_ms: int
@@ -55,14 +50,9 @@ class HeardSound:
 class KnownSound:
     """One sound that the device knows.
 
-    Attributes:
-        clips: Names of the clips that the owner taught it with.
-        of_fleet: Whether it is a class of the fleet.
-        rejected: Number of clips that resemble it and are none.
-        learned: Whether the model has it; if not, it will be learned from the clips.
-        heard: Whether the weights that listen learned it.
-        provisional: Whether few devices of the fleet were taught it.
-        expected: Expected quality, of ``DeviceState.expectations``; None where it is not known.
+    ``clips`` are names of those it was taught with; ``rejected`` counts those that resemble it and are none.
+    ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``expected`` is of
+    ``DeviceState.expectations``.
     """
 
     label: str

@@ -86,7 +86,7 @@ def _digests(backup: BackupArchive) -> dict[str, object]:
 
 
 def commit_restore(state: Path) -> None:
-    """Say that what :func:`unpack_backup` unpacked shall take the place of the state, and see to it."""
+    """Replace the state by what :func:`unpack_backup` unpacked; one that is killed meanwhile is finished later."""
     folder = state / _RESTORE
     for name in _FOLDERS:
         if (folder / name).is_dir():
@@ -122,7 +122,7 @@ def finish_restore(state: Path) -> bool:
 
 
 def discard_restore(state: Path) -> None:
-    """Remove what was unpacked and shall not take the state's place."""
+    """Remove what was unpacked, without restoring it."""
     shutil.rmtree(state / _RESTORE, ignore_errors=True)
 
 

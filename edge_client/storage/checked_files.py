@@ -70,8 +70,6 @@ def read_twice(path: Path) -> bytes:
 def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
     """Return what :func:`write_twice` wrote, and whether the file is damaged and this is the copy's content.
 
-    A file without a copy that ends in no digest was written before there were any. It is returned as it is.
-
     Raises FileNotFoundError if there is no such file; its copy alone does not count, so that the owner can remove it;
     DamagedError if the file and its copy are damaged.
     """
@@ -80,12 +78,7 @@ def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
     except DamagedError as error:
         try:
             return read_checked(copy_of(path)), True
-        except FileNotFoundError:
-            data = path.read_bytes()
-            if _LINE.fullmatch(data[-_LINE_BYTES:]):
-                raise error from None
-            return data, False
-        except DamagedError:
+        except (FileNotFoundError, DamagedError):
             raise DamagedError(
                 f"{path} and its copy are damaged; remove both to go on without them "
                 '(docs/device.md, "Damage is noticed", says what that means)'
@@ -113,8 +106,7 @@ def _mended(path: Path) -> str:
     try:
         if read_checked(copy) == data:
             return ""
-    except FileNotFoundError:  # written by an older version, or by a process that was killed before the copy
-        write_checked(path, data)
+    except FileNotFoundError:  # written by a process that was killed before the copy
         write_checked(copy, data)
         return ""
     except DamagedError:

@@ -67,12 +67,7 @@ class Outbox:
 
 
 class DeviceState:
-    """A state folder. Whatever is read from it is compared with its digest first; :meth:`mend` restores damage.
-
-    Attributes:
-        forgotten_path: Place of labels that are to leave the model (``edge_client.learning.forgotten_labels``).
-        choices_path: Place of the owner's decisions beside the clips (``edge_client.storage.owner_choices``).
-    """
+    """A state folder. Whatever is read from it is compared with its digest first; :meth:`mend` restores damage."""
 
     def __init__(self, folder: Path) -> None:
         """Use a folder, which is made readable by its owner alone where it does not exist."""

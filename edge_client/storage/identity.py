@@ -7,6 +7,7 @@ import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import read_twice, remove_twice, write_twice
@@ -43,10 +44,7 @@ class IdentityStore:
         """
         if not self.path.exists():
             self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
-        try:
-            return Identity(**json.loads(read_twice(self.path)))
-        except (DamagedError, ValueError, TypeError) as error:
-            raise StateError(f"{self.path} is damaged ({error}); remove it to enrol as a new device") from error
+        return Identity(**_fields(self.path, "enrol as a new device"))
 
     def save(self, identity: Identity) -> None:
         """Replace the device's identity."""
@@ -95,12 +93,7 @@ class MembershipStore:
 
         Raises StateError if the file is damaged, and so is its copy.
         """
-        try:
-            return Membership(**json.loads(read_twice(self.path)))
-        except FileNotFoundError:
-            return None
-        except (DamagedError, ValueError, TypeError) as error:
-            raise StateError(f"{self.path} is damaged ({error}); remove it and join the fleet again") from error
+        return Membership(**_fields(self.path, "join the fleet again")) if self.path.exists() else None
 
     def save(self, membership: Membership) -> None:
         """Note the fleet that the device joined."""
@@ -109,3 +102,10 @@ class MembershipStore:
     def remove(self) -> None:
         """Forget the fleet."""
         remove_twice(self.path)
+
+
+def _fields(path: Path, what_for: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(read_twice(path)))
+    except (DamagedError, ValueError, TypeError) as error:
+        raise StateError(f"{path} is damaged ({error}); remove it to {what_for}") from error

@@ -23,9 +23,7 @@ _PATIENCE_S = 5.0
 
 
 class Move(NamedTuple):
-    """A clip that moved from a folder of the clip store to another; ``shared``: the target had the very same clip
-    before.
-    """
+    """A clip that moved between folders of the store; ``shared``: the target had the very same clip before."""
 
     source: str
     target: str
@@ -35,14 +33,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Renaming:
-    """Clips that got another label together.
-
-    Attributes:
-        at_ms: Time, milliseconds since 1970.
-        former: Their label until then.
-        label: Their label since.
-        moves: Moved clips, counter-examples included.
-    """
+    """Clips, counter-examples included, that got another label than the ``former`` one together."""
 
     at_ms: int
     former: str
@@ -52,13 +43,7 @@ class Renaming:
 
 @dataclass(frozen=True)
 class OwnerChoices:
-    """All that is in the file.
-
-    Attributes:
-        keeps_detected: Whether sounds that are detected are kept; None: as the configuration says.
-        different: Pairs of labels that sound alike and differ all the same, each in alphabetical order.
-        renamings: Renamings that can be undone, the newest first.
-    """
+    """All that is in the file. ``keeps_detected`` None: as the configuration says; ``renamings``: the newest first."""
 
     keeps_detected: bool | None = None
     different: tuple[tuple[str, str], ...] = ()
@@ -82,9 +67,7 @@ def read_choices(path: Path) -> OwnerChoices:
 
 
 def same_sounds(choices: OwnerChoices, expected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return the pairs of labels that are expected to sound the same, and of which the owner did not say that they
-    differ.
-    """
+    """Return pairs of labels expected to sound the same, of which the owner did not say that they differ."""
     known = {found["label"] for found in expected}
     pairs = [(found["label"], other) for found in expected for other in found.get("same", ())]
     return [pair for pair in pairs if pair[0] < pair[1] and pair[1] in known and pair not in choices.different]

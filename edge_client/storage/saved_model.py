@@ -64,9 +64,7 @@ class Progress:
 
     @property
     def listening_tails(self) -> Mapping[str, tuple[float, float]]:
-        """The tails for listening: none from a round's result on, which knows nothing of other sounds, until the device
-        went over its clips again.
-        """
+        """The tails for listening: none from a round's result on, until the device went over its clips again."""
         return self.tails if self.background_trained else {}
 
 
@@ -115,14 +113,14 @@ class ModelStore:
                 label_map=LabelMap.from_json(document["label_map"]),
                 contributed=int(document["contributed"]),
                 learned=int(document["learned"]),
-                taught=str(document.get("taught", "")),
-                fine_tuned=int(document.get("fine_tuned", 0)),
-                features=str(document.get("features", "")) or manifest.feature_settings.digest,
-                tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document.get("tails", {})).items()},
-                background_trained=bool(document.get("background_trained", False)),
-                provisional=tuple(map(str, document.get("provisional", ()))),
-                unheard=tuple(int(slot) for slot in document.get("unheard", ())),
-                judged={str(name): float(value) for name, value in dict(document.get("judged", {})).items()},
+                taught=str(document["taught"]),
+                fine_tuned=int(document["fine_tuned"]),
+                features=str(document["features"]) or manifest.feature_settings.digest,
+                tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document["tails"]).items()},
+                background_trained=bool(document["background_trained"]),
+                provisional=tuple(map(str, document["provisional"])),
+                unheard=tuple(map(int, document["unheard"])),
+                judged={str(name): float(value) for name, value in dict(document["judged"]).items()},
             )
         except (DamagedError, TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
@@ -144,8 +142,7 @@ class ModelStore:
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
 
     def follow_front_end(self, bundle_path: Path) -> bool:
-        """Begin anew from a bundle whose front end is another than the saved model's, as after an upgrade; say whether
-        so.
+        """Begin anew from a bundle with another front end than the saved model's, as after an upgrade; say whether so.
 
         What the model learned is worth nothing on other features. The owner's clips are learned again, because none
         count as taught; the numbers of the rounds stay.

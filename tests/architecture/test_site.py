@@ -58,7 +58,7 @@ def test_every_key_of_the_configuration_has_its_place_and_its_meaning(site: Path
     meanings = {re.sub(r"<[^>]+>", "", cells[0]): cells[3] for cells in rows if cells}
     for section in section_classes().values():
         assert {field.name for field in dataclasses.fields(section)} <= meanings.keys()
-    assert meanings["quota_mb"].startswith("Largest size of all taught clips")
+    assert meanings["quota_mb"].startswith("size of all taught clips")
     assert all(meanings.values())
 
 

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.api import AuricleError, Classifier, EdgeError
-from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import LabelError
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import DATA
 
 RECORDINGS = DATA / "gsc_v2_test"
@@ -57,14 +55,6 @@ def test_learning_goes_on_and_new_labels_get_outputs(speech):
     model.partial_fit(clips, labels, epochs=10)
     assert tuple(model.classes_) == ("stop", "no", "yes")
     assert model.score(others, wanted) > max(before + 0.2, 0.9)
-
-
-def test_paths_and_arrays_are_the_same_to_it(taught):
-    paths = sorted((RECORDINGS / "yes").iterdir())[:3]
-    clips = taught.read(paths)
-    assert clips.shape == (3, taught.clip_samples)
-    np.testing.assert_array_equal(taught.predict_proba([str(path) for path in paths]), taught.predict_proba(clips))
-    assert taught.features(clips).shape == (3, *read_bundle(find_bundle("base")).manifest.input_shape)
 
 
 def test_what_was_saved_is_loaded_and_fits_its_bundle_alone(taught, speech, tmp_path):

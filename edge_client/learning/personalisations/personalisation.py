@@ -97,7 +97,7 @@ class Personalisation:
     Attributes:
         settings: Settings that a plan can give it. ``held_out`` (the share of the clips that a device evaluates on) is
             handled for every personalisation that has it.
-        adapt: Device's part: leaves the task's model with the weights that the device shall listen with, and returns
+        adapt: Device's part: leaves the task's model with the weights for the device to listen with, and returns
             what was measured; None: the result stays as it is.
         groups: Aggregator's part: (devices' numbers of clips by identifier, all above 0; values of the settings) ->
             the groups that train rounds among themselves before. Pure: an interrupted step is computed again. None:

@@ -37,11 +37,9 @@ def after_round(before: Progress, job: RoundPart) -> Progress:
 def choose(
     config: Config, saved: SavedModel, job: RoundPart, made: DeviceModel, *, taught: bool
 ) -> tuple[DeviceModel, Verdict]:
-    """Return the model that the device shall save, and why; the job's model then listens with it.
+    """Return the model for the device to save, and why; the job's model then listens with it.
 
-    Args:
-        job: the round; its label map becomes that of the model that listens.
-        taught: whether that, and the model that listens, have learned all of the owner's clips.
+    ``taught`` says whether what the round made, and the model that listens, have learned all of the owner's clips.
     """
     job.label_map = made.model.progress.label_map
     new = job.label_map.new_since(saved.progress.label_map)

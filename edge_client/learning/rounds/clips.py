@@ -54,10 +54,10 @@ def to_train_on(config: Config, job: NetworkJob, source: Split) -> Clips:
 
 
 def evidence(config: Config, job: RoundPart, *, taught: bool) -> Evidence:
-    """Return what tells whether a round's result is as good as the model that listens; the job has the newer label map.
+    """Return the clips that show whether a round's result is as good as the model that listens.
 
-    Where both have learned (``taught``) all of the owner's clips, these show what was lost, and the public recordings
-    of all classes how others are understood.
+    The job has the newer label map. Where both have learned (``taught``) all of the owner's clips, these show what was
+    lost, and the public recordings of all classes how others are understood.
     """
     source = own_clips(config, job)
     settings, drawn = job.model.manifest.feature_settings, (_MAX_TAUGHT, _MAX_TAUGHT)

@@ -36,10 +36,8 @@ class Listener:
 class Evidence:
     """What two models are judged by. Slots are those of the newer label map, in which no slot of the older moved.
 
-    Attributes:
-        own: The device's clips that are as new, or as familiar, to the one model as to the other.
-        name: What the metrics call these clips.
-        taught: Whether both models have learned the own clips.
+    ``own`` are clips that are as new, or as familiar (``taught``), to the one model as to the other; ``name`` is what
+    the metrics call them.
     """
 
     own: Clips
@@ -50,12 +48,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome.
+    """The outcome. ``metrics``: Shares of the evidence that both models named rightly, in %.
 
-    Attributes:
-        kept_own: Whether the device refuses the round's result and listens with a model of its own.
-        metrics: Shares of the evidence that both models named rightly, in %: ``held_out_before``, ``held_out_after``,
-            or ``taught_`` in place of ``held_out_``; ``public_before``, ``public_after``; without what there is none.
+    They are ``held_out_before``, ``held_out_after``, or ``taught_`` in place of ``held_out_``; ``public_before``,
+    ``public_after``; without what there is none.
     """
 
     kept_own: bool

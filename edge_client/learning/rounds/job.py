@@ -34,7 +34,7 @@ def require_clips(work: Work, clips: Clips, label_map: LabelMap) -> None:
 
 
 def require_finite(work: Work, loss: float, weights: Iterable[Floats]) -> None:
-    """Check that a training came to numbers. Raises ModelError if the loss or a weight is infinite or no number."""
+    """Check that a training did not diverge. Raises ModelError if the loss or a weight is infinite or no number."""
     if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in weights):
         raise ModelError(
             f"round {work.round_id}: the training diverged (loss {loss}); nothing was changed. "
@@ -57,9 +57,8 @@ def build_update(
     """Return the document of an upload, still without metrics.
 
     Args:
-        features: digest of the device's feature settings.
         slots: of the clips that the device trained on, int64 [clips].
-        classes: the fleet's classes that the upload speaks of, in the order of its columns.
+        classes: those of the fleet that the upload describes, in the order of its columns.
         known: slots of the classes that are described beside the new sounds.
         new: slots of the new sounds, in the order of their columns.
     """
@@ -84,7 +83,6 @@ class RoundContext:
     """What the aggregator sent along with the work.
 
     Attributes:
-        public_set: D_0: the public samples that every device scores.
         consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
         model: Bundle of the shared model with the fleet's present weights; None where the strategy has none.
         trained: Whether any round has trained the shared model.
@@ -98,12 +96,7 @@ class RoundContext:
 
 
 class RoundPart(Protocol):
-    """What every strategy's part on a device has.
-
-    Attributes:
-        model: A runtime of the device's bundle.
-        label_map: Labels as the round leaves them; replaced, not changed.
-    """
+    """Every strategy's part on a device. Its label map, as the round leaves it, is replaced, not changed."""
 
     model: ModelRuntime
     label_map: LabelMap
@@ -145,20 +138,13 @@ class NetworkJob:
         raise NotImplementedError
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Apply the round's result to the device's model, and ``adopt`` what others discovered; return what was
-        measured.
-        """
+        """Apply the round's result to the device's model, ``adopt`` discovered classes; return what was measured."""
         raise NotImplementedError
 
     def described(
         self, clips: Clips, new: list[int], of_fleet: Sequence[int], share_names: bool
     ) -> tuple[Update, Arrays]:
-        """Return the document of an upload, still without metrics, and the arrays that describe new sounds.
-
-        Args:
-            new: slots of the new sounds.
-            of_fleet: slots of the fleet's classes that the upload speaks of, in order.
-        """
+        """Return an upload's document without metrics, and arrays that describe the new sounds, of these slots."""
         known = [slot for slot in of_fleet if clips.count(slot)] if new else []
         arrays: Arrays = {}
         if new:

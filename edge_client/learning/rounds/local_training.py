@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -88,34 +87,9 @@ class TrainingPlan:
     rehearse: Callable[[Floats, Floats], None] = lambda _x, _targets: None
 
 
-class TrainingMethod(Protocol):
-    """What a local method says of the shared model's training."""
-
-    @property
-    def name(self) -> str:
-        """Name in plans."""
-
-    @property
-    def prepare(self) -> Callable[[LocalTask], TrainingPlan]:
-        """Function that does what comes before the training, and says how to train."""
-
-    @property
-    def any_architecture(self) -> bool:
-        """Whether the device's bundle may differ from the shared one."""
-
-    @property
-    def keeps_own(self) -> bool:
-        """Whether the device keeps a model that is trained on its own."""
-
-
 @dataclass(frozen=True)
 class Rehearsal:
-    """Public rows that a model is trained on beside the device's clips.
-
-    Attributes:
-        x: Features normalised for the model, float32 [rows, frames, coefficients].
-        targets: What the model shall answer, float32 [rows, capacity].
-    """
+    """Normalised public rows, float32 [rows, frames, coefficients], and answers wanted, float32 [rows, capacity]."""
 
     x: Floats
     targets: Floats
@@ -139,10 +113,7 @@ def train_shared(task: LocalTask, plan: TrainingPlan, rehearsal: Rehearsal) -> f
 
 
 def _batches(task: LocalTask, steps: int) -> Iterator[tuple[Floats, Floats]]:
-    """Draw so many batches of the clips (0: ``epochs`` passes): (x, one-hot labels).
-
-    Every pass has another order and other variants.
-    """
+    """Draw so many batches of the clips (0: ``epochs`` passes), each pass in another order: (x, one-hot labels)."""
     batch = task.batch
     labels = from_slots(task.clips.slots, task.order.shared_capacity)
     per_pass = -(-len(labels) // batch)
@@ -158,14 +129,10 @@ def _batches(task: LocalTask, steps: int) -> Iterator[tuple[Floats, Floats]]:
 class PublicRows:
     """The public set as the shared model takes it, with its labels or the fleet's opinion on it.
 
-    The model must hold the fleet's weights whenever an opinion is needed. The last rehearsal is kept: virtual devices
-    of one round mostly have the same.
-
-    Attributes:
-        x: Features normalised for the shared model, float32 [rows, frames, coefficients].
-        labels: The fleet's classes, which are the shared model's slots, int64 [rows].
-        synthetic: Which rows are data impressions, bool [rows].
-        trained: Whether the fleet has trained the shared model, so that it has an opinion on recordings.
+    The model must hold the fleet's weights whenever an opinion is needed; it has one once a round ``trained`` it. The
+    last rehearsal is kept: virtual devices of one round mostly have the same. ``x`` are normalised features, float32
+    [rows, frames, coefficients]; ``labels``, int64 [rows], the fleet's classes, which are the shared model's slots;
+    ``synthetic``, bool [rows], data impressions.
     """
 
     def __init__(self, shared: ModelRuntime, x: Floats, labels: Ints, synthetic: Bools, *, trained: bool) -> None:
@@ -190,7 +157,7 @@ class PublicRows:
         return np.flatnonzero(rows)
 
     def rehearsal(self, rows: Ints, opinions: Floats, weight: float, *, by_opinion: bool = False) -> Rehearsal:
-        """Return rows with what the shared model shall answer to them.
+        """Return rows with the answers that the shared model is to learn for them.
 
         The label of a recording leaves a class alone of which nobody has a recording: there the answer stays what the
         fleet's model gives, f, and the label gets the rest,
@@ -202,7 +169,7 @@ class PublicRows:
         Args:
             opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
             weight: of the rehearsal against the device's own clips.
-            by_opinion: whether it shall go on to answer recordings as it does; else it shall answer their labels.
+            by_opinion: whether recordings keep the answers that the model gives now; else they get their labels.
         """
         key = np.float64(weight).tobytes() + opinions.tobytes() + bytes([by_opinion]) + rows.tobytes()
         if self._last is None or self._last[0] != key:
@@ -236,13 +203,8 @@ def prepare_task(
 ) -> tuple[LocalTask, Rehearsal]:
     """Return what the plan's local method gets, and what keeps other classes from being forgotten.
 
-    An output for which neither clips nor public rows speak could only be pushed down; ``restrict`` leaves it alone.
-
-    Args:
-        shared: the shared model, with the fleet's weights.
-        own: the device's model, with the weights that the device last trained.
-        clips: the round's, normalised for the shared model, with its slots.
-        first: whether the device contributes for the first time.
+    An output for which neither clips nor public rows speak could only be pushed down; ``restrict`` leaves it alone. The
+    arguments are those of :class:`LocalTask`.
     """
     settings = work.plan.local.settings
     weight, by_opinion = float(settings["rehearsal"]), settings["rehearsal_by"] == "opinion"

@@ -34,10 +34,10 @@ from fleet_protocol.tensors import Arrays, pack
 
 
 class PrototypeExchange:
-    """What a device tells its fleet in a round, and what it takes up; ``label_map`` is replaced, not changed."""
+    """What a device sends its fleet in a round, and what it learns from it; ``label_map`` is replaced, not changed."""
 
     def __init__(self, manifest: Manifest, label_map: LabelMap, work: Work, context: RoundContext) -> None:
-        """Prepare. Raises ModelError if the bundle has no words of a pretraining, FeatureMismatchError if it has other
+        """Prepare. Raises ModelError if the bundle has no words of a pretraining, FeatureMismatchError if other
         features.
         """
         statistics = manifest.embedding_statistics

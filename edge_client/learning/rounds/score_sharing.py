@@ -139,11 +139,8 @@ class ZeroShot(NetworkJob):
         return float(self.settings["score_temperature"])
 
     def _rehearsal(self, own: set[int], *, recordings: bool = False) -> tuple[Floats, Floats]:
-        """Return rows of the public set with their labels as targets, of classes that the device has a slot for.
-
-        Args:
-            own: slots of which the device has clips, so that their data impressions are left out.
-            recordings: whether the public recordings are among them.
+        """Return public rows and targets of the device's classes: impressions but for ``own`` slots, and
+        ``recordings``.
         """
         slots, columns = self._owned()
         slot_of = dict(zip(columns, slots, strict=True))

@@ -39,9 +39,7 @@ class Expectation:
         misses: Share of sounds like the takes that are missed.
         misses_of_others: Share that is missed of the same sound by other people, or from other sources.
         false_accepts: Share of words that nobody taught which are taken for it.
-        near: Labels and words that it resembles, the most similar first.
         same: Labels that sound the same: perhaps it was taught under two names.
-        advice: Ways in which it would be recognised better.
     """
 
     label: str

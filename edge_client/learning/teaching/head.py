@@ -3,7 +3,7 @@
 Every teaching starts anew, so that the order in which sounds were taught does not matter and nothing is forgotten.
 The graph is the bundle's: rounds go on training the same weights.
 
-Where a fleet tells of sounds too, two heads are trained, one on the device's own takes alone, and their weights are
+Where the fleet has sent sounds too, two heads are trained, one on the device's own takes alone, and their weights are
 averaged (Wortsman et al. 2022, WiSE-FT and model soups): so the fleet's sounds cost fewer of the device's own. The head
 is linear, and both begin with the same weights, so that their logits are averaged.
 
@@ -43,7 +43,7 @@ _CENTRES = 100
 _OFF = 2.0
 # Weight of the head that has learned the fleet's sounds too; docs/teaching.md says how it was chosen.
 _FLEET = 0.8
-# Where nothing else tells of a class, its data impressions do.
+# Of a class with nothing else to learn from.
 _IMPRESSIONS = Synthesis(count=32)
 # Embeddings of other words, and as many of people's talk, by which thresholds are set.
 _OTHERS = 4000

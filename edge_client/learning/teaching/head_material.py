@@ -52,12 +52,9 @@ class Heard:
 
 @dataclass(frozen=True)
 class Sound:
-    """What tells of one output of the head.
+    """What one output of the head learns: embeddings, and means around which more are drawn, float32 [any, numbers].
 
-    Attributes:
-        rows: Embeddings, float32 [rows, numbers].
-        centres: Means around which more are drawn, float32 [centres, numbers].
-        share: Rows in one pass, as a share of a label's.
+    ``share``: Rows in one pass, as a share of a label's.
     """
 
     slot: int
@@ -68,13 +65,10 @@ class Sound:
 
 @dataclass(frozen=True)
 class HeadMaterial:
-    """All sounds, and how far draws lie from their centres.
+    """All sounds, of which an output may have several, and how far draws lie from their centres.
 
-    Attributes:
-        sounds: Sounds of labels and of the background; an output may have several.
-        scatter: Matrix whose product with normal numbers is a draw's distance from its centre, float64 [numbers,
-            numbers].
-        own: Sounds and scatter of the device's own takes alone; None where there is nothing else, or no take.
+    ``scatter`` times normal numbers is a draw's distance from its centre, float64 [numbers, numbers]. ``own`` is made
+    of the device's own takes alone; None where there is nothing else, or no take.
     """
 
     sounds: tuple[Sound, ...]
@@ -120,13 +114,13 @@ def head_material(
     imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
-    """Collect what tells of every output.
+    """Collect what every output learns from.
 
     Args:
         label_map: the device's, with the new labels; it has background outputs.
         known: slots of labels that must not be forgotten.
         public_set: of the fleet; None where the device never saw one.
-        imagine: returns embeddings of a slot of which nothing else tells, float32 [rows, numbers].
+        imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
@@ -160,15 +154,9 @@ def head_material(
 def _words(
     label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics
 ) -> tuple[dict[int, int], tuple[int, ...]]:
-    """Compare labels with words of the pretraining: by name, and by sound where the label has clips.
+    """Return by slot the word of the pretraining that a label is, and the words that are no label's.
 
-    A name alone is not enough: an owner's `dog` may be a bark, and not the word.
-
-    Args:
-        recorded: by slot, embeddings of the label's recordings.
-
-    Returns:
-        By slot, the word that a label is; and the words that are no label's.
+    A name alone is not enough, where the label has clips: an owner's `dog` may be a bark, and not the word.
     """
     directions = statistics.whitened(statistics.means)
     same, sounding = {}, set()
@@ -206,10 +194,7 @@ def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics
 def _recorded(
     slot: int, label_map: LabelMap, heard: Heard, public_set: PublicSet | None, *, drawn: bool
 ) -> list[Floats]:
-    """Return embeddings of a label's takes and of its class's public recordings.
-
-    Where nobody recorded it, ``drawn`` says whether to return the class's other rows of the public set.
-    """
+    """Return embeddings of a label's takes and public recordings; where there are none, of its drawn public rows."""
     parts = []
     if (name := label_map.names[slot]) in heard.takes:
         takes = heard.takes[name]

@@ -38,7 +38,7 @@ _VERSION = 1
 
 
 def rooms(config: Config, settings: FeatureSettings) -> tuple[Floats, ...]:
-    """Return what tells of the room: what ``record`` heard before the takes, and [recordings] background.
+    """Return recordings of the room: those that ``record`` made before the takes, and [recordings] background.
 
     Raises RecordingError if [recordings] background holds no recording that can be used.
     """

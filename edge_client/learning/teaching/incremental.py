@@ -40,11 +40,8 @@ _PROXIMAL = 0.1
 class IncrementalTask:
     """What is to be learned, the same for both sets of weights.
 
-    Attributes:
-        known: Slots that the model knew before and must not forget, in order.
-        quiet: Normalised features of what is no sound in particular, float32 [rows, frames, coefficients].
-        spliced: Normalised features of sounds that are none of the labels', made from the owner's clips.
-        public_set: Public set of the fleet; None where the device never saw one.
+    ``known`` are slots that the model must not forget. ``quiet`` and ``spliced``, what is no sound in particular and
+    sounds made of several labels' clips, are normalised features, float32 [rows, frames, coefficients].
     """
 
     label_map: LabelMap
@@ -55,10 +52,7 @@ class IncrementalTask:
     public_set: PublicSet | None
 
     def undecided(self) -> Floats:
-        """Return the target for ``quiet`` and ``spliced``, float32 [capacity].
-
-        Every label that is not forgotten is equally likely.
-        """
+        """Return the target for ``quiet`` and ``spliced``, float32 [capacity]: every label is equally likely."""
         target = np.zeros(self.label_map.capacity, np.float32)
         target[list({*self.known, *self.clips.slots.tolist()})] = 1.0
         target /= target.sum()
@@ -89,15 +83,7 @@ def learn(model: ModelRuntime, weights: Arrays, task: IncrementalTask, epochs: i
 
 @dataclass(frozen=True)
 class _Rehearsal:
-    """Rows that keep the model from forgetting.
-
-    Attributes:
-        public: Normalised features, float32 [rows, frames, coefficients], of which each pass draws some.
-        scores: The model's own former scores on them, float32 [rows, capacity].
-        per_pass: Number of rows that a pass draws.
-        always: Rows of every pass: data impressions.
-        labels: Targets of these rows, float32 [rows, capacity].
-    """
+    """Rows that keep the model from forgetting: public ones with its former ``scores``, and ``always`` impressions."""
 
     public: Floats
     scores: Floats

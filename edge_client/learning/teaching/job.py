@@ -75,9 +75,7 @@ def teach(config: Config, state: DeviceState) -> None:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A device's model, with what was found when it last learned the owner's clips; ``expected`` is None where it
-    stays.
-    """
+    """A device's model; ``expected`` of its labels since it last learned the owner's clips, None where that stays."""
 
     model: SavedModel
     expected: tuple[Expectation, ...] | None = None

@@ -18,10 +18,7 @@ class Taught:
 
     Attributes:
         trained: Weights with which the next round goes on.
-        background_trained: Whether the outputs for what is no label are trained; all labels are then.
         slots: Slots of the labels that were learned, where not all were.
-        expected: Expectation how well each label will be recognised, where that can be told.
-        tails: Level and scale by label, as of ``edge_client.detection.calibration.Tail``.
     """
 
     trained: Arrays

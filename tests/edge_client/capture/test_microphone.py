@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from edge_client.capture.microphone import Microphone, SampleRing, SilenceWatch
 from edge_client.capture.pcm_process import PcmProcess
-from edge_client.capture.portaudio import portaudio_devices
 from edge_client.cli import main
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
@@ -138,17 +137,10 @@ def test_reading_counts_frames_and_gives_fewer_only_when_the_time_is_up(open_sou
 
 @pytest.mark.parametrize("backend", BACKENDS)
 class TestNames:
-    def test_part_of_a_name_in_any_case_will_do(self, open_source, backend):
-        assert open_source(config(backend, device="CELLAR")).device == "cellar_microphone"
-
     def test_none_of_that_name_is_an_error_that_lists_those_present(self, sound_server, backend):
         with pytest.raises(AudioError, match=r"named like 'Attic'; present: .*'shelf_microphone'.*part of its name"):
             Microphone(config(backend, device="Attic"), RATE_HZ)
         assert recorders() == []
-
-    def test_several_of_that_name_are_an_error_that_lists_them(self, sound_server, backend):
-        with pytest.raises(AudioError, match=r"several .*'_microphone': 'shelf_microphone'.*'cellar_microphone'.*more"):
-            Microphone(config(backend, device="_microphone"), RATE_HZ)
 
     def test_a_rate_that_it_lacks_is_an_error_that_says_which_it_has(self, sound_server, backend):
         with pytest.raises(AudioError, match=r"'shelf_microphone' cannot .* at 500000 Hz; it.*(192000|384000)"):
@@ -200,6 +192,7 @@ def test_digital_silence_is_reopened_ever_more_rarely_and_heard_when_it_ends(ope
     assert not np.any(np.concatenate(heard))
     assert 1 <= source.reopened <= 3
     assert "nothing but digital zeros" in caplog.text
+    assert "is it muted? look with `alsamixer`" in caplog.text
     sound_server.play_on(tone())
     assert read_until_sound(source)
 
@@ -279,10 +272,6 @@ class TestCommand:
         assert "cellar_microphone" in listed
         assert ("16000, 22050" if backend == "portaudio" else "USB microphone on a shelf") in listed
 
-    def test_the_rates_are_those_that_can_be_opened(self, sound_server):
-        rates = {device.name: device.rates_hz for device in portaudio_devices()}
-        assert {16_000, 44_100, 48_000} <= set(rates["shelf_microphone"])
-
     @pytest.mark.parametrize("backend", BACKENDS)
     def test_the_test_shows_the_level(self, sound_server, backend, capsys):
         sound_server.play_on(tone())
@@ -302,11 +291,6 @@ class TestCommand:
     def test_a_silent_microphone_fails_the_test_with_advice(self, sound_server, backend, capsys):
         assert main(["devices", "--test", "cellar", "--seconds", "0.5", "--backend", backend]) == 1
         assert "cellar_microphone is silent: it may be muted" in capsys.readouterr().err
-
-    def test_a_missing_arecord_is_named_with_its_package(self, monkeypatch, capsys):
-        monkeypatch.setenv("PATH", "/nonexistent")
-        assert main(["devices", "--backend", "arecord"]) == 1
-        assert "cannot run arecord: No such file or directory: sudo apt install alsa-utils" in capsys.readouterr().err
 
 
 @given(capacity=st.integers(1, 20), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
@@ -331,19 +315,11 @@ def test_more_than_it_holds_can_be_taken_while_it_is_filled():
     reader = threading.Thread(target=lambda: taken.append(ring.take(1_000, 30)))
     reader.start()
     for start in range(0, 1_000, 50):
-        while ring._held > 50:
+        while len(ring._held) > 50:
             time.sleep(0.001)
         ring.put(np.arange(start, start + 50, dtype=np.float32))
     reader.join()
     np.testing.assert_array_equal(taken[0], np.arange(1_000))
-
-
-def test_what_was_taken_stays_when_the_ring_is_filled_again():
-    ring = SampleRing(4)
-    ring.put(np.ones(4, np.float32))
-    taken = ring.take(4, 0)
-    ring.put(np.zeros(4, np.float32))
-    assert taken.tolist() == [1, 1, 1, 1]
 
 
 def test_closing_wakes_the_reader_with_what_there_is():
@@ -385,8 +361,3 @@ def test_no_samples_are_no_silence():
     watch = SilenceWatch(1)
     for _ in range(100):
         watch.hear(np.empty(0, np.float32), RATE)
-
-
-def test_it_says_what_to_look_at():
-    with pytest.raises(AudioError, match=r"digital zeros came for 2 s \(is it muted\? look with `alsamixer`\)"):
-        SilenceWatch(2).hear(np.zeros(2 * RATE, np.float32), RATE)

@@ -58,13 +58,6 @@ def test_its_rows_are_features_of_different_recordings(folder):
     assert len(set(distance.argmin(axis=1))) == 68
 
 
-def test_it_survives_being_written_and_read(folder):
-    public = build_public_set(folder, GUDUR, ["no", "yes"], 4)
-    again = PublicSet.unpack(public.pack())
-    np.testing.assert_array_equal(again.features, public.features)
-    assert again.class_ids == public.class_ids
-
-
 def test_the_seed_decides_the_draw(folder):
     first, same, other = (build_public_set(folder, GUDUR, ["yes"], 6, seed) for seed in (1, 1, 2))
     assert first.pack() == same.pack()

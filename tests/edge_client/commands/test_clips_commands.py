@@ -66,12 +66,6 @@ def test_a_tenth_of_a_second_is_refused_with_what_is_needed(edge):
     assert "with --label" in edge("import", folder / "a.wav", status=1)
 
 
-def test_a_label_that_does_not_exist_is_refused_with_those_that_do(edge):
-    write_clips(edge.folder / "recordings", "yes", 1, seed=1)
-    edge("import", edge.folder / "recordings")
-    assert "there is no clip of 'yse'; labels: yes" in edge("clips", "--label", "yse", status=1)
-
-
 def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge):
     write_clips(edge.folder / "recordings", "yes", 120, seed=1)
     command = [sys.executable, "-m", "edge_client.cli", "import", str(edge.folder / "recordings")]
@@ -150,13 +144,6 @@ def test_a_label_whose_last_clip_goes_leaves_the_model_with_all_that_names_it(ed
     assert not list((edge.folder / "state").rglob("*anna*"))
 
 
-def test_relabelling_all_clips_takes_the_former_name_away(edge):
-    knows(edge, own(LabelMap(32), "anna", "yes"))
-    edge("clips", "relabel", "--label", "anna", "doorbell")
-    assert labels(edge) == ("yes",)  # the new name gets a slot when it is learned
-    assert "doorbell" in edge("clips")
-
-
 def test_a_label_of_the_fleet_takes_the_fleets_name(edge):
     label_map = own(LabelMap(32), "anna", "bo").link(0, "c7").link(1, "c8")
     knows(edge, label_map)
@@ -188,20 +175,6 @@ def test_a_label_is_forgotten_after_a_training_that_is_under_way(edge):
     assert forget_noted(load_config(edge.config), edge.state)
     assert labels(edge) == ("yes",)
     assert not edge.state.forgotten_path.exists()
-
-
-def test_a_running_daemon_forgets_the_label_too(edge, tmp_path, bundles):
-    knows(edge, own(LabelMap(32), "anna", "yes"))
-    daemon = EdgeDaemon(tmp_path, bundles["cnn1"], "")
-    daemon.start(dict(os.environ))
-    try:
-        wait_for(lambda: daemon.status().get("model", {}).get("labels") == ["anna", "yes"], what="the daemon's labels")
-        edge("clips", "delete", "--yes", "--label", "anna")
-        wait_for(lambda: daemon.status()["model"]["labels"] == ["yes"], what="the labels without the deleted one")
-        assert "anna" not in daemon.command("status").stdout
-    finally:
-        assert daemon.end(signal.SIGTERM) == 0
-    assert "Traceback" not in daemon.log()
 
 
 @pytest.mark.slow

@@ -95,6 +95,7 @@ def test_what_is_wrong_is_found_with_its_way_out(edge, monkeypatch):
     assert wrong == {"bundle", "recordings", "microphone", "aggregator"}
     assert "is damaged" in found["bundle"]["found"]
     assert "gone is no folder" in found["recordings"]["found"]
+    assert "cannot run arecord: No such file or directory: sudo apt install alsa-utils" in found["microphone"]["found"]
     assert "127.0.0.1:9" in found["aggregator"]["way_out"]
     assert all(found[check]["way_out"] for check in wrong)
 

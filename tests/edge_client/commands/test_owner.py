@@ -1,10 +1,8 @@
 """The commands by which an owner teaches a device; recording hears what is really played."""
 
 import json
-import os
 import re
 import shutil
-import signal
 import time
 
 import numpy as np
@@ -16,7 +14,6 @@ from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from fleet_protocol.feature_settings import PRESETS
 from tests.support.edge_commands import EdgeCommands
-from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE as MELODY_RATE
 from tests.support.sounds import melody, write_clips
@@ -65,29 +62,6 @@ def test_takes_are_recorded_from_a_real_microphone_cut_and_stored(edge, sound_se
     assert edge.count("_background_") == 1  # three seconds of the same digital silence
     for path in (edge.state.folder).rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_a_running_daemon_lends_its_microphone_and_learns_what_was_recorded(edge, sound_server, bundles):
-    daemon = EdgeDaemon(edge.folder, bundles["cnn1"], '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n')
-    daemon.start(dict(os.environ))
-    try:
-        wait_for(lambda: "recording from" in daemon.log())
-        child = edge.start("record", "--label", "whistle", "--count", "1")
-        assert "be quiet" in child.stdout.readline()
-        assert child.stdout.readline().startswith("The room has")
-        player(sound_server)
-        out, errors = child.communicate(timeout=180)
-        assert child.returncode == 0, out + errors
-        wait_for(lambda: "took the microphone back" in daemon.log())
-        wait_for(lambda: "learned from 1 clips" in daemon.log())
-    finally:
-        assert daemon.end(signal.SIGTERM) == 0
-    assert edge.state.model.load(bundles["cnn1"]).progress.label_map.names == ("whistle",)
-    assert "Traceback" not in daemon.log()
-
-
-def test_a_label_that_cannot_be_one_is_refused_before_anything_is_recorded(edge):
-    assert "cannot be a label" in edge("record", "--label", "a/b", status=1)
 
 
 def test_recordings_are_imported_once_each_and_bad_ones_are_named(edge, tmp_path):

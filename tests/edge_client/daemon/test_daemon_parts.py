@@ -128,21 +128,6 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
             os.kill(int(pid), 0)
 
 
-def test_stopping_ends_the_training_without_a_retry(tmp_path, worker):
-    worker("import time; open('started', 'a').write('x'); time.sleep(60)")
-    stop, started = threading.Event(), tmp_path / "started"
-    made = training(tmp_path, stop=stop)
-
-    def stop_once_it_runs():
-        wait_for(lambda: started.exists() and started.read_text(), what="the training")
-        stop.set()
-
-    threading.Thread(target=stop_once_it_runs).start()
-    with pytest.raises(WorkError, match="stopped"):
-        made.train(None, "round 5", nothing)
-    assert started.read_text() == "x"
-
-
 @pytest.mark.parametrize(("window", "minutes"), [("22:00-06:00", (1320, 360)), (" 1:05 - 2:10", (65, 130)), ("", None)])
 def test_windows_are_read(window, minutes):
     assert window_minutes(window) == minutes

@@ -182,12 +182,6 @@ def test_a_source_of_another_rate_is_refused(bundles):
         ListeningLoop(SoundStream(16_000), lambda: Loaded(model, LabelMap(32)), CONFIG, Publisher([]), lambda: None)
 
 
-def test_a_slow_board_is_not_asked_for_more_windows_than_its_hop(bundles):
-    with Running(bundles["cnn2"], config=dataclasses.replace(CONFIG, hop_s=1.0)) as one:
-        one.hear(quiet(5.0), block=RATE)
-        wait_for(lambda: one.loop.counters()["windows"] == 5)
-
-
 def test_a_source_that_fell_silent_is_no_progress_and_one_that_is_waited_for_is(running):
     wait_for(lambda: len(running.beats) > 1)  # it never gave sound
     running.hear(quiet(1.0))

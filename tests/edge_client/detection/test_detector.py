@@ -127,13 +127,6 @@ def test_quiet_windows_cost_no_inference(taught):
     assert detector.counters.gated == 0
 
 
-def test_a_label_can_be_made_hard_of_hearing(taught):
-    config = dataclasses.replace(CONFIG, thresholds={"yes": 1.0})
-    events = hear(Detector(*taught, config), stream_of("yes", "no"))
-    assert "yes" not in [event.label for event in events]
-    assert "no" in [event.label for event in events]
-
-
 def test_a_tail_makes_a_label_hard_of_hearing_unless_the_owner_gives_a_threshold(taught):
     model, label_map = taught
     tails, stream = {"yes": Tail(level=12.0, scale=1.0)}, stream_of("yes", "no")

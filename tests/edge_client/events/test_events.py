@@ -103,18 +103,7 @@ def test_the_journal_stays_within_its_size_and_keeps_the_newest(tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1e6
 
 
-def test_a_damaged_journal_is_put_aside(tmp_path, caplog):
-    path = tmp_path / "journal.sqlite3"
-    path.write_bytes(b"this is not a database, " * 500)
-    journal = Journal(path)
-    journal.publish(event())
-    wait_for(lambda: past_events(journal.path, 1))
-    assert "damaged" in caplog.text
-    assert (tmp_path / "journal.sqlite3.damaged").read_bytes().startswith(b"this is not")
-    journal.close()
-
-
-@pytest.mark.parametrize("written", [1, 40, 150])
+@pytest.mark.parametrize("written", [1, 40])
 def test_a_journal_whose_writer_is_killed_holds_every_event_that_was_written(tmp_path, written):
     code = """
 import sys, time

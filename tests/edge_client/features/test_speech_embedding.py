@@ -10,9 +10,8 @@ from edge_client.errors import FeatureError, ModelError
 from edge_client.features.front_end import open_front_end, open_sliding
 from edge_client.features.speech_embedding import delay_s, span, speech_mel
 from edge_client.model.interpreter import StreamingNetwork
-from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
-from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import FrozenNetwork
 from tests.support.checkout import require_runtime
 from tests.support.speech_package import models
 
@@ -106,36 +105,6 @@ def test_after_a_reset_silence_stands_before_the_window(settings):
     fresh.reset()
     np.testing.assert_allclose(sliding(window), fresh(window), atol=1e-4)
     assert before.shape == settings.shape
-
-
-def test_a_sound_is_more_like_itself_elsewhere_in_its_second_than_like_another(settings):
-    front_end = open_front_end(settings)
-    time_s = np.arange(8_000) / settings.sample_rate_hz
-    word, other = (
-        0.3 * np.sin(2 * np.pi * (low + sweep * time_s) * time_s) for low, sweep in ((300, 900), (1_500, -800))
-    )
-    early, late, different = (
-        np.pad(tone, (start, 8_000 - start)) for tone, start in ((word, 1_280), (word, 6_400), (other, 1_280))
-    )
-    early, late, different = front_end(np.stack([early, late, different]))[:, 0]
-    assert np.linalg.norm(early - late) < 0.5 * np.linalg.norm(early - different)
-
-
-def test_a_bundle_carries_the_network_and_its_features_name_it(speech_bundles, settings):
-    bundle = read_bundle(speech_bundles / "linear.auricle")
-    again = unpack_bundle(write_bundle(bundle.manifest, bundle.graph, bundle.weights), "again").manifest
-    assert again.feature_settings.network.data == settings.network.data
-    assert again.feature_settings.digest == settings.digest
-    assert again.embedding_statistics is None
-    assert again.background == ()
-    there = FeatureSettings.from_json(settings.to_json())
-    assert there == settings
-    with pytest.raises(FeatureError, match=settings.network.sha256[:16]):
-        open_front_end(there)
-    x = ModelRuntime.open(speech_bundles / "linear.auricle").normalise(
-        open_front_end(settings)(sound(16_000).astype(np.float32))
-    )
-    assert np.abs(x).max() < 10
 
 
 def test_a_network_that_does_not_fit_or_is_none_is_refused(settings, embedding_bundles):

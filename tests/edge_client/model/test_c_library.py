@@ -98,20 +98,6 @@ def test_what_is_closed_gives_its_memory_back(graph):
     assert open_and_call(times) - before < 2_000
 
 
-def test_a_network_that_is_closed_gives_its_memory_back(pretrained_bundle):
-    network = read_bundle(pretrained_bundle).manifest.feature_settings.network.data
-
-    def open_and_run(times: int) -> int:
-        for _ in range(times):
-            interpreter = Interpreter(network, frozen=True)
-            interpreter.allocate_tensors()
-            interpreter.invoke()
-        return memory_kb()
-
-    before = open_and_run(50)
-    assert open_and_run(int(os.environ.get("AURICLE_OPENINGS", "200"))) - before < 2_000
-
-
 def test_a_signature_outlives_the_name_of_its_interpreter(graph):
     embed = Interpreter(graph).get_signature_runner("embed")
     gc.collect()

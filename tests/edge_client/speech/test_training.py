@@ -8,7 +8,7 @@ from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import character_error_rate, greedy, posteriors
 from edge_client.speech.training import train_epoch
-from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
+from fleet_protocol.bundle import read_bundle, unpack_bundle
 from fleet_protocol.errors import BundleError
 
 MASK = np.ones(5, np.float32)
@@ -117,9 +117,3 @@ def test_a_bundle_of_speech_is_refused_where_classes_are_needed(transcribing_bun
             BundleError, match=r"\(dcnn_ctc\) writes down speech .* take a bundle of sounds here, e.g. "
         ):
             read()
-
-
-def test_a_bundle_of_speech_is_read_again_as_it_was_written(transcribing_bundle):
-    bundle = read_bundle(transcribing_bundle, transcribes=True)
-    written = write_bundle(bundle.manifest, bundle.graph, bundle.weights)
-    assert unpack_bundle(written, "it", transcribes=True).manifest == bundle.manifest

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from edge_client.errors import StateError
-from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.saved_model import ModelStore, Progress
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import pack, unpack
 
 
 def test_model_and_progress_come_back_together(tmp_path, bundles):
@@ -42,20 +39,6 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     assert again.progress.listening_labels.mask[:3].tolist() == [1, 0, 0]  # what it never learned is off
     assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
     assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
-
-
-def test_a_model_that_was_saved_before_there_was_teaching_or_fine_tuning_still_loads(tmp_path, bundles):
-    store = ModelStore(tmp_path)
-    saved = store.load(bundles["cnn1"])
-    store.save(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, contributed=4))
-    arrays, document = unpack(read_checked(tmp_path / "model.safetensors"))
-    copy_of(tmp_path / "model.safetensors").unlink()
-    for name in ("taught", "fine_tuned", "features", "tails", "unheard", "judged"):
-        del document[name]
-    write_durably(tmp_path / "model.safetensors", pack(arrays, document))
-    assert store.load(bundles["cnn1"]).progress == Progress(
-        architecture="cnn1", label_map=LabelMap(32), contributed=4, features=saved.progress.features
-    )
 
 
 def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tmp_path):

@@ -13,7 +13,6 @@ from edge_client.learning.methods.local_method import local_methods, shared_mode
 from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.bundle import Layer
 from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap, Slot
@@ -150,13 +149,6 @@ def test_fedkws_ui_targets_by_hand(bundles):
     assert not targets[:, 2:].any()
 
 
-def test_fedkws_ui_without_negative_distillation_smooths_labels_alone(bundles):
-    of = task(bundles, "fedkws_ui", private_epochs=0, smoothing=0.2, adversarial=0.0)
-    labels = np.eye(32, dtype=np.float32)[[0, 1]]
-    targets = fedkws_ui.prepare(of).targets(of.clips.x[0][:2], labels)
-    np.testing.assert_allclose(targets[:, :2], 0.8 * labels[:, :2] + 0.1, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [
@@ -195,11 +187,6 @@ def test_the_private_model_learns_until_it_overfits_and_no_longer(bundles):
         assert certain.mean() > 0.9
         ended.append(of.own.get_weights())
     assert all(np.array_equal(array, ended[1][name]) for name, array in ended[0].items())
-
-
-def test_a_label_distribution_s_entropy():
-    assert label_entropy(np.array([3, 3, 3])) == 0.0
-    assert label_entropy(np.array([0, 1, 0, 1])) == pytest.approx(np.log(2))
 
 
 # tflite-runtime makes its process on ARMv7 flush subnormal numbers to zero.

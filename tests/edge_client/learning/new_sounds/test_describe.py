@@ -3,7 +3,7 @@
 import numpy as np
 
 from edge_client.learning.methods.settings import NEW_SOUNDS
-from edge_client.learning.new_sounds.describe import class_means, describe, profiles
+from edge_client.learning.new_sounds.describe import describe, profiles
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.ready_bundles import find_bundle
@@ -32,12 +32,6 @@ def test_a_pretrained_front_end_gives_the_mean_embedding_of_each_class_before_no
 def test_cepstra_give_profiles():
     _, _, arrays = described("cnn2")
     assert {name: array.shape for name, array in arrays.items()} == {"impressions": (2, 3, 20, 13), "profiles": (2, 7)}
-
-
-def test_a_class_is_the_mean_of_its_clips():
-    features = np.arange(12, dtype=np.float32).reshape(4, 1, 3)
-    found = class_means(features, np.array([7, 2, 7, 2]), [2, 7])
-    np.testing.assert_array_equal(found[:, 0], [[6, 7, 8], [3, 4, 5]])
 
 
 def scene(seed=0, clips=40, recordings=200):

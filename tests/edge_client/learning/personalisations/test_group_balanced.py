@@ -62,9 +62,3 @@ def test_a_schedule_names_the_group_of_every_round_and_device():
     assert planned == Schedule((("a", "b"), ("z",)), (2, 1))
     assert planned.sequence == (0, 0, 1)
     assert [planned.group_of(device) for device in ("a", "z", "late")] == [0, 1, None]
-
-
-def test_many_devices_are_grouped_in_reasonable_time():
-    rng = np.random.default_rng(0)
-    sizes = {f"{index:04}": int(size) for index, size in enumerate(rng.lognormal(5, 2, 1000)) if size >= 1}
-    assert len(group_by_size(sizes, 5)) == 5

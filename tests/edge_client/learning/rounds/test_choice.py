@@ -1,9 +1,6 @@
 """With which model a device listens after a round: training processes on real models, clips and files."""
 
 import json
-import shutil
-import signal
-import time
 
 import numpy as np
 import pytest
@@ -66,9 +63,6 @@ class Member(Device):
 
     def report(self, round_id=1) -> Learned:
         return parse(Learned, json.loads(self.state.outbox.read(self.state.outbox.learned_path(round_id))))
-
-    def files(self):
-        return [(self.state.folder / name).read_bytes() for name in ("model.safetensors", "outbox/learned-1.json")]
 
 
 def fleets(saved, *, wrong=False):
@@ -140,24 +134,6 @@ def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off
     assert not member.report(2).kept_own
     assert accepted.progress.unheard == ()
     assert load_listening(member.config).label_map.listening_mask[:4].all()
-
-
-def test_a_device_that_is_killed_while_it_judges_comes_to_the_same_bytes(tmp_path, member):
-    work = member.work(weights=fleets(member.state.model.load(member.bundle), wrong=True))
-    shutil.copytree(member.state.folder, tmp_path / "before")
-    for pause_s in (0.3, 0.7, 1.1):
-        with member.worker(work) as child:
-            time.sleep(pause_s)
-            child.send_signal(signal.SIGKILL)
-        if member.state.outbox.learned_path(1).exists():
-            break
-    if member.state.model.load(member.bundle).progress.learned != 1:  # else the daemon would not ask again
-        member.do(work)
-    files = member.files()
-    shutil.rmtree(member.state.folder)
-    shutil.copytree(tmp_path / "before", member.state.folder)
-    member.do(work)
-    assert member.files() == files
 
 
 def test_wrong_scores_of_the_public_set_are_refused(tmp_path, bundles):

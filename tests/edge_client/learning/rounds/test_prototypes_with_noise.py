@@ -56,13 +56,3 @@ def test_the_same_clips_get_the_same_noise_in_every_round_and_others_get_other_n
     third = upload(device, 4, noise=0.5)
     np.testing.assert_array_equal(third["c0"], first["c0"])
     assert not np.allclose(third["c1"], first["c1"], atol=0.5)
-
-
-def test_two_devices_with_the_same_clips_draw_other_noise(device, tmp_path):
-    (tmp_path / "other").mkdir()
-    other = Device(tmp_path / "other", device.bundle)
-    for seed, label in enumerate(("yes", "no")):
-        write_clips(other.clips, label, 4, seed=seed)
-    np.testing.assert_array_equal(upload(device, 1)["c0"], upload(other, 1)["c0"])
-    one, two = (upload(made, 2, noise=0.5)["c0"] for made in (device, other))
-    assert not np.allclose(one, two, atol=0.5)

@@ -168,11 +168,3 @@ def test_after_a_round_a_device_without_clips_learns_what_is_no_label(device):
         rows = statistics.samples[statistics.words.index(word)]
         found = model.predict(model.normalise(rows[:, None]), labels.listening_mask).argmax(axis=1)
         assert (found == slot).mean() > 0.6
-
-
-def test_a_device_without_clips_and_without_labels_has_nothing_to_learn(device):
-    assert device.to_teach() is None
-    with device.worker() as child:
-        errors = child.stderr.read().decode()
-        assert child.wait(180) == 1
-    assert "no readable clips" in errors

@@ -2,8 +2,6 @@
 
 import dataclasses
 import shutil
-import signal
-import time
 import tracemalloc
 
 import numpy as np
@@ -108,21 +106,6 @@ def test_nothing_is_taught_without_a_microphone_or_while_clips_are_changing(tmp_
     assert to_teach(deaf, device.state) is None
 
 
-def test_a_lesson_that_was_killed_changed_nothing_and_is_learned_again_the_same(device):
-    for label in ("yes", "no"):
-        write_clips(device.clips, label, 8, seed=1)
-    for pause_s in (0.3, 0.6, 0.9):
-        with device.worker() as child:
-            time.sleep(pause_s)
-            child.send_signal(signal.SIGKILL)
-        if device.to_teach() is None:
-            break
-    first = device.teach()
-    (device.state.folder / "model.safetensors").unlink()
-    again = device.teach()
-    assert all(np.array_equal(first.listening[name], again.listening[name]) for name in first.listening)
-
-
 def test_a_lesson_without_readable_clips_says_so(device):
     (device.clips / "stop").mkdir(parents=True)
     (device.clips / "stop" / "a.wav").write_bytes(b"no sound")
@@ -132,16 +115,6 @@ def test_a_lesson_without_readable_clips_says_so(device):
     assert "no readable clips" in errors
     assert "Traceback" not in errors
     assert not (device.state.folder / "model.safetensors").exists()
-
-
-def test_more_labels_than_the_head_has_room_for_are_refused(device):
-    for number in range(33):
-        write_clips(device.clips, "yes", 1, seed=number)
-        (device.clips / "yes").rename(device.clips / f"sound {number}")
-    with device.worker() as child:
-        errors = child.stderr.read().decode()
-        assert child.wait(180) == 1
-    assert "33 labels do not fit a head of capacity 32" in errors
 
 
 def test_a_lesson_of_many_clips_fits_into_a_small_board(tmp_path, bundles):
