@@ -43,8 +43,8 @@ NOT_ON_A_DEVICE = (
 )
 
 # What is run elsewhere than on Debian 12 for armhf, and there with `computes`; files and processes are the same there.
-# With another Python, NumPy or processor, what computes;
-COMPUTES = (
+# With another Python and another NumPy, what computes;
+WITH_NUMPY = (
     "edge_client/audio",
     "edge_client/detection",
     "edge_client/features",
@@ -54,14 +54,15 @@ COMPUTES = (
     "fleet_protocol/test_tensors.py",
 )
 # on another processor, what another build of the C library and of NumPy computes, of which Debian 13 has another NumPy.
-ON_ARM64 = ("edge_client/features", "edge_client/model", "benchmarks/test_parity.py")
+ON_PROCESSOR = ("edge_client/features", "edge_client/model", "benchmarks/test_parity.py")
 SELECTIONS = {
-    ("trixie", "armhf"): COMPUTES,
-    ("bookworm", "arm64"): ON_ARM64,
+    ("trixie", "armhf"): WITH_NUMPY,
+    ("bookworm", "arm64"): ON_PROCESSOR,
     ("trixie", "arm64"): ("edge_client/model",),
 }
 # tflite-runtime is there to compare bytes with; its parity with Keras is tested on x86-64.
 PARITY_OF_ANOTHER_RUNTIME = "not (test_parity and tflite)"
+LARGER_NETWORKS = "larger_network"
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. A lesson of a head
 # takes a minute there, a lesson of a network minutes: test_head.py has two of the first kind, and `make test-pi`
@@ -70,6 +71,7 @@ _HEAD_JOB = "tests/edge_client/learning/teaching/test_head.py"
 NOT_UNDER_EMULATION = (
     "tests/edge_client/daemon/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
     "tests/edge_client/learning/teaching/test_job.py",
+    "tests/edge_client/model/test_runtime.py::test_the_environment_chooses_the_runtime_and_memory_stays_small",
     "tests/edge_client/speech/test_training.py::test_ten_utterances_are_learned_without_an_error",
     f"{_HEAD_JOB}::test_the_same_clips_give_the_same_head_whatever_was_taught_before",
     f"{_HEAD_JOB}::test_what_the_owner_says_is_not_a_label_is_no_longer_taken_for_it",
@@ -137,14 +139,14 @@ def prepare() -> None:
 
 def test(system: System, *options: str) -> int:
     """Run tests in a system's root; return pytest's status."""
-    everything = ("",)
+    everything, chosen = ("",), PARITY_OF_ANOTHER_RUNTIME
     if options == ("computes",):
-        options, everything = (), COMPUTES
+        options, everything, chosen = (), ON_PROCESSOR, f"{PARITY_OF_ANOTHER_RUNTIME} and not {LARGER_NETWORKS}"
     tests = options or device_tests(system, everything)
     pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *tests]
     pytest += [f"--deselect={name}" for name in NOT_UNDER_EMULATION]
     if not options:
-        pytest += ["--durations=10", "-k", PARITY_OF_ANOTHER_RUNTIME]
+        pytest += ["--durations=10", "-k", chosen]
     recordings = Path(os.environ.get("AURICLE_DATA", CHECKOUT.parent / "shared" / "data"))
     # Hypothesis takes CI as a sign to be patient with slow machines.
     environment = {
@@ -180,9 +182,9 @@ def main(arguments: list[str]) -> int:
     """`root` and `debian` only build the roots to run programs and to install packages in.
 
     `deb` takes the Debian packages through their life. `computes` leaves out, on Debian 12 for armhf as elsewhere, what
-    is the same on every processor. Else arguments are pytest's, in place of all of the device's tests. Names before
-    these, such as `trixie`, `armhf` or `trixie-armhf`, choose among the systems, of which all but the first may be
-    missing.
+    is the same on every processor, and the larger networks. Else arguments are pytest's, in place of all of the
+    device's tests. Names before these, such as `trixie`, `armhf` or `trixie-armhf`, choose among the systems, of which
+    all but the first may be missing.
     """
     chosen: list[System] = []
     while arguments and (
