@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -26,7 +25,7 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
 from aggregator_server.store.blobs import BlobFolder
-from benchmarks.command import Command
+from benchmarks.command import Command, said
 from benchmarks.processes import peak_mb
 from fleet_protocol.bundle import Layer
 from fleet_protocol.messages import Choice, Update
@@ -68,14 +67,9 @@ class Uploads:
     sizes: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Medians in seconds of a rule, of loading what it needs and of a plain read, and the peak of memory in MB."""
-
-    rule_s: float
-    load_s: float
-    read_s: float
-    peak_mb: float
+Combine = Callable[[], object]
+Prepare = Callable[[Uploads, str], Combine]
+"""Loads what a rule needs from the blobs, and returns what combines them."""
 
 
 def write_uploads(folder: Path, devices: int) -> Uploads:
@@ -86,17 +80,12 @@ def write_uploads(folder: Path, devices: int) -> Uploads:
     for number, size in enumerate(sizes):
         spread = np.float32(0.5 if number % 10 == 7 else 0.01)
         weights = {n: a + spread * rng.standard_normal(a.shape, np.float32) for n, a in fleet.items()}
+        none = "0" * 64
         update = Update(
-            round_id=1, device_id=f"device-{number:04d}", features="0" * 64, public_set="0" * 64, classes=(), clips=size
+            round_id=1, device_id=f"device-{number:04d}", features=none, public_set=none, classes=(), clips=size
         )
         digests.append(blobs.put(pack(weights, asdict(update))))
     return Uploads(blobs, tuple(digests), tuple(sizes))
-
-
-def read(uploads: Uploads) -> None:
-    """Read every blob once and do nothing with it."""
-    for digest in uploads.digests:
-        uploads.blobs.path(digest).read_bytes()
 
 
 def load(blobs: BlobFolder, digest: str) -> Arrays:
@@ -104,8 +93,8 @@ def load(blobs: BlobFolder, digest: str) -> Arrays:
     return view(blobs.read(digest))[0]
 
 
-def ours(uploads: Uploads, rule: str) -> Callable[[], object]:
-    """Load the blobs, and return what combines them by one of Auricle's rules."""
+def ours(uploads: Uploads, rule: str) -> Combine:
+    """Prepare one of Auricle's rules."""
     stacked = stack_updates(
         LAYOUT, {f"{row:04d}": partial(load, uploads.blobs, digest) for row, digest in enumerate(uploads.digests)}
     )
@@ -113,14 +102,14 @@ def ours(uploads: Uploads, rule: str) -> Callable[[], object]:
     return lambda: aggregate_weights(RULES[rule], stacked, np.array(uploads.sizes, np.float64), previous, {})
 
 
-def flower(uploads: Uploads, rule: str) -> Callable[[], object]:
-    """Load the same blobs, and return what combines them by Flower's function for the rule."""
+def flower(uploads: Uploads, rule: str) -> Combine:
+    """Prepare Flower's function for the rule."""
     from flwr.server.strategy.aggregate import aggregate, aggregate_krum, aggregate_median, aggregate_trimmed_avg
 
     uploaded = zip(uploads.digests, uploads.sizes, strict=True)
     results = [(list(load(uploads.blobs, digest).values()), size) for digest, size in uploaded]
     count = len(results)
-    combine: dict[str, Callable[[], object]] = {
+    combine: dict[str, Combine] = {
         "weighted_mean": lambda: aggregate(results),
         "median": lambda: aggregate_median(results),
         "trimmed_mean": lambda: aggregate_trimmed_avg(results, 0.1),
@@ -130,71 +119,54 @@ def flower(uploads: Uploads, rule: str) -> Callable[[], object]:
     return combine[rule]
 
 
-def nothing(_: Uploads, __: str) -> Callable[[], object]:
+def nothing(_: Uploads, __: str) -> Combine:
     """Prepare nothing: what a process takes that only reads."""
     return lambda: None
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Return how long a work takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def measure(
-    prepare: Callable[[Uploads, str], Callable[[], object]], uploads: Uploads, rule: str, turns: int
-) -> Measured:
-    """Let loading, rule and plain read take turns in this process."""
-    loads, rules, reads = [], [], []
+def _measure(prepare: Prepare, uploads: Uploads, rule: str, turns: int) -> tuple[float, float, float, float]:
+    """Let loading, rule and plain read take turns; return medians in seconds, and the peak of memory in MB."""
+    times = []
     for _ in range(turns):
-        start = time.perf_counter()
+        clock = [time.perf_counter()]
         combine = prepare(uploads, rule)
-        loads.append(time.perf_counter() - start)
-        rules.append(seconds(combine))
+        clock.append(time.perf_counter())
+        combine()
         del combine  # and the copy that it holds
-        reads.append(seconds(partial(read, uploads)))
-    return Measured(statistics.median(rules), statistics.median(loads), statistics.median(reads), peak_mb(os.getpid()))
+        clock.append(time.perf_counter())
+        for digest in uploads.digests:
+            uploads.blobs.path(digest).read_bytes()
+        times.append(np.diff([*clock, time.perf_counter()]))
+    loading, rule_s, reading = np.median(times, axis=0).tolist()
+    return loading, rule_s, reading, peak_mb(os.getpid())
 
 
-def in_own_process(
-    prepare: Callable[[Uploads, str], Callable[[], object]], uploads: Uploads, rule: str, turns: int
-) -> Measured:
-    """Measure in a fresh process."""
+def _in_own_process(prepare: Prepare, uploads: Uploads, rule: str, turns: int) -> tuple[float, float, float, float]:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, prepare, uploads, rule, turns).result()
+        return pool.submit(_measure, prepare, uploads, rule, turns).result()
 
 
 def compare(uploads: Uploads, turns: int, with_flower: bool) -> list[dict[str, object]]:
-    """Measure every rule, and print a line for each at once; ``flower_s`` is None where Flower has no such rule."""
+    """Measure every rule; ``flower_s`` is None where Flower has no such rule, ``reads`` are plain ones."""
     copy_mb = len(uploads.digests) * LAYOUT.width * 4 / 1e6
-    idle = in_own_process(nothing, uploads, "", turns)
+    *_, idle_mb = _in_own_process(nothing, uploads, "", turns)
     print(f"{len(uploads.digests)} uploads of {LAYOUT.width} weights, {copy_mb:.0f} MB; medians of {turns} turns")
-    print(f"one plain read: {idle.read_s * 1e3:.0f} ms\n")
-    print(f"{'':<19} {'seconds':>8} {'in reads':>9} {'with loading':>13} {'copies':>7}   {'Flower':>6}")
     results = []
     for rule in RULES:
-        own = in_own_process(ours, uploads, rule, turns)
-        line = f"{rule:<19} {_figures(own, idle, copy_mb)}"
-        flower_s = None
+        loading, rule_s, reading, most_mb = _in_own_process(ours, uploads, rule, turns)
+        row: dict[str, object] = {"rule": rule, "ours_s": rule_s, "read_s": reading, "peak_mb": most_mb}
+        row |= {"reads": rule_s / reading, "reads_with_loading": (loading + rule_s) / reading}
+        row |= {"copies": (most_mb - idle_mb) / copy_mb, "flower_s": None, "flower_copies": None}
         if with_flower and rule in IN_FLOWER:
-            theirs = in_own_process(flower, uploads, rule, 1 if "krum" in rule else min(turns, 3))
-            flower_s = theirs.rule_s
-            line += f" {_figures(theirs, idle, copy_mb)}"
-        print(line, flush=True)
-        figures = {"rule": rule, "ours_s": own.rule_s, "flower_s": flower_s}
-        results.append(figures | {"read_s": own.read_s, "peak_mb": own.peak_mb})
+            flowers_turns = 1 if "krum" in rule else min(turns, 3)
+            _, flower_s, _, flower_mb = _in_own_process(flower, uploads, rule, flowers_turns)
+            row |= {"flower_s": flower_s, "flower_copies": (flower_mb - idle_mb) / copy_mb}
+        results.append(said(row))
     return results
 
 
-def _figures(measured: Measured, idle: Measured, copy_mb: float) -> str:
-    reads, loaded = measured.rule_s / measured.read_s, (measured.rule_s + measured.load_s) / measured.read_s
-    copies = (measured.peak_mb - idle.peak_mb) / copy_mb
-    return f"{measured.rule_s:>8.3f} {reads:>8.1f}x {loaded:>12.1f}x {copies:>7.2f}"
-
-
 def main() -> int:
-    """Print the table."""
+    """Print the figures of every rule."""
     parser = Command("benchmarks.aggregation", __doc__)
     parser.add_argument("--devices", type=int, default=1_000, metavar="N", help="uploads (1000)")
     parser.add_argument("--turns", type=int, default=11, metavar="N", help="of each measurement (11)")

@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fleet_protocol.errors import AuricleError
 
@@ -41,6 +42,14 @@ class Command(argparse.ArgumentParser):
         if chosen.json:
             print(json.dumps(figures))
         return 0
+
+
+def said(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Print a row of figures, those that are one value each, and return it."""
+    cells = {name: value for name, value in row.items() if not isinstance(value, Mapping | list | tuple)}
+    texts = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in cells.values())
+    print("  ".join(f"{name} {text}" for name, text in zip(cells, texts, strict=True)), flush=True)
+    return dict(row)
 
 
 def data_folder() -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bundles import READY, build_bundles, given_bundles
-from benchmarks.command import Command, recordings
+from benchmarks.command import Command, recordings, said
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
@@ -55,19 +55,18 @@ def measure(name: str, bundle: Path, strategy: str, chosen: argparse.Namespace, 
     tried = {rate: accuracy(bundle, strategy, rate, chosen.rounds, TUNING_SEED, scratch) for rate in rates}
     rate = max(rates, key=tried.__getitem__)
     found = [accuracy(bundle, strategy, rate, chosen.rounds, seed, scratch) for seed in range(1, chosen.seeds + 1)]
-    mean, spread = float(np.mean(found)), float(np.std(found))
-    tuning = ", ".join(f"{rate:g}: {value:.1f}" for rate, value in tried.items())
-    print(f"{name:<12}{strategy:<12}{mean:6.1f} % +- {spread:.1f}   rate {rate:g} (of {tuning})", flush=True)
     manifest = read_bundle(bundle).manifest
-    return {
-        "front_end": manifest.feature_settings.preset,
-        "trains": "head" if len(manifest.layers) == 1 else "last_block" if name == "linear" else "all",
-        "strategy": strategy,
-        "learning_rate": rate if strategy == "fedavg" else None,
-        "splits": found,
-        "mean": mean,
-        "deviation": spread,
-    }
+    return said(
+        {
+            "front_end": manifest.feature_settings.preset,
+            "trains": "head" if len(manifest.layers) == 1 else "last_block" if name == "linear" else "all",
+            "strategy": strategy,
+            "learning_rate": rate if strategy == "fedavg" else None,
+            "splits": found,
+            "mean": float(np.mean(found)),
+            "deviation": float(np.std(found)),
+        }
+    )
 
 
 def main() -> int:

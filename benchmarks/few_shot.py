@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.bundles import build_bundles
-from benchmarks.command import BenchmarkError, Command
+from benchmarks.command import BenchmarkError, Command, said
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
@@ -58,15 +58,11 @@ def open_ear(name: str, precision: str) -> Ear:
 
 def _of_bundle(name: str, path: Path) -> Ear:
     manifest = read_bundle(path).manifest
-    statistics = manifest.embedding_statistics or _standardising(manifest.mean, manifest.std)
+    statistics: Scatter | None = manifest.embedding_statistics
+    if statistics is None:  # whitening by these standardises each number alone
+        within = np.diag(np.square(manifest.std)).astype(np.float32)
+        statistics = Scatter(np.array([manifest.mean], np.float32), within)
     return Ear(name, manifest.feature_settings, statistics)
-
-
-def _standardising(mean: Sequence[float], std: Sequence[float]) -> Scatter:
-    """Return the statistics by which whitening standardises each number alone."""
-    one = np.array([mean], np.float32)
-    within = np.diag(np.square(std)).astype(np.float32)
-    return Scatter(one, within)
 
 
 def measure(ear: Ear, folder: Path, seed: int) -> list[FewShot]:
@@ -76,16 +72,6 @@ def measure(ear: Ear, folder: Path, seed: int) -> list[FewShot]:
     spoken = words != NOISE
     embeddings = features.reshape(len(features), -1)[spoken]
     return few_shot(folder.name, embeddings, words[spoken], speakers[spoken], ear.statistics, seed)
-
-
-def rows_of(name: str, found: list[FewShot], several: bool) -> list[dict[str, Any]]:
-    """Return the figures of `--json`."""
-    rows = []
-    for case in found:
-        row = {"front_end": name, **dataclasses.asdict(case)}
-        corpus = row.pop("corpus")
-        rows.append({"data": corpus, **row} if several else row)
-    return rows
 
 
 def means(found: list[FewShot], folders: int) -> list[FewShot]:
@@ -104,12 +90,6 @@ def _mean(values: list[float | None]) -> float | None:
     return round(float(np.mean(known)), 1) if len(known) == len(values) else None
 
 
-def _line(name: str, case: FewShot) -> str:
-    same, other = ("-" if share is None else f"{share:.1f}" for share in (case.same_speaker, case.other_speakers))
-    taught = f"{case.ways:>4}  {case.takes:>5} x {case.speakers:<8}"
-    return f"{Path(name).name:<28} {case.corpus:<12} {taught}  {same:>14}  {other:>16}"
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = Command("benchmarks.few_shot", __doc__)
@@ -123,16 +103,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
-    """Print a line for each case, unless JSON is wanted; return the figures."""
-    several, rows = len(chosen.data) > 1, list[dict[str, Any]]()
-    if not chosen.json:
-        print(f"{'front end':<28} {'data':<12} ways  takes x speakers  same speaker %  other speakers %")
+    """Print a line for each case, and for the means over several folders; return the figures of the cases."""
+    rows = []
     for name in chosen.front_end:
         ear = open_ear(name, chosen.precision)
         found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed)]
-        rows += rows_of(name, found, several)
-        for case in [] if chosen.json else [*found, *(means(found, len(chosen.data)) if several else [])]:
-            print(_line(name, case), flush=True)
+        for case in found:
+            row = {"front_end": name, "data": case.corpus, **dataclasses.asdict(case)}
+            del row["corpus"]
+            rows.append(said(row))
+        if len(chosen.data) > 1:
+            for case in means(found, len(chosen.data)):
+                said({"front_end": name, **dataclasses.asdict(case)})
     return rows
 
 

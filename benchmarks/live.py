@@ -6,7 +6,6 @@ for watchers where there is none, and the message where there is one. Medians of
 
 from __future__ import annotations
 
-import argparse
 import functools
 import statistics
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import Command
+from benchmarks.command import Command, said
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector
 from edge_client.live.feed import LiveFeed, LiveReader
@@ -53,8 +52,14 @@ def measure() -> dict[str, float]:
         reader = LiveReader(Path(folder))
         reader.read(0.01)
         watched, size = [], 0
+
+        def show(hop: Floats) -> None:
+            """Do what the listening loop does after a hop."""
+            if feed.watched():
+                feed.send(hop, detector.standing, [])
+
         for hop in hops:
-            watched.append(_microseconds(functools.partial(_show, feed, detector, hop)))
+            watched.append(_microseconds(functools.partial(show, hop)))
             moment = reader.read(1.0)
             size = len(moment.encode()) if moment is not None else size
         reader.close()
@@ -65,12 +70,6 @@ def measure() -> dict[str, float]:
     return {"detector_us": detector_us, "unwatched_us": unwatched_us, "watched_us": watched_us, "bytes": size}
 
 
-def _show(feed: LiveFeed, detector: Detector, hop: Floats) -> None:
-    """Do what the listening loop does after a hop."""
-    if feed.watched():
-        feed.send(hop, detector.standing, [])
-
-
 def _microseconds(work: Callable[[], object]) -> float:
     begin = time.thread_time()
     work()
@@ -79,16 +78,7 @@ def _microseconds(work: Callable[[], object]) -> float:
 
 def main() -> int:
     """Measure and print."""
-
-    def work(_: argparse.Namespace) -> object:
-        cost = measure()
-        print(
-            "a hop: detector {detector_us:.0f} us; feed {unwatched_us:.1f} us while nobody watches,\n"
-            "{watched_us:.0f} us for one watcher ({bytes} bytes)".format_map(cost)
-        )
-        return cost
-
-    return Command("benchmarks.live", __doc__).run(work)
+    return Command("benchmarks.live", __doc__).run(lambda _: said(measure()))
 
 
 if __name__ == "__main__":

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Contribution
-from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import RoundRequest
-from benchmarks.command import BenchmarkError, Command, data_folder
+from aggregator_server.aggregation.contract import Contribution, RoundResult
+from benchmarks.command import BenchmarkError, Command, data_folder, said
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.augmentation import augment
 from edge_client.features.front_end import open_front_end
@@ -35,14 +34,19 @@ from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
-from fleet_protocol.bundle import Bundle, read_bundle
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Choice, ClassAssignment, ClassInfo, Work
+from fleet_protocol.messages import ClassAssignment, ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.runs.progress import Progress
+from fleet_simulator.simulation.aggregator import FleetState, Uploads
+from fleet_simulator.simulation.federation import Contributed, Devices, Federation
+from fleet_simulator.simulation.tasks import device_id
+from studies.fleets import MEAN
 
 LABELS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
 COPIES = 3  # augmented ones of each clip
@@ -91,179 +95,160 @@ class Corpus:
 class Device:
     """What a device keeps from round to round; ``rows`` are its clips of every word, ``other`` says it is no cnn2."""
 
-    device_id: str
     rows: Mapping[str, Ints]
     label_map: LabelMap
     weights: Arrays
     other: bool = False
 
 
-@dataclass
-class Fleet:
-    """Devices and aggregator in one process."""
+class Fleet(Devices):
+    """Devices that know some words at first, in the simulator's loop of rounds; they are numbered from 1.
 
-    corpus: Corpus  # all clips
-    bundle: Bundle  # of the shared model, untrained
-    aggregator: Aggregator  # of the fleet
-    devices: list[Device]  # those that take part
-    rounds: int = 0  # how many were played
+    Attributes:
+        devices: Those that take part.
+        owned: Clips of all words that every device could have.
+        test: Clips to test with, by word.
+    """
 
-    def __post_init__(self) -> None:
-        self._model, self._shared = ModelRuntime(self.bundle), ModelRuntime(self.bundle)
+    def __init__(self, corpus: Corpus, words: tuple[str, ...], settings: Mapping[str, Value], seed: int) -> None:
+        """Deal the clips."""
+        path = find_bundle("cnn2")
+        self._corpus, self._bundle = corpus, read_bundle(path)
+        self._model, self._shared = ModelRuntime(self._bundle), ModelRuntime(self._bundle)
         self._another = ModelRuntime.open(find_bundle(ANOTHER))
+        rng = np.random.default_rng(seed)
+        people = np.array_split(rng.permutation(np.unique(corpus.speakers)), 8)
 
-    @property
-    def public(self) -> PublicSet:
-        """The public set, which grows."""
-        return self.aggregator.state.public_set
+        def clips_of(speakers: list[int], word: str, count: int) -> Ints:
+            there = np.isin(corpus.speakers, np.concatenate([people[one] for one in speakers]))
+            return rng.permutation(np.flatnonzero(there & (corpus.slots == LABELS.index(word))))[:count]
 
-    def play(self) -> None:
-        """Play one round with all devices."""
-        self.rounds += 1
-        work = self.aggregator.work("contribute", self.rounds, self.aggregator.plan)
-        own, others = (
-            [self._contribute(device, work) for device in self.devices if device.other == other]
-            for other in (False, True)
+        self.owned = [
+            {WORDS[word]: clips_of([k], WORDS[word], PER_CLASS) for word in have} for k, have in enumerate(HAVE)
+        ]
+        public = [clips_of([4], word, PUBLIC) for word in words]
+        self.test = {word: clips_of([5, 6, 7], word, TEST) for word in WORDS}
+        self.manifest = self._bundle.manifest
+        capacity, rows = self.manifest.capacity, np.concatenate(public)
+        public_set = PublicSet(
+            self.manifest.feature_settings,
+            tuple(ClassInfo(word, word) for word in words),
+            self._model.denormalise(corpus.x[0][rows]),
+            np.repeat(np.arange(len(words)), [len(part) for part in public]),
+            np.zeros(len(rows), np.bool_),
         )
-        result, _ = self.aggregator.close(work, Uploads(own, others))
-        for device in self.devices:
-            mine = tuple(
-                ClassAssignment(one.slot, one.class_id)
-                for one in result.assignments
-                if one.device_id == device.device_id
+        self.devices = [
+            Device(
+                {word: rows for word, rows in mine.items() if word in words}, LabelMap(capacity), self._bundle.weights
             )
-            work = self.aggregator.work("learn", self.rounds, self.aggregator.plan)
-            job = self._job(device, replace(work, assignments=mine))
+            for mine in self.owned
+        ]
+        self.first = FleetState(public_set, self._bundle.weights)
+        self.clips = np.array([0, *(sum(map(len, device.rows.values())) for device in self.devices)])
+        rounds = RoundsSection(
+            count=1, strategy="fedavg", seed=seed, local=dict(settings), aggregation=MEAN, others={"name": "zero_shot"}
+        )
+        data, fleet = DataSection("synthetic"), FleetSection(devices=len(self.devices))
+        self._federation = Federation(Experiment(data, fleet, ModelSection(path), rounds), self)
+
+    def play(self, rounds: int) -> None:
+        """Play some rounds with all devices."""
+        for _ in range(rounds):
+            self._federation.play(len(self.state.rounds) + 1, Progress())
+
+    def contribute(self, work: Work, for_others: Work, devices: Sequence[int], _progress: Progress) -> Contributed:
+        """Have devices train, each its own kind of model."""
+        sent: tuple[list[Contribution], list[Contribution]] = ([], [])
+        for number in devices:
+            device = self.devices[number - 1]
+            job = self._job(number, for_others if device.other else work)
+            job.take_labels(tuple(device.rows))
+            slots = [np.full(len(rows), job.label_map.slot_of(word)) for word, rows in device.rows.items()]
+            x = self._corpus.x[:, np.concatenate(list(device.rows.values()))]
+            clips = Clips(rescaled(x, self._model, job.model), np.concatenate(slots))
+            update, arrays = job.contribute(clips, share_names=False)
+            device.label_map = job.label_map
+            sent[device.other].append(Contribution(update, partial(dict, arrays)))
+        return Contributed(Uploads(*sent), ())
+
+    def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+        """Have devices take over what the round made."""
+        for number in devices:
+            device = self.devices[number - 1]
+            mine = (ClassAssignment(a.slot, a.class_id) for a in result.assignments if a.device_id == device_id(number))
+            job = self._job(number, replace(for_others if device.other else work, assignments=tuple(mine)))
             job.apply_result(adopt=True)
             device.label_map, device.weights = job.label_map, job.model.get_weights()
+        return {}
 
-    def accuracy(self, test: Mapping[str, Ints], words: tuple[str, ...]) -> float:
+    def accuracy(self, words: tuple[str, ...]) -> float:
         """Return the fleet's accuracy on some words' clips among all of its classes, in %."""
-        self._shared.set_weights(self.aggregator.state.weights)
-        names = [info.name for info in self.public.classes]
-        mask = (np.arange(self.bundle.manifest.capacity) < len(names)).astype(np.float32)
-        right = []
-        for word in words:
-            # A discovered class is the last one, whatever the aggregator calls it.
-            wanted = names.index(word) if word in names else len(names) - 1
-            found = self._shared.predict(self.corpus.x[0][test[word]], mask).argmax(axis=1)
-            right.append(float((found == wanted).mean()))
-        return 100 * fmean(right)
+        state = self.state.fleet
+        self._shared.set_weights(state.weights)
+        mask = (np.arange(self._bundle.manifest.capacity) < len(state.public_set.classes)).astype(np.float32)
+        found = {word: self._shared.predict(self._corpus.x[0][self.test[word]], mask) for word in words}
+        return 100 * fmean(float((found[word].argmax(axis=1) == self._place(word)).mean()) for word in words)
 
-    def own_accuracy(self, device: Device, test: Mapping[str, Ints], word: str) -> float:
+    def own_accuracy(self, device: Device, word: str) -> float:
         """Return a device's own accuracy on a word's clips among all labels that it knows, in %."""
-        model = self._runtime(device)
+        model = self._another if device.other else self._model
         model.set_weights(device.weights)
-        names = [info.name for info in self.public.classes]
-        class_id = self.public.class_ids[names.index(word) if word in names else len(names) - 1]
-        x = rescaled(self.corpus.x[:, test[word]], self._model, model)[0]
+        x = rescaled(self._corpus.x[:, self.test[word]], self._model, model)[0]
         found = model.predict(x, device.label_map.mask).argmax(axis=1)
+        class_id = self.state.fleet.public_set.class_ids[self._place(word)]
         return 100 * float((found == device.label_map.slot_of_class(class_id)).mean())
 
-    def _runtime(self, device: Device) -> ModelRuntime:
-        return self._another if device.other else self._model
+    def _place(self, word: str) -> int:
+        """Return a word's place among the classes; a discovered one is the last, whatever the aggregator calls it."""
+        names = [info.name for info in self.state.fleet.public_set.classes]
+        return names.index(word) if word in names else len(names) - 1
 
-    def _job(self, device: Device, work: Work) -> WeightSharing | ZeroShot:
-        own, state = self._runtime(device), self.aggregator.state
+    def _job(self, number: int, work: Work) -> WeightSharing | ZeroShot:
+        device, state = self.devices[number - 1], self.state.fleet
+        own = self._another if device.other else self._model
         own.set_weights(device.weights)
         if device.other:
-            work, context = self.aggregator.work_for_others(work), RoundContext(state.public_set, state.consensus)
-            return ZeroShot(own, device.label_map, work, context, device.device_id)
+            context = RoundContext(state.public_set, state.consensus)
+            return ZeroShot(own, device.label_map, work, context, device_id(number))
         self._shared.set_weights(state.weights)
-        model = replace(self.bundle, weights=state.weights)
-        context = RoundContext(state.public_set, None, model, trained=self.rounds > 1, first=self.rounds == 1)
+        model, first = replace(self._bundle, weights=state.weights), work.round_id == 1
+        context = RoundContext(state.public_set, None, model, trained=not first, first=first)
         method = shared_model_method(work.plan.local.name)
-        return WeightSharing(method, own, device.label_map, work, context, device.device_id, self._shared)
-
-    def _contribute(self, device: Device, work: Work) -> Contribution:
-        job = self._job(device, work)
-        job.take_labels(tuple(device.rows))
-        slots = [np.full(len(rows), job.label_map.slot_of(word)) for word, rows in device.rows.items()]
-        x = self.corpus.x[:, np.concatenate(list(device.rows.values()))]
-        clips = Clips(rescaled(x, self._model, job.model), np.concatenate(slots))
-        update, arrays = job.contribute(clips, share_names=False)
-        device.label_map = job.label_map
-        return Contribution(update, partial(dict, arrays))
-
-
-def fleet_of(
-    corpus: Corpus, words: tuple[str, ...], settings: Mapping[str, Value], seed: int
-) -> tuple[Fleet, list[dict[str, Ints]], dict[str, Ints]]:
-    """Return a fleet that knows some words, the clips of all words that every device has, and the test clips."""
-    bundle = read_bundle(find_bundle("cnn2"))
-    rng = np.random.default_rng(seed)
-    people = np.array_split(rng.permutation(np.unique(corpus.speakers)), 8)
-
-    def clips_of(speakers: list[int], word: str, count: int) -> Ints:
-        there = np.isin(corpus.speakers, np.concatenate([people[one] for one in speakers]))
-        return rng.permutation(np.flatnonzero(there & (corpus.slots == LABELS.index(word))))[:count]
-
-    owned = [{WORDS[word]: clips_of([k], WORDS[word], PER_CLASS) for word in have} for k, have in enumerate(HAVE)]
-    public = [clips_of([4], word, PUBLIC) for word in words]
-    test = {word: clips_of([5, 6, 7], word, TEST) for word in WORDS}
-    rows, model = np.concatenate(public), ModelRuntime(bundle)
-    classes = tuple(ClassInfo(word, word) for word in words)
-    public_set = PublicSet(
-        bundle.manifest.feature_settings,
-        classes,
-        model.denormalise(corpus.x[0][rows]),
-        np.repeat(np.arange(len(words)), [len(part) for part in public]),
-        np.zeros(len(rows), np.bool_),
-    )
-    devices = [
-        Device(
-            f"{1 + k:032x}",
-            {word: rows for word, rows in mine.items() if word in words},
-            LabelMap(bundle.manifest.capacity),
-            bundle.weights,
-        )
-        for k, mine in enumerate(owned)
-    ]
-    mean = Choice("weighted_mean", {"clips_cap": 0.0})
-    request = RoundRequest("fedavg", settings=dict(settings), aggregation=mean, seed=seed, others=Choice("zero_shot"))
-    plan = make_plan(request)
-    aggregator = Aggregator("fedavg", plan, FleetState(public_set, bundle.weights), bundle.manifest)
-    return Fleet(corpus, bundle, aggregator, devices), owned, test
+        return WeightSharing(method, own, device.label_map, work, context, device_id(number), self._shared)
 
 
 def trial(corpus: Corpus, settings: Mapping[str, Value], seed: int) -> dict[str, float]:
     """Return accuracies in %: after some rounds, and of old and new words before and after one device brings one."""
-    fleet, _, test = fleet_of(corpus, WORDS, settings, seed)
-    found = {}
+    fleet, found = Fleet(corpus, WORDS, settings, seed), {}
     for number in range(1, ROUNDS + 1):
-        fleet.play()
+        fleet.play(1)
         if number in SHOWN:
-            found[f"{number} rounds"] = fleet.accuracy(test, WORDS)
+            found[f"{number} rounds"] = fleet.accuracy(WORDS)
     old = WORDS[:-1]
-    fleet, owned, test = fleet_of(corpus, old, settings, seed)
-    for _ in range(BEFORE):
-        fleet.play()
-    found["old before"] = fleet.accuracy(test, old)
-    fleet.devices[-1].rows = owned[-1]
-    for _ in range(AFTER):
-        fleet.play()
-    return found | {"old after": fleet.accuracy(test, old), "new": fleet.accuracy(test, WORDS[-1:])}
+    fleet = Fleet(corpus, old, settings, seed)
+    fleet.play(BEFORE)
+    found["old before"] = fleet.accuracy(old)
+    fleet.devices[-1].rows = fleet.owned[-1]
+    fleet.play(AFTER)
+    return found | {"old after": fleet.accuracy(old), "new": fleet.accuracy(WORDS[-1:])}
 
 
 def trial_with_others(corpus: Corpus, bringer: int, seed: int) -> dict[str, float]:
     """Return accuracies in %, where two devices have another network and one device brings a word."""
     old, new = WORDS[:-1], WORDS[-1]
-    fleet, owned, test = fleet_of(corpus, old, {}, seed)
-    another = read_bundle(find_bundle(ANOTHER))
+    fleet, another = Fleet(corpus, old, {}, seed), read_bundle(find_bundle(ANOTHER))
     for device in fleet.devices[2:]:
         device.other, device.weights = True, another.weights
         device.label_map = LabelMap(another.manifest.capacity)
-    for _ in range(BEFORE):
-        fleet.play()
-    found = {"old before": fleet.accuracy(test, old)}
-    fleet.devices[bringer].rows = {**fleet.devices[bringer].rows, new: owned[-1][new]}
-    for _ in range(AFTER):
-        fleet.play()
-    found |= {"old after": fleet.accuracy(test, old), "new": fleet.accuracy(test, (new,))}
-    own = {one.device_id: fleet.own_accuracy(one, test, new) for one in fleet.devices if one.other}
-    by_itself = own.pop(fleet.devices[bringer].device_id, None)
-    found["new, others without clips"] = fmean(own.values())
-    return found if by_itself is None else found | {"new, who brought it": by_itself}
+    fleet.play(BEFORE)
+    found = {"old before": fleet.accuracy(old)}
+    who = fleet.devices[bringer]
+    who.rows = {**who.rows, new: fleet.owned[-1][new]}
+    fleet.play(AFTER)
+    found |= {"old after": fleet.accuracy(old), "new": fleet.accuracy((new,))}
+    others = [one for one in fleet.devices if one.other and one is not who]
+    found["new, others without clips"] = fmean(fleet.own_accuracy(one, new) for one in others)
+    return found | ({"new, who brought it": fleet.own_accuracy(who, new)} if who.other else {})
 
 
 def main() -> int:
@@ -287,7 +272,7 @@ def work(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     for name, run in trials.items():
         rows = [run(seed) for seed in options.seeds]
         means[name] = {key: fmean(row[key] for row in rows) for key in rows[0]}
-        print(f"{name:22s}", "  ".join(f"{key} {value:4.1f}" for key, value in means[name].items()), flush=True)
+        said({"trial": name} | means[name])
     return means
 
 

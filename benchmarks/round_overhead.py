@@ -30,9 +30,8 @@ import httpx
 import numpy as np
 
 from benchmarks.bundles import READY
-from benchmarks.command import BenchmarkError, Command
-from benchmarks.processes import Usage
-from benchmarks.server import running
+from benchmarks.command import BenchmarkError, Command, said
+from benchmarks.processes import Usage, running
 from benchmarks.simulation import in_own_process
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Bundle, read_bundle
@@ -230,8 +229,8 @@ def flower_overhead_s(devices: int, rounds: int, limit_s: int) -> float | None:
         return None
     path = READY / "base.auricle"
     options = argparse.Namespace(rounds=rounds, workers=1, limit=limit_s)
-    found, _ = in_own_process("flower", path, devices, options)
-    return round(found.seconds_per_round - devices * _step_s(path), 4)
+    found = in_own_process("flower", path, devices, options)
+    return round(float(found["seconds_per_round"]) - devices * _step_s(path), 4)
 
 
 def _step_s(path: Path) -> float:
@@ -262,18 +261,10 @@ def main() -> int:
 
 def work(options: argparse.Namespace) -> dict[str, object]:
     """Print a line for each strategy; return the figures."""
-    costs = [measure(strategy, options.devices, options.rounds) for strategy in STRATEGIES]
-    for cost in costs:
-        print(
-            "{strategy:12s} {overhead_s:7.3f} s a round ({cpu_s:.3f} s on a processor, {server_cpu_s:.3f} s of it the "
-            "aggregator's); a device sends {bytes_up} bytes and receives {bytes_down} ({first_bytes_down} in the first "
-            "round)".format_map(cost),
-            flush=True,
-        )
+    costs = [said(measure(strategy, options.devices, options.rounds)) for strategy in STRATEGIES]
     flower = None if options.without_flower else flower_overhead_s(options.devices, options.rounds, options.limit)
-    print(f"{'Flower':12s} {'not measured' if flower is None else f'{flower:7.3f} s a round'}")
     figures = {"devices": options.devices, "overhead_s": costs[0]["overhead_s"], "flower_overhead_s": flower}
-    return figures | {"strategies": costs}
+    return said(figures | {"strategies": costs})
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from itertools import product
 from statistics import fmean
 
-from benchmarks.command import Command
+from benchmarks.command import Command, said
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import SCORE_ATTACKS, FaultsSection
 from fleet_simulator.experiment.sections import RoundsSection
@@ -50,8 +50,7 @@ def main() -> int:
         for rule, attack in product(RULES, ATTACKS):
             values = [accuracy(seed, rule, attack) for seed in options.seeds]
             found.setdefault(rule, {})[attack] = values
-            each = ", ".join(f"{value:.1f}" for value in values)
-            print(f"{rule:28s} {attack:16s} {fmean(values):5.1f} %  ({each})", flush=True)
+            said({"rule": rule, "attack": attack, "accuracy": fmean(values)})
         return found
 
     return parser.run(work)

@@ -9,7 +9,6 @@ median of the rounds after the first, the memory is the sum of what every proces
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
 import json
 import os
@@ -18,16 +17,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.bundles import build_bundles
-from benchmarks.command import ROOT, BenchmarkError, Command
+from benchmarks.command import ROOT, BenchmarkError, Command, said
 from benchmarks.processes import Usage
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.runs.about import available_cores
-from fleet_simulator.runs.progress import Silent
+from fleet_simulator.runs.progress import Progress
+from fleet_simulator.runs.run_folder import available_cores
 from fleet_simulator.simulation.run import run
 
 BATCH = 32
@@ -36,17 +34,7 @@ _FLOWER_ROUNDS = 4  # it takes its time
 MODELS = {"ann3": ("ann3", "--capacity", "608"), "crnn_lite": ("crnn_lite",)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """One fleet's figures."""
-
-    engine: str
-    devices: int
-    seconds_per_round: float
-    peak_mb: float
-
-
-class Watch(Silent):
+class Watch(Progress):
     """Progress that looks at the processes after each round."""
 
     def __init__(self) -> None:
@@ -75,16 +63,8 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
     return [statistics.median(seconds[1:]), watch.usage.peak_mb, (watch.cpu_s[-1] - watch.cpu_s[0]) / (rounds - 1)]
 
 
-def _engine(name: str) -> Callable[[Path, int, int, int], list[float]]:
-    if name == "auricle":
-        return measure
-    from benchmarks import flower_simulation
-
-    return flower_simulation.measure
-
-
-def in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Namespace) -> tuple[Result, float]:
-    """Measure a fleet in processes of its own; return its figures, and the processor seconds of a round."""
+def in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Measure a fleet in processes of its own; return its figures, of the processor milliseconds a device's."""
     rounds = options.rounds if engine == "auricle" else min(options.rounds, _FLOWER_ROUNDS)
     worker = [engine, str(bundle), str(devices), str(rounds), str(options.workers)]
     command = [sys.executable, "-m", "benchmarks.simulation", "--worker", *worker]
@@ -102,7 +82,8 @@ def in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Na
     if process.returncode:
         raise BenchmarkError(f"{' '.join(command)} failed:\n{problems[-4000:]}")
     seconds, peak_mb, cpu_s = json.loads(out.splitlines()[-1])
-    return Result(engine, devices, round(seconds, 4), round(peak_mb, 1)), cpu_s
+    figures = {"seconds_per_round": round(seconds, 4), "peak_mb": round(peak_mb, 1)}
+    return {"engine": engine, "devices": devices, **figures, "processor_ms": round(1000 * cpu_s / devices, 3)}
 
 
 def main() -> int:
@@ -125,10 +106,13 @@ def work(options: argparse.Namespace) -> object:
     if options.worker:
         engine, bundle, *numbers = options.worker
         options.json = True
-        return _engine(engine)(Path(bundle), *map(int, numbers))
+        if engine == "flower":
+            from benchmarks import flower_simulation
+
+            return flower_simulation.measure(Path(bundle), *map(int, numbers))
+        return measure(Path(bundle), *map(int, numbers))
     results = []
-    print(f"{options.model}, {options.workers} workers, medians of {options.rounds - 1} rounds\n")
-    print(f"{'engine':<10}{'devices':>8}{'s a round':>12}{'ms a device':>13}{'processor ms':>14}{'peak MB':>9}")
+    print(f"{options.model}, {options.workers} workers, medians of {options.rounds - 1} rounds")
     with tempfile.TemporaryDirectory() as folder:
         name, *how = MODELS[options.model]
         if options.bundle is None:
@@ -138,11 +122,7 @@ def work(options: argparse.Namespace) -> object:
         for engine, devices in itertools.product(engines, options.devices):
             if engine == "flower" and devices > options.flower_most:
                 continue
-            found, cpu_s = in_own_process(engine, bundle, devices, options)
-            results.append(dataclasses.asdict(found))
-            each, cpu = (1000 * value / devices for value in (found.seconds_per_round, cpu_s))
-            times = f"{found.seconds_per_round:>12.3f}{each:>13.3f}{cpu:>14.3f}"
-            print(f"{found.engine:<10}{devices:>8}{times}{found.peak_mb:>9.0f}", flush=True)
+            results.append(said(in_own_process(engine, bundle, devices, options)))
     return results
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bundles import ARCHITECTURES, build_bundles
-from benchmarks.command import QUIET, Command, output_of_module
+from benchmarks.command import QUIET, Command, output_of_module, said
 from benchmarks.processes import peak_mb as peak_mb_of
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import preset
@@ -106,15 +106,14 @@ def measure(engine: str, wanted: Specification, threads: int, bundle: Path) -> l
     options = ["--architectures", wanted.architecture, "--downsampling", wanted.downsampling]
     worker = ["--worker", engine, threads, bundle]
     environment = QUIET | {"AURICLE_RUNTIME": runtime}
-    said = output_of_module("benchmarks.training", *worker, *options, **environment)
-    figures: list[float] = json.loads(said.splitlines()[-1])
+    output = output_of_module("benchmarks.training", *worker, *options, **environment)
+    figures: list[float] = json.loads(output.splitlines()[-1])
     return figures
 
 
 def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> list[dict[str, object]]:
-    """Measure every engine on every architecture, taking turns; print a line for each architecture and thread count."""
+    """Measure every engine on every architecture, taking turns; print a line for each."""
     results = []
-    print(f"{'architecture':<13}{'threads':<8}" + "".join(f"{engine:>22}" for engine in engines))
     for architecture in options.architectures:
         wanted = specification(architecture, options.downsampling)
         for threads in options.threads:
@@ -122,13 +121,10 @@ def compare(options: argparse.Namespace, engines: list[str], folder: Path) -> li
             for _ in range(options.repetitions):
                 for engine in engines:
                     runs[engine].append(measure(engine, wanted, threads, folder / f"{architecture}.auricle"))
-            line = []
             for engine in engines:
                 seconds, peak_mb = (statistics.median(figures) for figures in zip(*runs[engine], strict=True))
                 figures = {"seconds_per_1000": round(seconds, 5), "peak_mb": round(peak_mb, 1)}
-                results.append({"architecture": architecture, "engine": engine, "threads": threads, **figures})
-                line.append(f"{seconds:>10.4f} s {peak_mb:>6.0f} MB ")
-            print(f"{architecture:<13}{threads:<8}" + "".join(line), flush=True)
+                results.append(said({"architecture": architecture, "engine": engine, "threads": threads, **figures}))
     return results
 
 

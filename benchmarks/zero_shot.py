@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from statistics import fmean
 
-from benchmarks.command import Command
+from benchmarks.command import Command, said
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.sections import RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment, ZeroShotSection
@@ -67,13 +67,7 @@ def main() -> int:
         for form in (PUBLIC_ONLY, *FORMS):
             rows = [public_only(seed) if form == PUBLIC_ONLY else played(seed, form) for seed in options.seeds]
             found[form] = rows
-            own, strangers, refused = (sum(row[key] for row in rows) for key in ("own", "strangers", "refused"))
-            each = ", ".join(f"{row['own']:.1f} {row['strangers']:.1f}" for row in rows)
-            print(
-                f"{form:16s} own held-out clips {own / len(rows):5.1f} %  strangers {strangers / len(rows):5.1f} %  "
-                f"({each}), results refused: {refused:.0f}",
-                flush=True,
-            )
+            said({"form": form} | {key: fmean(row[key] for row in rows) for key in rows[0]})
         return found
 
     return parser.run(work)

@@ -28,15 +28,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--ray", nargs="?", const="local", metavar="ADDRESS", help="run them on a Ray cluster (started here)"
     )
-    run.add_argument(
-        "--plugin",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="with a METHOD, RULE, SELECTION or STRATEGY of your own; may be given several times",
-    )
-    _add_outputs(run)
+    methods = "with a METHOD, RULE, SELECTION or STRATEGY of your own; may be given several times"
+    run.add_argument("--plugin", type=Path, action="append", default=[], metavar="FILE.py", help=methods)
+    run.add_argument("--csv", type=Path, metavar="FILE", help="also write a line for each round")
+    run.add_argument("--tensorboard", type=Path, metavar="FOLDER", help="also write what TensorBoard shows")
     run.add_argument(
         "--set",
         action="append",
@@ -59,11 +54,6 @@ def parser() -> argparse.ArgumentParser:
     compare.set_defaults(command=_compare)
     _add_fetch(commands)
     return with_version(root)
-
-
-def _add_outputs(run: argparse.ArgumentParser) -> None:
-    run.add_argument("--csv", type=Path, metavar="FILE", help="also write a line for each round")
-    run.add_argument("--tensorboard", type=Path, metavar="FOLDER", help="also write what TensorBoard shows")
 
 
 @program

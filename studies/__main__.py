@@ -11,15 +11,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.command import ROOT
 from fleet_protocol.errors import AuricleError
-from fleet_simulator.runs.about import available_cores
+from fleet_simulator.runs.run_folder import available_cores
 from studies.fleets import Scale
 from studies.processes import estimate, run_all
 from studies.render import DOCS, stale, write
 from studies.run import Run, RunFiles
-from studies.study import HOME, NAMES, Study, load_study, store, stored
+from studies.study import HOME, NAMES, load_study, store, stored
 
 
 class Progress:
@@ -48,7 +49,7 @@ class Progress:
 
 
 def run_studies(
-    studies: Mapping[str, Study],
+    studies: Mapping[str, Any],
     scale: Scale,
     processes: int,
     within_hours: float | None = None,
@@ -57,14 +58,8 @@ def run_studies(
 ) -> list[str]:
     """Run what is left of studies; write results, page and pictures of those that have all of their runs.
 
-    Args:
-        within_hours: that the runs may take; None: as long as they like.
-
-    Returns:
-        What went wrong, run by run.
-
-    Raises:
-        RefusedError: the runs would take longer, or there is too little memory or disk; none was started.
+    Returns what went wrong, run by run. Raises RefusedError: the runs would take longer than ``within_hours``, or there
+    is too little memory or disk; none was started.
     """
     files = RunFiles(scale.output)
     runs = {name: study.runs(scale) for name, study in studies.items()}

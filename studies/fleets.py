@@ -20,7 +20,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.sections import AnyExperiment, DataSection, Experiment
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.progress import Silent
+from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import read_state
 from fleet_simulator.simulation.run import run
 
@@ -74,21 +74,17 @@ def shared_inputs() -> Inputs:
 def rounds_of(experiment: AnyExperiment) -> list[dict[str, Any]]:
     """Run an experiment in this process; return its rounds."""
     with tempfile.TemporaryDirectory() as folder:
-        return run(experiment, Path(folder), 0, Silent(), inputs=shared_inputs()).rounds
+        return run(experiment, Path(folder), 0, Progress(), inputs=shared_inputs()).rounds
 
 
 def simulated(experiment: Experiment, scratch: Path) -> dict[str, Any]:
-    """Run an experiment.
+    """Run an experiment in a folder, which is removed at the end; one that a killed run left is gone on with.
 
-    Args:
-        scratch: its folder; one that a killed run left is gone on with, and it is removed at the end.
-
-    Returns:
-        ``rounds`` and ``devices`` as in :class:`fleet_simulator.simulation.run.Result`; where a device's
-        training diverged, the rounds before that, and ``diverged``, what was said of it.
+    Returns ``rounds`` and ``devices`` as in :class:`fleet_simulator.simulation.run.Result`; where a device's training
+    diverged, the rounds before that, and ``diverged``, what was said of it.
     """
     try:
-        result = run(experiment, scratch, 0, Silent(), inputs=shared_inputs())
+        result = run(experiment, scratch, 0, Progress(), inputs=shared_inputs())
         figures: dict[str, Any] = {"rounds": result.rounds, "devices": result.devices}
     except DivergedError as error:
         state = read_state(scratch, experiment.digest)

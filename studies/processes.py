@@ -13,9 +13,10 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.experiment.sections import Experiment
+from fleet_simulator.simulation.workers import end_with_parent
 from studies.run import Figures, Run, RunFiles, perform
 
 # What the short training takes on the machine of docs/results.md, in seconds.
@@ -75,10 +77,7 @@ class Estimate:
         )
 
     def refuse(self, within_hours: float) -> None:
-        """Check that there is time, memory and disk.
-
-        Raises RefusedError: naming what there is not, and the ways out.
-        """
+        """Check that there is time, memory and disk. Raises RefusedError: names what there is not, and the ways out."""
         lacking = []
         if self.all_hours > within_hours:
             lacking.append(f"takes about {self.all_hours:.1f} hours, more than {within_hours:g} (--within, WITHIN=)")
@@ -143,68 +142,36 @@ def _free_memory_mib() -> float:
 def run_all(
     runs: Sequence[Run], output: Path, processes: int, done: Callable[[Run], None] = lambda _: None
 ) -> list[str]:
-    """Do runs; each one's outcome is on the disk as it ends.
+    """Do runs; each one's outcome is in the output's folder as it ends, and ``done`` is told of those that ended well.
 
-    Args:
-        output: folder of the outcomes.
-        done: told of every run that ended well.
-
-    Returns:
-        What went wrong, run by run; the others were done all the same.
-
-    Raises:
-        BenchmarkError: a process ended.
+    Returns what went wrong, run by run; the others were done all the same. Raises BenchmarkError: a process ended.
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # several would only wait for each other
         os.environ.setdefault(name, "1")
+    left, problems, clips = list(runs), list[str](), dict[ProcessPoolExecutor, str]()
+    doing: dict[Future[str | None], tuple[ProcessPoolExecutor, Run]] = {}
     context = multiprocessing.get_context("spawn")
-    workers: dict[Connection, SpawnProcess] = {}
-    for _ in range(min(processes, len(runs))):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(theirs, output))
-        process.start()
-        theirs.close()  # so that the other side's end is seen here
-        workers[ours] = process
-    try:
-        return _hand_out(runs, list(workers), done)
-    finally:
-        for connection, process in workers.items():
-            connection.close()
-            process.join(1)
-            process.kill()
-            process.join()
-
-
-def _hand_out(runs: Sequence[Run], workers: Sequence[Connection], done: Callable[[Run], None]) -> list[str]:
-    left, problems = list(runs), []
-    doing: dict[Connection, Run] = {}
-    clips: dict[Connection, str] = {}
-
-    def give(worker: Connection) -> None:
-        if left:
-            run = _next(left, clips.get(worker), set(clips.values()))
-            left.remove(run)
-            doing[worker], clips[worker] = run, run.clips
-            worker.send(run)
-
-    for worker in workers:
-        give(worker)
-    while doing:
-        for ready in wait(list(doing)):
-            assert isinstance(ready, Connection)
-            run = doing.pop(ready)
-            try:
-                problem = ready.recv()
-            except (EOFError, OSError) as error:
-                raise BenchmarkError(
-                    f"the process that did {run.name!r}, seed {run.seed}, ended; perhaps memory ran out: take fewer "
-                    "--processes. The same command goes on with what is left"
-                ) from error
-            if problem is None:
-                done(run)
-            else:
-                problems.append(f"{run.name}, seed {run.seed}: {problem}")
-            give(ready)
+    with ExitStack() as stack:
+        # Each is a pool of one process, so that runs can be given to one that has their clips.
+        free = [
+            stack.enter_context(ProcessPoolExecutor(1, context, initializer=end_with_parent))
+            for _ in range(min(processes, len(runs)))
+        ]
+        while left or doing:
+            while left and free:
+                worker = free.pop(0)
+                run = _next(left, clips.get(worker), set(clips.values()))
+                left.remove(run)
+                clips[worker] = run.clips
+                doing[worker.submit(_work, run, output)] = worker, run
+            for future in wait(doing, return_when=FIRST_COMPLETED).done:
+                worker, run = doing.pop(future)
+                free.append(worker)
+                problem = _problem(future, run)
+                if problem is None:
+                    done(run)
+                else:
+                    problems.append(f"{run.name}, seed {run.seed}: {problem}")
     return problems
 
 
@@ -216,29 +183,27 @@ def _next(left: Sequence[Run], mine: str | None, taken: set[str]) -> Run:
     return next((run for run in left if run.clips not in taken), left[0])
 
 
-def _work(connection: Connection, output: Path) -> None:
-    """Do the runs that are sent, until the main process closes its end, or is gone."""
-    files = RunFiles(output)
-    while True:
-        try:
-            run: Run = connection.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
-        scratch = output / "unfinished" / run.digest
-        problem: str | None = None
-        try:
-            files.save(run, perform(run, scratch))
-            shutil.rmtree(scratch, ignore_errors=True)
-        except KeyboardInterrupt:
-            return
-        except AuricleError as error:
-            problem = str(error)
-        except Exception:  # whatever it is, the main process has to say it
-            problem = traceback.format_exc()
-        try:
-            connection.send(problem)
-        except OSError:
-            return
+def _problem(future: Future[str | None], run: Run) -> str | None:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise BenchmarkError(
+            f"the process that did {run.name!r}, seed {run.seed}, ended; perhaps memory ran out: take fewer "
+            "--processes. The same command goes on with what is left"
+        ) from error
+
+
+def _work(run: Run, output: Path) -> str | None:
+    """Do a run; return what went wrong, if anything."""
+    scratch = output / "unfinished" / run.digest
+    try:
+        RunFiles(output).save(run, perform(run, scratch))
+        shutil.rmtree(scratch, ignore_errors=True)
+    except AuricleError as error:
+        return str(error)
+    except Exception:  # whatever it is, the main process has to say it
+        return traceback.format_exc()
+    return None
 
 
 def figures_of(runs: Sequence[Run], folder: Path, processes: int) -> Mapping[str, list[Figures]]:

@@ -32,15 +32,18 @@ _STYLE = STYLE | {"figure.facecolor": "white", "axes.facecolor": "white", "savef
 def draw(picture: Mapping[str, Any], file: Path) -> None:
     """Draw a picture of results.json; `studies.study.Picture` says what it holds."""
     import matplotlib as mpl
+    from matplotlib.figure import Figure
 
     titles = list(dict.fromkeys(one["panel"] for one in picture["series"]))
     with mpl.rc_context(_STYLE):
-        figure, axes = _panels(len(titles))
+        figure = Figure(figsize=(5.5 if len(titles) == 1 else 3.2 * len(titles), 3.8), layout="constrained")
+        axes = figure.subplots(1, len(titles), sharey=True, squeeze=False)[0]
         for panel, title in zip(axes, titles, strict=True):
             there = [one for one in picture["series"] if one["panel"] == title]
             for number, one in enumerate(there):
                 _DRAWN[picture["kind"]](panel, one, number, len(there))
-            _finish(panel, title, picture["x"], picture["y"] if panel is axes[0] else "")
+            panel.set(title=title, xlabel=picture["x"], ylabel=picture["y"] if panel is axes[0] else "")
+            panel.grid(alpha=0.3)
         save(_with_legend(figure), file)
 
 
@@ -69,13 +72,6 @@ def _bars(panel: Axes, one: Mapping[str, Any], number: int, of: int) -> None:
 _DRAWN = {"lines": _lines, "points": _points, "bars": _bars}
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.5 if count == 1 else 3.2 * count, 3.8), layout="constrained")
-    return figure, list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
-
-
 def _line(panel: Axes, points: Sequence[Point], label: str, number: int) -> None:
     look: dict[str, Any] = {"color": _COLOURS[number], "linestyle": _DASHES[number], "marker": _MARKERS[number]}
     every = max(1, len(points) // 10)
@@ -87,11 +83,6 @@ def _moving_mean(points: Sequence[Point]) -> list[Point]:
     width = max(1, len(points) // 3)
     windows = [points[start : start + width] for start in range(len(points) - width + 1)]
     return [(fmean(x for x, _ in window), fmean(y for _, y in window)) for window in windows]
-
-
-def _finish(panel: Axes, title: str, x: str, y: str) -> None:
-    panel.set(title=title, xlabel=x, ylabel=y)
-    panel.grid(alpha=0.3)
 
 
 def _with_legend(figure: Figure) -> Figure:

@@ -205,11 +205,7 @@ class RunFiles:
 
 
 def perform(run: Run, scratch: Path) -> Outcome:
-    """Do a run in this process.
-
-    Args:
-        scratch: an experiment's folder; one that was killed goes on after its last finished round.
-    """
+    """Do a run in this process; an experiment's folder that was killed goes on after its last finished round."""
     from studies.fleets import simulated
 
     started, clock = time.time(), time.perf_counter()
@@ -218,16 +214,7 @@ def perform(run: Run, scratch: Path) -> Outcome:
     else:
         figures = run.work.function(**run.work.arguments)
     figures = cast(Figures, json.loads(json.dumps(figures)))  # so that a wrong type shows here, not after an hour
-    return Outcome(figures, started, time.perf_counter() - clock, machine())
-
-
-def machine() -> dict[str, Any]:
-    """Describe the machine that this process runs on."""
-    here = Machine.here()
-    return {
-        "processor": here.processor,
-        "cores": os.cpu_count(),
-        "system": here.system,
-        "python": python_version(),
-        "runtime": installed_runtime() or "none",
-    }
+    here, seconds = Machine.here(), time.perf_counter() - clock
+    machine = {"processor": here.processor, "cores": os.cpu_count(), "system": here.system}
+    machine |= {"python": python_version(), "runtime": installed_runtime() or "none"}
+    return Outcome(figures, started, seconds, machine)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from benchmarks.command import ROOT
 from fleet_protocol.atomic_files import write_durably
@@ -62,20 +62,15 @@ class Results:
         return measured(self.values(name, figure, factor))
 
     def gain(self, ours: str, theirs: str, figure: Figure, factor: float = 100.0, before: Figure | None = None) -> Cell:
-        """Return what ``ours`` has more than ``theirs``, over the seeds that both have.
-
-        Args:
-            before: taken of ``theirs`` instead.
-        """
+        """Return what ``ours`` has more than ``theirs`` (``before``, of the latter), over the seeds that both have."""
         first, second = self.values(ours, figure, factor), self.values(theirs, before or figure, factor)
-        return measured({seed: _less(first[seed], second[seed]) for seed in first if seed in second})
+        pairs = {seed: (value, second[seed]) for seed, value in first.items() if seed in second}
+        return measured(
+            {seed: None if one is None or other is None else one - other for seed, (one, other) in pairs.items()}
+        )
 
     def curve(self, name: str, run: str, value: Figure, panel: str = "") -> Series:
-        """Return a line over the rounds: the mean over seeds of a figure of the entries of ``rounds``.
-
-        Args:
-            value: takes the figure out of an entry; rounds where a seed has none are left out.
-        """
+        """Return a line over the rounds: the mean over seeds of a figure of their entries, where all seeds have it."""
         seeds = [_rounds(figures, value) for figures in self.figures(run)]
         x = sorted(set.intersection(*(set(seed) for seed in seeds))) if seeds else []
         return series(name, [(at, measured(dict(enumerate(seed[at] for seed in seeds)))) for at in x], panel)
@@ -84,10 +79,6 @@ class Results:
 def share(key: str) -> Figure:
     """Return what takes a share, 0..1, out of a round's entry, in per cent; None where it has none."""
     return lambda entry: 100 * float(entry[key]) if entry.get(key) is not None else None
-
-
-def _less(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second
 
 
 def _rounds(figures: Figures, value: Figure) -> dict[int, float]:
@@ -142,24 +133,13 @@ class Summary:
     pictures: Mapping[str, Picture] = field(default_factory=dict)
 
 
-class Study(Protocol):
-    """What a study's module ``runs`` holds."""
+def load_study(name: str) -> Any:  # noqa: ANN401  (a module)
+    """Return a study's module ``runs``.
 
-    TITLE: str  # heading of its page
-
-    def runs(self, scale: Scale) -> list[Run]:
-        """Return what to run; no name twice with the same seed.
-
-        Raises BenchmarkError: the data is not there, or a bundle cannot be built.
-        """
-
-    def summary(self, results: Results) -> Summary:
-        """Return the tables and pictures of finished runs."""
-
-
-def load_study(name: str) -> Study:
-    """Return a study's module."""
-    return cast(Study, import_module(f"studies.{name}.runs"))
+    It has ``TITLE``, the heading of its page; ``runs(scale)``, what to run, no name twice with the same seed; and
+    ``summary(results)``, the tables and pictures of finished runs.
+    """
+    return import_module(f"studies.{name}.runs")
 
 
 def results_of(finished: Sequence[tuple[Run, Outcome]], full: bool) -> Results:
@@ -176,7 +156,7 @@ def stored(name: str, home: Path = HOME) -> dict[str, Any]:
     return cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
-def store(name: str, study: Study, finished: Sequence[tuple[Run, Outcome]], scale: Scale, home: Path = HOME) -> None:
+def store(name: str, study: Any, finished: Sequence[tuple[Run, Outcome]], scale: Scale, home: Path = HOME) -> None:  # noqa: ANN401  (a module)
     """Write a study's results.json from its finished runs.
 
     Tables that the study does not make of runs stay as they are: ``published``, which a person copied from the paper,

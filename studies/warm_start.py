@@ -21,7 +21,6 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle
 from fleet_simulator.experiment.sections import Experiment, ModelSection
 from fleet_simulator.partition.splits import hold_out, split
-from fleet_simulator.simulation.metrics import metrics
 from studies.fleets import shared_inputs, simulated
 from studies.run import Call, Figures
 
@@ -38,23 +37,20 @@ def warm_call(
 def from_warm_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
     """Run an experiment from a model that was trained on its public set.
 
-    Args:
-        bundle: the untrained model; named once more so that its content counts in the run's digest.
-
-    Returns:
-        What :func:`simulated` returns, and ``start``: the trained model's metrics on the test clips.
+    The untrained ``bundle`` is named once more so that its content counts in the run's digest. Returns what
+    :func:`simulated` returns, and ``start``: the trained model's ``accuracy`` on the test clips, 0..1.
     """
     trained = _warm(experiment, bundle, learning_rate, epochs, folder)
     with tempfile.TemporaryDirectory() as scratch:
         figures = simulated(dataclasses.replace(experiment, model=ModelSection(trained)), Path(scratch) / "run")
-    return figures | {"start": _judged(experiment, trained)}
+    start = judged_start(experiment, bundle, learning_rate, epochs, folder)
+    return figures | {"start": {"accuracy": start["strangers"]}}
 
 
 def judged_start(experiment: Experiment, bundle: Path, learning_rate: float, epochs: int, folder: Path) -> Figures:
     """Return the accuracies, 0..1, of the model that :func:`from_warm_start` begins with, under the same arguments.
 
-    Returns:
-        ``strangers``, on the test clips; ``devices`` with ``start``, on their own held-out clips.
+    ``strangers`` are on the test clips, ``start`` of ``devices`` on their own held-out clips.
     """
     trained = _warm(experiment, bundle, learning_rate, epochs, folder)
     inputs, seed = shared_inputs(), experiment.rounds.seed
@@ -81,19 +77,6 @@ def _warm(experiment: Experiment, bundle: Path, learning_rate: float, epochs: in
     if not trained.is_file():
         write_durably(trained, _trained(experiment, bundle, learning_rate, epochs), 0o644)
     return trained
-
-
-def _judged(experiment: Experiment, bundle: Path) -> dict[str, float]:
-    """Return a bundle's metrics on the experiment's test clips."""
-    inputs = shared_inputs()
-    model = inputs.model(bundle, "shared")
-    corpus = inputs.corpus(experiment.data, model.manifest, experiment.rounds.seed)
-    rows, mask = split(corpus, experiment).test, _mask(model.manifest.capacity, len(corpus.names))
-    model.set_weights(inputs.bundle(bundle).weights)
-    found = model.predict(corpus.features(rows), mask).argmax(axis=1)
-    confusion = np.zeros((len(corpus.names), len(corpus.names)), np.int64)
-    np.add.at(confusion, (corpus.labels[rows], found), 1)
-    return metrics(confusion)
 
 
 def _mask(capacity: int, classes: int) -> Floats:

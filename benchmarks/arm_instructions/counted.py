@@ -65,7 +65,7 @@ def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
     hop = hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s)
     features_of, slide = open_front_end(settings), open_sliding(settings, hop)
     sound = np.random.default_rng(1).normal(scale=0.1, size=settings.clip_samples).astype(np.float32)
-    network: Callable[[], object] = _nothing
+    network: Callable[[], object] = list  # stands for the network of a front end that has none
     if isinstance(features_of, Embedding):
         picture = np.random.default_rng(2).normal(size=(1, *features_of.settings.log_mel.shape)).astype(np.float32)
         network = functools.partial(features_of.of_log_mel, picture)
@@ -74,10 +74,6 @@ def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
         parts = np.random.default_rng(2).normal(size=(hop, *stream.part_shape)).astype(np.float32)
         network = functools.partial(stream.step, parts, stream.start)
     return {"clip": lambda: features_of(sound), "hop": lambda: slide(sound), "network": network}
-
-
-def _nothing() -> None:
-    """What stands for the network of a front end that has none."""
 
 
 def main(bundle: Path) -> None:

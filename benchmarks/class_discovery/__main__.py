@@ -18,12 +18,29 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.class_discovery import worker
-from benchmarks.class_discovery.trials import CEPSTRA, build, front_end
-from benchmarks.command import ROOT, Command, recordings
+from benchmarks.class_discovery.trials import CEPSTRA, NEW, Corpus, FrontEnd, build, cases, front_end, read, run_trial
+from benchmarks.class_discovery.unheard import run_strategy, run_unheard
+from benchmarks.command import ROOT, Command, recordings, said
 
-# Returns the rows of a seed.
-Run = Callable[[int], list[dict[str, Any]]]
+Row = dict[str, Any]
+_loaded: list[Corpus] = []  # the corpus, once a worker process has read it
+
+
+def _load(archive: Path, chosen: FrontEnd, bundles: Path) -> None:
+    _loaded.append(read(archive, chosen, bundles))
+
+
+def _trials(seed: int) -> dict[str, tuple[bool, float]]:
+    """Return (exact, adjusted Rand index) of every case."""
+    return {case.name: run_trial(_loaded[0], case, seed) for case in cases(seed)}
+
+
+def _unheard(seed: int) -> list[Row]:
+    return [row for word in NEW for row in run_unheard(_loaded[0], word, seed)]
+
+
+def _strategy(seed: int) -> list[Row]:
+    return [row for word in NEW if _loaded[0].is_embedding for row in run_strategy(_loaded[0], word, seed)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,70 +56,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work(options: argparse.Namespace) -> object:
         data = recordings("gsc_v2_logmel_jpg.zip")
-        seeds = range(options.seed, options.seed + options.trials)
-        unheard: dict[Run, int] = {worker.unheard: options.unheard, worker.strategy: options.strategy}
-        others = {run: range(options.seed, options.seed + count) for run, count in unheard.items()}
-        found = [_measure(name, data, seeds, others) for name in options.features]
+        counts: dict[Callable[[int], Any], int] = {
+            _trials: options.trials,
+            _unheard: options.unheard,
+            _strategy: options.strategy,
+        }
+        seeds = {run: range(options.seed, options.seed + count) for run, count in counts.items()}
+        found = [_measure(name, data, seeds) for name in options.features]
         return {key: [row for part in found for row in part[key]] for key in ("cases", "unheard")}
 
     return parser.run(work, arguments)
 
 
-def _measure(name: str, data: Path, seeds: range, others: dict[Run, range]) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of one front end; ``others`` are the seeds of what measures a word that a device never heard."""
+def _measure(name: str, data: Path, seeds: dict[Callable[[int], Any], range]) -> dict[str, list[Row]]:
+    """Return the rows of one front end; ``seeds`` of everything that is run."""
+    chosen = front_end(name)
     folder = ROOT / "build" / "class-discovery" / re.sub(r"[^A-Za-z0-9.]", "_", name)
-    build(front_end(name), folder)
-    context = multiprocessing.get_context("spawn")
-    trials: dict[str, list[tuple[bool, float]]] = {}
-    unheard: list[dict[str, Any]] = []
-    with context.Pool(os.cpu_count(), worker.load, (data, front_end(name), folder)) as workers:
-        for seed, results in zip(seeds, workers.imap(worker.trials, seeds), strict=True):
-            for case, result in results.items():
-                trials.setdefault(case, []).append(result)
-            print(
-                f"{name} trial {seed}: " + "; ".join(f"{case} {row[1]:+.2f}" for case, row in results.items()),
-                flush=True,
-            )
-        for run, run_seeds in others.items():
-            for rows in workers.imap(run, run_seeds):
-                unheard += rows
-    summary = [
-        {
-            "front_end": name,
-            "case": case,
-            "trials": len(rows),
-            "exact": sum(exact for exact, _ in rows),
-            "adjusted_rand_index": [index for _, index in rows],
-        }
-        for case, rows in trials.items()
-    ]
-    for row in summary:
-        print(f"{name:12s} {row['case']:32s} exact {row['exact']:2d} of {row['trials']}")
-    return {"cases": summary, "unheard": _means(name, unheard)}
+    build(chosen, folder)
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _load, (data, chosen, folder)) as workers:
+        trials, *unheard = [list(workers.imap(run, some)) for run, some in seeds.items()]
+    found = []
+    for case in trials[0] if trials else ():
+        exact, index = zip(*(trial[case] for trial in trials), strict=True)
+        row = {"front_end": name, "case": case, "trials": len(trials), "exact": sum(exact)}
+        found.append(said(row | {"adjusted_rand_index": list(index)}))
+    rows = [row for runs in unheard for of_seed in runs for row in of_seed]
+    return {"cases": found, "unheard": _means(name, rows)}
 
 
-def _means(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _means(name: str, rows: list[Row]) -> list[Row]:
     """Average over the trials of a description, a word and a number of speakers."""
-    groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, int], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["description"], row["word"], row["speakers"]), []).append(row)
     means = []
     for (description, word, speakers), members in groups.items():
-        shares = {
-            key: round(float(np.mean([row[key] for row in members])), 1) for key in ("recognised", "known", "mistaken")
-        }
-        means.append(
-            {
-                "front_end": name,
-                "description": description,
-                "word": word,
-                "speakers": speakers,
-                "trials": len(members),
-                **shares,
-            }
-        )
-        figures = "  ".join(f"{key} {value:5.1f}" for key, value in shares.items())
-        print(f"{name:12s} {description:24s} {word:5s} from {speakers} speakers: {figures}")
+        mean: Row = {"front_end": name, "description": description, "word": word, "speakers": speakers}
+        mean["trials"] = len(members)
+        for key in ("recognised", "known", "mistaken"):
+            mean[key] = round(float(np.mean([row[key] for row in members])), 1)
+        means.append(said(mean))
     return means
 
 

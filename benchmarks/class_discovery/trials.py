@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs
 from aggregator_server.discovery.new_classes import Settled
@@ -89,6 +90,10 @@ class Corpus:
         """Draw clips of a word, all of them where there are fewer."""
         rows = np.flatnonzero(among & (self.labels == word))
         return rng.choice(rows, min(count, len(rows)), replace=False)
+
+    def clips(self, rows: Sequence[Ints]) -> Clips:
+        """Return the rows of several words as clips; the slot of a word is its place."""
+        return Clips(self.x[np.concatenate(rows)][None], np.repeat(np.arange(len(rows)), [len(part) for part in rows]))
 
     def public_set(self, among: Bools, words: tuple[str, ...], rng: np.random.Generator) -> tuple[PublicSet, Floats]:
         """Return a public set of some words, and its features as the models take them."""
@@ -184,23 +189,19 @@ def run_trial(corpus: Corpus, case: Case, seed: int) -> tuple[bool, float]:
         if case.one_speaker:
             needed = dict.fromkeys(case.labels[device], ONE_SPEAKER[1]) | {word: ONE_SPEAKER[0]}
             own = rng.choice(corpus.speakers_with(own, needed), 1)
-        clips = _clips(corpus, np.isin(corpus.speakers, own), words, rng)
+        mine = np.isin(corpus.speakers, own)
+        clips = corpus.clips([corpus.draw(mine, one, corpus.front_end.clips[1], rng) for one in words])
         model = corpus.open_model(architectures[device])
-        arrays = _prototypes(model, clips) if corpus.is_embedding else described(model, clips, x0, corpus, rng)
+        arrays = prototypes(model, clips) if corpus.is_embedding else described(model, clips, x0, corpus, rng)
         contributions.append(contribution(device, words, arrays))
     return judge(case, public_set, contributions)
 
 
-def _clips(corpus: Corpus, own: Bools, words: Sequence[str], rng: np.random.Generator) -> Clips:
-    """Draw a device's clips; the slot of a word is its place."""
-    rows = [corpus.draw(own, word, corpus.front_end.clips[1], rng) for word in words]
-    return Clips(corpus.x[np.concatenate(rows)][None], np.repeat(np.arange(len(words)), [len(part) for part in rows]))
-
-
-def _prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
+def prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
     """Return what describes every word on an embedding, which no training changes."""
-    slots = range(int(clips.slots.max()) + 1)
-    return {"prototypes": class_means(model.denormalise(clips.x[0]), clips.slots, slots)}
+    counts = np.bincount(clips.slots)
+    means = class_means(model.denormalise(clips.x[0]), clips.slots, range(len(counts)))
+    return {"prototypes": means, "counts": counts.astype(np.float32)}
 
 
 def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng: np.random.Generator) -> Arrays:
@@ -220,9 +221,7 @@ def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng
 
 def mask_of(model: ModelRuntime, count: int) -> Floats:
     """Return the mask of a model's first outputs."""
-    mask = np.zeros(model.manifest.capacity, np.float32)
-    mask[:count] = 1.0
-    return mask
+    return (np.arange(model.manifest.capacity) < count).astype(np.float32)
 
 
 def shifted(x: Floats, rng: np.random.Generator) -> Floats:
@@ -269,23 +268,9 @@ def judge(case: Case, public_set: PublicSet, contributions: Sequence[Contributio
     found = settle(public_set, contributions, count)
     classes = {item.device_id: item.class_id for item in found.assignments}
     names = [classes[item.update.device_id] for item in contributions]
-    index = adjusted_rand_index(case.meets, names)
+    index = float(adjusted_rand_score(case.meets, names))
     right = all(
         (name in case.known) == (word in case.known) and (word not in case.known or name == word)
         for word, name in zip(case.meets, names, strict=True)
     )
     return right and index == 1.0 and len(set(names)) == len(set(case.meets)), index
-
-
-def adjusted_rand_index(truth: Sequence[str], found: Sequence[str]) -> float:
-    """Agreement of two partitions: 1 for equal ones, about 0 for chance (Hubert & Arabie 1985)."""
-    pairs = list(zip(truth, found, strict=True))
-    table = np.array([[pairs.count((t, f)) for f in sorted(set(found))] for t in sorted(set(truth))])
-
-    def within(counts: Ints) -> float:
-        return float((counts * (counts - 1) / 2).sum())
-
-    both, rows, columns = within(table), within(table.sum(axis=1)), within(table.sum(axis=0))
-    chance = rows * columns / within(np.array([len(pairs)]))
-    most = (rows + columns) / 2
-    return 1.0 if most == chance else (both - chance) / (most - chance)

@@ -28,13 +28,13 @@ import numpy as np
 
 from benchmarks import zero_shot
 from benchmarks.bundles import build_bundles
-from benchmarks.command import ROOT, Command, recordings
+from benchmarks.command import ROOT, Command, recordings, said
 from benchmarks.gain import shared_weights
 from benchmarks.gain.deal import Fleet, deal, read_words
 from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
-from fleet_simulator.runs.about import available_cores
+from fleet_simulator.runs.run_folder import available_cores
 from studies.fleets import Scale
 from studies.processes import figures_of
 from studies.run import Call, Run
@@ -145,9 +145,7 @@ def _said(
     figures = {"own": own, "strangers": strangers, "never_heard": never_heard, "worse_than_alone": worse_than_alone}
     figures |= more
     rounded = {name: None if value is None or np.isnan(value) else round(value, 1) for name, value in figures.items()}
-    row = {"fleet": fleet, "front_end": front_end, "plan": plan, **rounded}
-    print("  ".join(f"{value!s:>14}" for value in row.values()), flush=True)
-    return row
+    return said({"fleet": fleet, "front_end": front_end, "plan": plan, **rounded})
 
 
 def _mean(values: list[float]) -> float:

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Assigned, Contribution
+from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.gain.deal import Dealt, Words
@@ -28,6 +28,7 @@ from fleet_protocol.messages import ClassAssignment, ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from fleet_simulator.simulation.heads import Heads
+from fleet_simulator.simulation.tasks import device_id
 
 ALONE, AGAIN, PUBLIC_ONLY, OTHERS, PROTOTYPES = PLANS = (
     "alone",
@@ -119,16 +120,16 @@ class EmbeddingFleet:
         sent = []
         for number, label_map in enumerate(maps):
             exchange = PrototypeExchange(manifest, label_map, work, context)
-            takes, device_id = self._takes(number), _device_id(number)
-            update, arrays = exchange.contribute(takes, device_id, bytes(16), share_names=False)
+            update, arrays = exchange.contribute(self._takes(number), device_id(number), bytes(16), share_names=False)
             sent.append(Contribution(update, partial(dict, arrays)))
         result, _ = aggregator.close(work, Uploads(sent))
-        self._meant = _meant(result.assignments, maps)
+        votes: dict[str, Counter[str]] = {}
+        for item in result.assignments:
+            votes.setdefault(item.class_id, Counter())[maps[int(item.device_id, 16)].names[item.slot]] += 1
+        self._meant = {class_id: counted.most_common(1)[0][0] for class_id, counted in votes.items()}
         work, after = aggregator.work("learn", 1, plan), []
         for number, label_map in enumerate(maps):
-            mine = [
-                ClassAssignment(a.slot, a.class_id) for a in result.assignments if a.device_id == _device_id(number)
-            ]
+            mine = [ClassAssignment(a.slot, a.class_id) for a in result.assignments if a.device_id == device_id(number)]
             exchange = PrototypeExchange(manifest, label_map, replace(work, assignments=tuple(mine)), context)
             exchange.apply_result(adopt=True)
             after.append(exchange.label_map)
@@ -157,15 +158,3 @@ class EmbeddingFleet:
         said = [self._meant.get(str(slot.class_id), slot.name) for slot in label_map.slots]
         heard = np.array([*said, *[""] * (label_map.capacity - len(said))])[best]
         return np.asarray(heard == self._words.words[rows])
-
-
-def _meant(assignments: Sequence[Assigned], maps: Sequence[LabelMap]) -> dict[str, str]:
-    """Return the word that most of a new class's reporters mean by it."""
-    votes: dict[str, Counter[str]] = {}
-    for item in assignments:
-        votes.setdefault(item.class_id, Counter())[maps[int(item.device_id, 16)].names[item.slot]] += 1
-    return {class_id: counted.most_common(1)[0][0] for class_id, counted in votes.items()}
-
-
-def _device_id(number: int) -> str:
-    return f"{number:032x}"

@@ -12,18 +12,17 @@ import argparse
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.command import Command, data_folder
+from benchmarks.command import Command, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
 from benchmarks.listening.idle import idle_mb, import_s
 from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, Stream, load_material, make_stream
-from benchmarks.listening.measurement import KINDS, RATES, figures, in_parts, listen, quiet_figures
+from benchmarks.listening.measurement import figures, in_parts, listen, quiet_figures
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 
@@ -35,6 +34,15 @@ def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
     return {
         snr_db: make_stream(half, snr_db, minutes, np.random.default_rng([seed, int(snr_db)])) for snr_db in SNRS_DB
     }
+
+
+def show(name: str, ratio: dict[str, Any]) -> None:
+    """Print a detector's figures at one ratio of levels: its own, and those of other thresholds."""
+    said({"detector": name} | ratio)
+    for key in ("false_reject_percent_by_label", "false_accepts_per_hour_by_kind", "false_reject_percent_at"):
+        said({key: ""} | ratio[key])
+    for point in ratio["promised"]:
+        said(point)
 
 
 def measure(
@@ -56,12 +64,14 @@ def measure(
     for snr_db, stream in streams.items():
         heard = listen(loaded, in_parts(stream.samples), detector)
         ratios.append(figures(snr_db, heard, stream, loaded.tails))
-        print(line(front_end.name, ratios[-1]), flush=True)
+        show(front_end.name, ratios[-1])
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
+    words = [clip.word for clip in half.clips if clip.label is None]
+    unseen = sorted(set(words) - set(front_end.pretrained))
     result = {
         "front_end": front_end.name,
-        "unseen_words": front_end.unseen(half),
-        "unseen_percent": round(100 * front_end.unseen_share(half), 1),
+        "unseen_words": unseen,
+        "unseen_percent": round(100 * sum(word in unseen for word in words) / max(1, len(words)), 1),
         "clips_per_label": len(material.training) // len(KNOWN),
         "real_time_factor": round(spent / seconds, 5),
         "idle_mb": round(memory, 1),
@@ -69,43 +79,10 @@ def measure(
     }
     if hours:
         quiet = quiet_figures(listen(loaded, dialogue(half, hours, KNOWN, seed), detector), loaded.tails)
-        print(f"{front_end.name:<8}{quiet['hours']} h without a taught word: {quiet['false_accepts_per_hour']} an hour")
         result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
-    return result
-
-
-def line(name: str, ratio: dict[str, Any]) -> str:
-    """Return what is printed of a detector at one ratio of levels."""
-    by_label = "  ".join(f"{value:5.1f}" for value in ratio["false_reject_percent_by_label"].values())
-    by_kind = "  ".join(f"{value:7.1f}" for value in ratio["false_accepts_per_hour_by_kind"].values())
-    return (
-        f"{name:<8}{ratio['snr_db']:>4.0f} dB {ratio['false_reject_percent']:>6.1f}  {by_label}   "
-        f"{ratio['false_accepts_per_hour']:>7.1f}  {by_kind}"
-    )
-
-
-def _print_tables(results: Sequence[dict[str, Any]]) -> None:
-    rates = " and ".join(f"{rate:g}" for rate in RATES)
-    print(f"\nfalse rejects, %, at the threshold that gives at most {rates} false accepts per hour")
-    for result in results:
-        for ratio in result["snr"]:
-            points = "  ".join(f"{value}" for value in ratio["false_reject_percent_at"].values())
-            print(f"{result['front_end']:<8}{ratio['snr_db']:>4.0f} dB  {points}")
-    print("\npromised for each label: measured false accepts per hour of all labels / false rejects, %")
-    for result in results:
-        for ratio in result["snr"]:
-            points = "  ".join(
-                f"{one['promised_per_label']:g}: {one['false_accepts_per_hour']:.1f} / "
-                f"{one['false_reject_percent']:.0f}"
-                for one in ratio["promised"]
-            )
-            print(f"{result['front_end']:<8}{ratio['snr_db']:>4.0f} dB  {points or 'a fixed threshold'}")
-        for one in result.get("quiet", {}).get("promised", []):
-            print(f"  dialogue, {one['promised_per_label']:g}: {one['false_accepts_per_hour']}")
-        print(
-            f"{result['front_end']}: {result['unseen_percent']} % of the other words were never pretrained; "
-            f"real-time factor {result['real_time_factor']}, a process that listens holds {result['idle_mb']} MB"
-        )
+        for point in quiet["promised"]:
+            said({"dialogue": ""} | point)
+    return said(result)
 
 
 def main() -> int:
@@ -142,29 +119,12 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         material = load_material(options.data, options.seed)
         half = material.tuning if options.tuning else material.report
         streams = streams_of(half, options.minutes, options.seed)
-        _print_head(material, streams)
+        words = [word for stream in streams.values() for word in stream.words]
+        minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60
+        known = sum(word.label is not None for word in words)
+        said({"minutes": minutes, "known words": known, "other words": len(words) - known, "by": DetectorConfig()})
         results = [measure(one, material, half, streams, options.hours, options.seed, changes) for one in chosen]
-    _print_tables(results)
-    imported = round(import_s(), 3)
-    print(f"import of edge_client: {imported} s")
-    return {"front_ends": results, "import_s": imported}
-
-
-def _print_head(material: Material, streams: dict[float, Stream]) -> None:
-    minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60
-    words = [word for stream in streams.values() for word in stream.words]
-    known = sum(word.label is not None for word in words)
-    print(
-        f"taught with {len(material.training) // len(KNOWN)} clips of each of {', '.join(KNOWN)}; "
-        f"{minutes:.0f} minutes of streams with {known} known and {len(words) - known} others\n{DetectorConfig()}\n"
-    )
-    print(f"{'':<16}false rejects, %{'':<{6 * len(KNOWN) + 1}}false accepts per hour")
-    print(
-        f"{'':<16}{'all':>6}  "
-        + "  ".join(f"{label:>5}" for label in KNOWN)
-        + f"   {'all':>7}  "
-        + "  ".join(f"{kind.replace(' word', 's'):>7.7}" for kind in KINDS)
-    )
+    return said({"front_ends": results, "import_s": round(import_s(), 3)})
 
 
 if __name__ == "__main__":

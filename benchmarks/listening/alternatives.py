@@ -3,7 +3,7 @@
 Each package is installed by pip into an environment of its own below `build/alternatives/`, where it stays, gets the
 training clips of the same words, and listens to the same streams. Its scores are decided on in the way that is kindest
 to it: a label is heard where its score rises to the threshold, and no second time within two seconds. Front ends of
-this project listen beside them. At the end comes a table in Markdown, with one row for each.
+this project listen beside them.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from benchmarks.command import ROOT, BenchmarkError, Command, output_of
-from benchmarks.listening.__main__ import add_streams, line, streams_of
+from benchmarks.command import ROOT, BenchmarkError, Command, output_of, said
+from benchmarks.listening.__main__ import add_streams, show, streams_of
 from benchmarks.listening.__main__ import measure as measure_front_end
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import front_ends, write_wav
 from benchmarks.listening.material import KNOWN, RATE_HZ, SETTINGS, Clip, Half, Material, Stream, load_material
-from benchmarks.listening.measurement import RATES, Listened, figures, in_parts, quiet_figures
+from benchmarks.listening.measurement import Listened, figures, in_parts, quiet_figures
 from edge_client.audio.recordings import read_clip
 from fleet_protocol.arrays import Floats
 
@@ -46,17 +45,13 @@ _PART_S = 60.0
 _POINTS = 60
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a worker says of itself: its labels, seconds between two rows of scores, and its package's threshold."""
-
-    labels: tuple[str, ...]
-    hop_s: float
-    threshold: float
-
-
 class Worker:
-    """A running worker; a context manager that ends it."""
+    """A running worker; a context manager that ends it.
+
+    Attributes:
+        about: What it says of itself: ``labels``, ``hop_s`` between two rows of scores, and its package's
+            ``threshold``.
+    """
 
     def __init__(self, python: Path, module: str, folder: Path) -> None:
         """Start it and wait until it has learned."""
@@ -72,8 +67,7 @@ class Worker:
         line = self._answers.readline()
         if not line:
             raise BenchmarkError(f"{module} ended with status {self._process.wait()}; its message is above")
-        said = json.loads(line)
-        self.about = Answer(tuple(said["labels"]), float(said["hop_s"]), float(said["threshold"]))
+        self.about = json.loads(line)
 
     def __enter__(self) -> Worker:
         return self
@@ -91,10 +85,10 @@ class Worker:
             samples += len(part)
             rows += [self._ask(piece) for piece in in_parts(part, _PART_S)]
         scores = np.concatenate(rows)
-        at_s = self.about.hop_s * np.arange(1, len(scores) + 1)
-        labels, seconds = self.about.labels, samples / RATE_HZ
+        at_s = self.about["hop_s"] * np.arange(1, len(scores) + 1)
+        labels, seconds = tuple(self.about["labels"]), samples / RATE_HZ
         found = Listened(labels, (), 0, scores, at_s, _REFRACTORY_S, seconds, release=1.0)
-        heard = found.at(np.full(len(labels), self.about.threshold, np.float32))
+        heard = found.at(np.full(len(labels), self.about["threshold"], np.float32))
         return dataclasses.replace(found, heard=tuple(heard))
 
     def _ask(self, samples: Floats) -> Floats:
@@ -104,7 +98,7 @@ class Worker:
         header = self._answers.read(4)
         if len(header) < 4:
             raise BenchmarkError(f"{self._name} ended with status {self._process.wait()}; its message is above")
-        labels = len(self.about.labels)
+        labels = len(self.about["labels"])
         data = self._answers.read(4 * labels * struct.unpack("<I", header)[0])
         return np.frombuffer(data, "<f4").reshape(-1, labels)
 
@@ -116,9 +110,11 @@ def measure(
     ratios = []
     for snr_db, stream in streams.items():
         heard = worker.listen(in_parts(stream.samples))
-        ratios.append(figures(snr_db, heard, stream, {}, _thresholds(heard)))
-        print(line(name, ratios[-1]), flush=True)
-    result: dict[str, Any] = {"package": name, "threshold": worker.about.threshold, "snr": ratios}
+        # Thresholds that ever fewer windows reach.
+        quantiles = np.quantile(heard.scores.max(axis=1), 1 - np.geomspace(1 / len(heard.scores), 0.5, _POINTS))
+        ratios.append(figures(snr_db, heard, stream, {}, sorted(set(quantiles.tolist()))))
+        show(name, ratios[-1])
+    result: dict[str, Any] = {"package": name, "threshold": worker.about["threshold"], "snr": ratios}
     if hours:
         quiet = quiet_figures(
             worker.listen(dialogue(half, hours, KNOWN, seed)),
@@ -126,34 +122,7 @@ def measure(
             sorted({point["threshold"] for ratio in ratios for point in ratio["curve"]}),
         )
         result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
-    return result
-
-
-def row(result: dict[str, Any]) -> str:
-    """Return a detector's row of the table."""
-    name = result.get("package") or result["front_end"]
-    at_rate = [ratio["false_reject_percent_at"][f"{RATES[0]:g}"] for ratio in result["snr"]]
-    at_default = [f"{one['false_accepts_per_hour']:.0f} / {one['false_reject_percent']:.0f}" for one in result["snr"]]
-    best = ["-" if value is None else f"{value:.0f}" for value in at_rate]
-    return "| " + " | ".join([name, *best, *at_default, f"{result.get('quiet_false_accepts_per_hour', '-')}"]) + " |"
-
-
-def _print_table(results: list[dict[str, Any]], snrs_db: Iterable[float]) -> None:
-    ratios = [f"{snr_db:.0f} dB" for snr_db in snrs_db]
-    print(
-        f"\nfalse rejects, %, at most {RATES[0]:g} false accepts per hour; at the default threshold: false accepts per "
-        "hour / false rejects, %; false accepts per hour of dialogue\n"
-    )
-    print("| | " + " | ".join([*ratios, *(f"default, {ratio}" for ratio in ratios), "dialogue"]) + " |")
-    print("|---" * (2 * len(ratios) + 2) + "|")
-    for result in results:
-        print(row(result))
-
-
-def _thresholds(heard: Listened) -> list[float]:
-    """Return thresholds that ever fewer windows reach."""
-    best = heard.scores.max(axis=1)
-    return sorted({float(value) for value in np.quantile(best, 1 - np.geomspace(1 / len(best), 0.5, _POINTS))})
+    return said(result)
 
 
 def environment(name: str, build: Path) -> Path:
@@ -200,7 +169,7 @@ def main() -> int:
 
 
 def work(options: argparse.Namespace) -> dict[str, object]:
-    """Let front ends and packages listen, print the table, and return the figures."""
+    """Let front ends and packages listen, print their lines, and return the figures."""
     material = load_material(options.data, options.seed)
     half = material.tuning if options.tuning else material.report
     streams = streams_of(half, options.minutes, options.seed)
@@ -215,7 +184,6 @@ def work(options: argparse.Namespace) -> dict[str, object]:
             python = environment(name, options.build)
             with Worker(python, f"benchmarks.listening.workers.{name}", folder) as worker:
                 theirs.append(measure(name, worker, half, streams, options.hours, options.seed))
-    _print_table([*ours, *theirs], streams)
     return {"front_ends": ours, "packages": theirs}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bundles import ARCHITECTURES, build_bundles, find_bundles
-from benchmarks.listening.material import RATE_HZ, Half
+from benchmarks.listening.material import RATE_HZ
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
@@ -26,16 +26,6 @@ class FrontEnd:
     bundle: Path  # file of the bundle
     pretrained: tuple[str, ...]  # words that its network heard in pretraining; none for cepstra
 
-    def unseen(self, half: Half) -> list[str]:
-        """Return the other words of a half that the network never heard; all of them for cepstra."""
-        return sorted({clip.word for clip in half.clips if clip.label is None} - set(self.pretrained))
-
-    def unseen_share(self, half: Half) -> float:
-        """Return the share of the other words' clips that are of words that the network never heard, 0..1."""
-        words = [clip.word for clip in half.clips if clip.label is None]
-        unseen = set(self.unseen(half))
-        return sum(word in unseen for word in words) / max(1, len(words))
-
 
 def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[FrontEnd]:
     """Return front ends by name; each of ``cnn2``, ``base``, ``FILE.frontend`` and the like.
@@ -47,24 +37,16 @@ def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[
     Raises:
         BenchmarkError: a bundle is missing or cannot be built.
     """
-    stems = [Path(name).stem for name in names]
-    paths = find_bundles(bundles, stems) if bundles else _built(names, build)
-    return [FrontEnd(stem, path, _pretrained(path)) for stem, path in zip(stems, paths.values(), strict=True)]
-
-
-def _built(names: Iterable[str], build: Path) -> dict[str, Path]:
-    paths = {}
+    found = []
     for number, name in enumerate(names):
-        folder = build / str(number)
-        architecture = name if name in ARCHITECTURES else "linear"
-        build_bundles(folder, [architecture], *(() if name in ARCHITECTURES else ("--features", name)))
-        paths[name] = find_bundles(folder, [architecture])[architecture]
-    return paths
-
-
-def _pretrained(bundle: Path) -> tuple[str, ...]:
-    statistics = read_bundle(bundle).manifest.embedding_statistics
-    return statistics.words if statistics else ()
+        stem, folder = Path(name).stem, bundles or build / str(number)
+        architecture = stem if bundles or name in ARCHITECTURES else "linear"
+        if not bundles:
+            build_bundles(folder, [architecture], *(() if name in ARCHITECTURES else ("--features", name)))
+        path = find_bundles(folder, [architecture])[architecture]
+        statistics = read_bundle(path).manifest.embedding_statistics
+        found.append(FrontEnd(stem, path, statistics.words if statistics else ()))
+    return found
 
 
 _CONFIG = """

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import BenchmarkError, Command, data_folder
+from benchmarks.command import BenchmarkError, Command, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
@@ -46,27 +46,16 @@ class Sound:
 
 @dataclass(frozen=True)
 class Household:
-    """The recordings of a trial.
+    """The recordings of a trial."""
 
-    Attributes:
-        taught: Takes by label.
-        later: Other sources of the taught labels.
-        others: Of all other labels.
-        noise: Backgrounds, of which the first half of each is the device's room.
-    """
-
-    taught: dict[str, list[Path]]
-    later: dict[str, list[Path]]
-    others: list[Path]
-    noise: tuple[Floats, ...]
+    taught: dict[str, list[Path]]  # takes by label
+    later: dict[str, list[Path]]  # other sources of the taught labels
+    others: list[Path]  # of all other labels
+    noise: tuple[Floats, ...]  # backgrounds, of which the first half of each is the device's room
 
 
 def deal(data: Path, labels: Sequence[str], takes: int, rng: np.random.Generator) -> Household:
-    """Deal out recordings by source.
-
-    Raises:
-        BenchmarkError: a label or the backgrounds are missing, or a label has too few sources.
-    """
+    """Deal out recordings by source. Raises BenchmarkError: some are missing, or a label has too few sources."""
     taught, later = {}, {}
     for label in labels:
         sources: dict[str, list[Path]] = {}
@@ -93,11 +82,7 @@ def _recordings(folder: Path) -> list[Path]:
 def make_stream(household: Household, snr_db: float, hours: float, seed: int) -> tuple[Floats, list[Sound]]:
     """Return the stream, float32 [samples], and its sounds in order of time.
 
-    Args:
-        household: the recordings.
-        snr_db: level of a sound above that of dialogue and background together.
-        hours: of the stream.
-        seed: of what is drawn.
+    ``snr_db`` is the level of a sound above that of dialogue and background together.
     """
     half = Half((), tuple(noise[len(noise) // 2 :] for noise in household.noise))
     stream = np.concatenate(list(dialogue(half, hours, tuple(household.taught), seed)))
@@ -158,8 +143,9 @@ def measure(name: str, household: Household, chosen: argparse.Namespace) -> list
         for snr_db in chosen.snr:
             stream, sounds = make_stream(household, snr_db, chosen.hours, chosen.seed)
             found = listen(loaded, [stream], config.detector)
-            rows.append({"front_end": Path(name).stem, "snr_db": snr_db, **_row(found, sounds, loaded.tails)})
-            print(_line(rows[-1], len(household.taught)), flush=True)
+            row = {"front_end": Path(name).stem, "snr_db": snr_db, **_row(found, sounds, loaded.tails)}
+            rows.append(said(row))
+            said({"miss_percent_by_label": ""} | row["miss_percent_by_label"])
     return rows
 
 
@@ -174,24 +160,17 @@ def _row(found: Listened, sounds: Sequence[Sound], tails: Any) -> dict[str, Any]
     for rate in PROMISES if tails else ():
         thresholds = np.array([tails[label].threshold(rate) for label in labels], np.float32)
         promised.append({"promised_per_label": rate, **_figures(sounds, found.at(thresholds), hours)})
+    within = [point["miss_percent"] for point in curve if point["false_accepts_per_hour"] <= len(labels)]
     return {
         "hours": round(hours, 2),
         "sounds": played.total(),
         **_figures(sounds, found.heard, hours),
+        "miss_percent_at_one_accept_per_label": min(within, default=None),
         "miss_percent_by_label": {label: round(100 * missed[label] / played[label], 1) for label in sorted(played)},
         "curve": curve,
         "promised": promised,
         "real_time_factor": round(found.spent_s / found.seconds, 5),
     }
-
-
-def _line(row: dict[str, Any], labels: int) -> str:
-    within = [point["miss_percent"] for point in row["curve"] if point["false_accepts_per_hour"] <= labels]
-    best = f"{min(within):.1f}" if within else "-"
-    return (
-        f"{row['front_end']:<12}{row['snr_db']:>4.0f} dB  {row['false_accepts_per_hour']:>6.1f} / "
-        f"{row['miss_percent']:<5.1f} at most 1 for each label: {best:>5}   {row['miss_percent_by_label']}"
-    )
 
 
 def main() -> int:
@@ -207,7 +186,6 @@ def main() -> int:
 
     def work(chosen: argparse.Namespace) -> object:
         household = deal(chosen.data, chosen.labels, chosen.takes, np.random.default_rng(chosen.seed))
-        print("false accepts an hour / misses, %, at the device's thresholds; misses at a common one; misses by label")
         return [row for name in chosen.front_ends for row in measure(name, household, chosen)]
 
     return parser.run(work)

@@ -36,7 +36,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over one stream or several."""
+    """Counts over a stream."""
 
     hours: float  # of sound
     said: Counter[str]  # known words by label
@@ -49,25 +49,12 @@ class Score:
     @property
     def false_rejects(self) -> float:
         """Share of the known words that were not heard, 0..1."""
-        return sum(self.rejected.values()) / max(1, sum(self.said.values()))
+        return self.rejected.total() / max(1, self.said.total())
 
     @property
     def false_accepts_per_hour(self) -> float:
         """All kinds together."""
-        return sum(self.accepts.values()) / self.hours
-
-    def per_hour(self, kind: str) -> float:
-        """One kind."""
-        return self.accepts[kind] / self.hours
-
-    def __add__(self, other: Score) -> Score:
-        return Score(
-            self.hours + other.hours,
-            self.said + other.said,
-            self.rejected + other.rejected,
-            self.others + other.others,
-            self.accepts + other.accepts,
-        )
+        return self.accepts.total() / self.hours
 
 
 def score(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> Score:
@@ -105,13 +92,7 @@ Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def averaged(scores: Floats, at_s: Times, average_s: float) -> Floats:
-    """Return what :class:`edge_client.detection.posterior_handling.PosteriorHandler` averages, float32 [hops, labels].
-
-    Args:
-        scores: float32 [hops, labels], of each window alone.
-        at_s: [hops], when each window ended, s.
-        average_s: time over which scores are averaged, s.
-    """
+    """Return what a PosteriorHandler averages over a time, of scores of each window alone, float32 [hops, labels]."""
     first = np.searchsorted(at_s, at_s - average_s + ROUNDING_S)
     first = np.minimum(first, np.arange(len(at_s)))
     sums = np.concatenate([np.zeros((1, scores.shape[1])), np.cumsum(scores, axis=0, dtype=np.float64)])
@@ -128,13 +109,10 @@ def decisions(
     refractory_s: float,
     release: float = RELEASE,
 ) -> list[Heard]:
-    """Return what is heard, as the posterior handler decides.
+    """Return what is heard, as the posterior handler decides on averaged scores, float32 [hops, labels].
 
-    Args:
-        scores: averaged ones, float32 [hops, labels].
-        refractory_s: time after an event in which the same label makes no other, s.
-        release: share of its threshold below which a label's score falls before it can be heard again; of a negative
-            threshold, as of minus a distance, 1 alone makes sense.
+    After an event the same label makes no other for ``refractory_s``, nor before its score fell below ``release`` of
+    its threshold; of a negative threshold, as of minus a distance, 1 alone makes sense.
     """
     best = scores.argmax(axis=1)
     rows: NDArray[np.intp] = np.arange(len(scores))
@@ -260,7 +238,7 @@ def figures(
         "false_reject_percent_by_label": {
             label: round(100 * found.rejected[label] / max(1, found.said[label]), 1) for label in KNOWN
         },
-        "false_accepts_per_hour_by_kind": {kind: round(found.per_hour(kind), 1) for kind in KINDS},
+        "false_accepts_per_hour_by_kind": {kind: round(found.accepts[kind] / found.hours, 1) for kind in KINDS},
         "false_accepts_by_word": taken_words(stream.words, listened.heard),
         "unknown_per_hour": round(listened.unknown / found.hours, 1),
         "false_reject_percent_at": {f"{rate:g}": at_most(points, rate) for rate in RATES},

@@ -1,5 +1,7 @@
 """A fleet that does everything at once: enrols, wakes when a round opens, uploads 206 kB each, and the round closes.
 
+Seconds of each phase, 99th percentiles of what is asked meanwhile, and the server's processor time for each device.
+
 A real aggregator runs in a process of its own. All devices share a second one, and a third asks for the server's health
 (20 times a second) and for what an administrator asks, from the first enrolment to the end of the round. So on two
 cores they compete with the server for the processor.
@@ -21,34 +23,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import ROOT, BenchmarkError, Command
+from benchmarks.command import ROOT, BenchmarkError, Command, said
 from benchmarks.load.fleet import Fleet, public_set, shared_model
 from benchmarks.load.probe import Connection
-from benchmarks.processes import peak_mb
-from benchmarks.server import Server, running
+from benchmarks.processes import Server, peak_mb, running
 
 _TOKENS = {"AURICLE_ADMIN_TOKEN": "administrator-of-the-load", "AURICLE_ENROL_TOKEN": "enrolment-of-the-load"}
 _QUIET_CPU_S, _QUIET_FOR_S = 0.2, 1.0  # so little of the processor, for so long: the server only waits
-
-
-class Phases:
-    """Seconds, and processor milliseconds of the server for each device, by phase."""
-
-    def __init__(self, server: Server, devices: int) -> None:
-        self._server, self._devices = server, devices
-        self.idle = 0.0  # processor seconds of the server in a second in which only the probe asks
-        self.seconds: dict[str, float] = {}
-        self.cpu_ms: dict[str, float] = {}
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure what happens within."""
-        begun, used = time.perf_counter(), self._server.cpu_s
-        yield
-        seconds = time.perf_counter() - begun
-        self.seconds[name] = round(seconds, 3)
-        used = self._server.cpu_s - used - seconds * self.idle
-        self.cpu_ms[name] = round(used * 1000 / self._devices, 2)
 
 
 async def measure(server: Server, devices: int) -> dict[str, float]:
@@ -56,29 +37,39 @@ async def measure(server: Server, devices: int) -> dict[str, float]:
     admin = Connection(server.url, _TOKENS["AURICLE_ADMIN_TOKEN"])
     for path, body in (("/v1/public-set", public_set().pack()), ("/v1/model", shared_model())):
         await _asked(admin, "PUT", path, body)
-    fleet, phases = Fleet(server.url, devices, _TOKENS["AURICLE_ENROL_TOKEN"]), Phases(server, devices)
+    fleet = Fleet(server.url, devices, _TOKENS["AURICLE_ENROL_TOKEN"])
     opened: list[float] = []
+    seconds: dict[str, float] = {}
+    cpu_ms: dict[str, float] = {}
+
+    @contextmanager
+    def phase(name: str) -> Iterator[None]:
+        """Measure what happens within: seconds, and processor milliseconds of the server for each device."""
+        begun, used = time.perf_counter(), server.cpu_s
+        yield
+        took = time.perf_counter() - begun
+        seconds[f"{name}_s"] = round(took, 3)
+        cpu_ms[f"{name}_cpu_ms"] = round((server.cpu_s - used - took * idle) * 1000 / devices, 2)
+
     with probing(server) as probed:
-        phases.idle = await _quiet(server)
-        with phases.phase("enrol"):
-            await fleet.enrol()
-        waiting = asyncio.create_task(fleet.wait_for_work())
+        idle = await _quiet(server)  # processor seconds of the server in a second in which only the probe asks
+        with phase("enrol"):
+            await fleet.together(fleet.enrol)
+        waiting = asyncio.create_task(fleet.together(fleet.wait))
         await _quiet(server)
-        with phases.phase("wake"):
+        with phase("wake"):
             begun = time.perf_counter()
             request = {"strategy": "fedavg", "quorum": 1.0, "deadline_s": 600}
             await _asked(admin, "POST", "/v1/rounds", json.dumps(request).encode())
             opened.append(time.perf_counter() - begun)
             await waiting
-        with phases.phase("upload"):
-            await fleet.upload()
-        with phases.phase("close"):
+        with phase("upload"):
+            await fleet.together(fleet.upload)
+        with phase("close"):
             await _closed(admin)
     fleet.close()
     admin.close()
     waits = {"health_p99_ms": _p99_ms(probed["health"]), "admin_p99_ms": _p99_ms(probed["admin"] + opened)}
-    cpu_ms = {f"{name}_cpu_ms": phases.cpu_ms[name] for name in ("enrol", "wake", "upload")}
-    seconds = {f"{name}_s": value for name, value in phases.seconds.items()}
     figures = {"devices": devices, "errors": fleet.errors + probed["errors"], **seconds, **waits, **cpu_ms}
     return figures | {"rss_mb": round(peak_mb(server.pid), 1)}
 
@@ -143,15 +134,7 @@ def main() -> int:
             tempfile.TemporaryDirectory() as folder,
             running(Path(folder), "--enrol-per-minute", str(options.devices), **_TOKENS) as server,
         ):
-            load = asyncio.run(asyncio.wait_for(measure(server, options.devices), options.limit))
-        print(
-            "{devices} devices, {errors} errors: enrolled in {enrol_s} s, woken in {wake_s} s, uploads taken in "
-            "{upload_s} s, round closed in {close_s} s\n"
-            "health {health_p99_ms} ms, administrator {admin_p99_ms} ms (99th percentiles)\n"
-            "processor time of the server: {enrol_cpu_ms} ms an enrolment, {wake_cpu_ms} ms a wake-up, "
-            "{upload_cpu_ms} ms an upload; memory {rss_mb} MB".format_map(load)
-        )
-        return load
+            return said(asyncio.run(asyncio.wait_for(measure(server, options.devices), options.limit)))
 
     return parser.run(work)
 

@@ -71,38 +71,23 @@ class Device:
         """Its identifier."""
         return f"{self.number:032x}"
 
-    @property
-    def secret(self) -> str:
-        """Its secret."""
-        return f"secret-of-device-{self.number:020d}"
-
 
 class Fleet:
-    """All devices; every action is one that all of them do at once."""
+    """All devices."""
 
     def __init__(self, url: str, count: int, enrol_token: str) -> None:
         self.devices = [Device(number, Connection(url, enrol_token)) for number in range(1, count + 1)]
         self.errors = 0
         self._arrays = {f"weights/{name}": array for name, array in _weights(1).items()}
 
-    async def enrol(self) -> None:
-        """Let all devices join."""
-        await self._all(self._enrol)
-
-    async def wait_for_work(self) -> None:
-        """Let all devices wait until they have work."""
-        await self._all(self._wait)
-
-    async def upload(self) -> None:
-        """Let all devices upload."""
-        await self._all(self._upload)
-
     def close(self) -> None:
         """Close every connection."""
         for device in self.devices:
             device.connection.close()
 
-    async def _all(self, action: Callable[[Device], Awaitable[None]]) -> None:
+    async def together(self, action: Callable[[Device], Awaitable[None]]) -> None:
+        """Have all devices do one of the following at once."""
+
         async def one(device: Device) -> None:
             try:
                 await action(device)
@@ -112,10 +97,12 @@ class Fleet:
 
         await asyncio.gather(*map(one, self.devices))
 
-    async def _enrol(self, device: Device) -> None:
+    async def enrol(self, device: Device) -> None:
+        """Join."""
+        secret = f"secret-of-device-{device.number:020d}"
         message = {
             "device_id": device.device_id,
-            "secret": device.secret,
+            "secret": secret,
             "name": f"device {device.number}",
             "architecture": "load",
             "features": SETTINGS.to_json(),
@@ -123,15 +110,17 @@ class Fleet:
             "clips": 40,
         }
         await self._send(device, "POST", "/v1/devices", (200,), json.dumps(message).encode())
-        device.connection.token = device.secret
+        device.connection.token = secret
 
-    async def _wait(self, device: Device) -> None:
+    async def wait(self, device: Device) -> None:
+        """Wait until there is work."""
         answer = b""
         while not answer and not self.errors:
             answer = await self._send(device, "GET", f"/v1/work?wait_s={_WAIT_S}", (200, 204))
         device.work = json.loads(answer or "{}")
 
-    async def _upload(self, device: Device) -> None:
+    async def upload(self, device: Device) -> None:
+        """Send weights."""
         update = Update(
             round_id=device.work["round_id"],
             device_id=device.device_id,

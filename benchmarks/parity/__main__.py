@@ -15,7 +15,7 @@ import sys
 import tempfile
 from typing import Any
 
-from benchmarks.command import QUIET, Command, output_of_module
+from benchmarks.command import QUIET, Command, output_of_module, said
 from benchmarks.parity.variants import BATCH, LARGER, STEPS, VARIANTS
 
 RUNTIMES = {"c": "pymicro_wakeword", "tflite": "tflite_runtime", "litert": "ai_edge_litert"}
@@ -39,18 +39,17 @@ def main() -> int:
 def work(options: argparse.Namespace) -> dict[str, object]:
     """Print a line for each variant and runtime; return the summary."""
     by_runtime: dict[str, dict[str, Any]] = {}
-    print(f"{'runtime':<16}{'variant':<15}{'gradients':>11}{'weights':>11}{'movements':>11}{'losses':>11}")
     with tempfile.TemporaryDirectory() as folder:
         output_of_module("benchmarks.parity.reference", folder, STEPS, BATCH, *options.variants, **QUIET)
         for chosen, module in RUNTIMES.items():
             if importlib.util.find_spec(module) is None:
                 continue
             environment = QUIET | {"AURICLE_RUNTIME": chosen}
-            said = output_of_module("benchmarks.parity.device", folder, STEPS, *options.variants, **environment)
-            differences = json.loads(said.splitlines()[-1])
+            output = output_of_module("benchmarks.parity.device", folder, STEPS, *options.variants, **environment)
+            differences = json.loads(output.splitlines()[-1])
             for variant, result in differences.items():
-                figures = (max(result[kind].values()) for kind in ("gradients", "weights", "movements", "values"))
-                print(f"{result['runtime']:<16}{variant:<15}" + "".join(f"{figure:>11.1e}" for figure in figures))
+                figures = {kind: max(of.values()) for kind, of in result.items() if kind != "runtime"}
+                said({"runtime": result["runtime"], "variant": variant, **figures})
                 by_runtime[result["runtime"]] = differences
     return {
         "worst_gradient": max(worst(differences, "gradients") for differences in by_runtime.values()),

@@ -9,25 +9,21 @@ were left out of (`auricle-export pretrain --leave-out-words`).
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import ROOT, Command, data_folder
+from benchmarks.command import ROOT, Command, data_folder, said
 from benchmarks.listening.front_ends import front_ends
 from benchmarks.prototype_privacy import identification, membership, recognition
 from benchmarks.prototype_privacy.attacker import DELTA, epsilon, greatest_area
 from benchmarks.prototype_privacy.corpus import Corpus, read
-from benchmarks.prototype_privacy.identification import Identification
-from benchmarks.prototype_privacy.membership import Membership, Sender
-from benchmarks.prototype_privacy.recognition import Recognition
+from benchmarks.prototype_privacy.membership import Sender
 
 NOISES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 CLIP_NORM = 10.0
 PARTS = ("membership", "identification", "recognition")
-Row = Membership | Identification | Recognition
 _DEVICE_CLIPS, _RELEASES = (5, 20), 10
 
 
@@ -65,36 +61,22 @@ def accounts(noises: Sequence[float]) -> list[dict[str, Any]]:
     return found
 
 
-def measure(
-    corpus: Corpus, bundle: Path, chosen: argparse.Namespace, say: Callable[[Row], None]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of every part that was chosen, and say each as it comes."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in _rows(corpus, bundle, chosen):
-        say(row)
-        found.setdefault(type(row).__name__.lower(), []).append(dataclasses.asdict(row))
-    return found
-
-
-def _rows(corpus: Corpus, bundle: Path, chosen: argparse.Namespace) -> Iterator[Row]:
+def _rows(corpus: Corpus, bundle: Path, chosen: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield part and figures of every measurement that was chosen."""
     last = chosen.seed + chosen.seeds
-    attacked = {"membership", "identification"} & set(chosen.parts)
-    for noise in chosen.noise if attacked else ():
+    for noise in chosen.noise if {"membership", "identification"} & set(chosen.parts) else ():
         sender = Sender(corpus, chosen.clip_norm, noise)
-        if "membership" in attacked:
+        if "membership" in chosen.parts:
             for case in membership.CASES:
-                yield membership.measure(sender, case, chosen.trials, range(chosen.seed, last))
-        if "identification" in attacked:
+                yield "membership", membership.measure(sender, case, chosen.trials, range(chosen.seed, last))
+        if "identification" in chosen.parts:
             for deal in identification.CASES:
-                yield identification.measure(sender, deal, range(chosen.seed, last + 3 * chosen.seeds))
+                seeds = range(chosen.seed, last + 3 * chosen.seeds)
+                yield "identification", identification.measure(sender, deal, seeds)
     if "recognition" in chosen.parts:
-        seeds = range(chosen.seed, chosen.seed + chosen.fleets)
-        yield from recognition.measure(corpus, bundle, chosen.clip_norm, chosen.noise, seeds)
-
-
-def _say(row: Row) -> None:
-    figures = "  ".join(f"{key} {value}" for key, value in dataclasses.asdict(row).items())
-    print(f"{type(row).__name__.lower():15s} {figures}", flush=True)
+        fleets = range(chosen.seed, chosen.seed + chosen.fleets)
+        for row in recognition.measure(corpus, bundle, chosen.clip_norm, chosen.noise, fleets):
+            yield "recognition", row
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work(chosen: argparse.Namespace) -> object:
         build = ROOT / "build" / "prototype-privacy" / re.sub(r"[^A-Za-z0-9.]", "_", chosen.front_end)
         bundle = front_ends([chosen.front_end], build, None)[0].bundle
-        found = measure(read(data_folder(), bundle), bundle, chosen, _say)
+        found: dict[str, list[dict[str, Any]]] = {}
+        for part, row in _rows(read(data_folder(), bundle), bundle, chosen):
+            said({"part": part} | row)
+            found.setdefault(part, []).append(row)
         settings = {"front_end": Path(chosen.front_end).stem, "clip_norm": chosen.clip_norm}
         return {**settings, "accounts": accounts(chosen.noise), **found}
 

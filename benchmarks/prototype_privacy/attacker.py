@@ -20,15 +20,10 @@ DELTA = 1e-5
 
 
 def epsilon(noise: float, releases: int = 1, delta: float = DELTA) -> float:
-    """Return the epsilon of means with noise; infinite without.
+    """Return the epsilon of means with noise, in units of the sensitivity; infinite without.
 
     It is exact for one mean (Balle & Wang 2018, theorem 8), and for several: k means with noise multiplier s tell as
     much as one with s / sqrt(k) (Dong, Roth & Su 2022, corollary 3.3).
-
-    Args:
-        noise: standard deviation of the noise in units of the sensitivity: as
-            :func:`edge_client.learning.prototype_noise.private_mean` takes it for one clip that is replaced by another,
-            divided by the number of clips for all of them.
     """
     return float(dp_accounting.get_epsilon_gaussian(noise / math.sqrt(releases), delta))
 
@@ -82,12 +77,8 @@ def log_likelihood_ratios(
 ) -> Doubles:
     """Return how much likelier it is that clips belong to means than that they do not, [means] (Neyman & Pearson 1933).
 
-    Args:
-        sent: what the means exceed the means of their words by, [means, numbers].
-        clips: the same of the attacker's clips, or of a mean of them.
-        covariances: of ``sent`` and ``clips``.
-        inside: covariance between the two if the clips belong to the mean.
-        outside: if they do not.
+    Both exceed the means of their words by ``sent`` and ``clips``, [means, numbers], of these ``covariances``; between
+    the two there is ``inside`` if the clips belong to the mean, else ``outside``.
     """
     both = np.concatenate([sent, clips], axis=1)
     scores = []
@@ -100,14 +91,6 @@ def log_likelihood_ratios(
 def closeness(sent: Doubles, clips: Doubles) -> Doubles:
     """Return minus the whitened distance of means and clips, [means]."""
     return np.asarray(-np.linalg.norm(sent - clips, axis=1))
-
-
-def area_under_curve(scores: Doubles, inside: Bools) -> float:
-    """Return the probability that a score of those inside exceeds one of those outside; ties count half."""
-    order = np.unique(scores, return_inverse=True)[1]
-    below = np.cumsum(np.bincount(order[~inside], minlength=order.max() + 1))
-    equal = np.bincount(order[~inside], minlength=order.max() + 1)
-    return float((below - equal / 2)[order[inside]].mean() / (~inside).sum())
 
 
 def found_at(scores: Doubles, inside: Bools, false_share: float) -> float:

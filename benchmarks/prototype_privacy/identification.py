@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,21 +27,8 @@ class Case:
 CASES = (Case(1, 0), Case(1, 1), Case(1, 4), Case(4, 4))
 
 
-@dataclass(frozen=True)
-class Identification:
-    """How often the attacker is right, in per cent; chance is 100 / candidates."""
-
-    sent: int  # words of which means were sent
-    known: int  # other words of which the attacker has means; 0: a clip of the same word
-    candidates: int  # people to choose from
-    noise: float  # noise multiplier for one clip
-    right: float  # by the likelihood ratio
-    right_by_distance: float  # by the whitened distance
-    decisions: int  # how many were made
-
-
-def measure(sender: Sender, case: Case, seeds: range) -> Identification:
-    """Draw twenty people for each seed, and identify every one of them."""
+def measure(sender: Sender, case: Case, seeds: range) -> dict[str, Any]:
+    """Draw twenty people for each seed, and identify every one; return how often the attacker is ``right``, in %."""
     know = sender.attacker
     if case.known:
         together, of_known = know.voice, know.of_mean(clips=_TAKES, words=case.known)
@@ -55,15 +43,9 @@ def measure(sender: Sender, case: Case, seeds: range) -> Identification:
         tables = [scores.reshape(CANDIDATES, CANDIDATES) for scores in (ratios, closeness(*pairs))]
         right.append([(table.argmax(axis=1) == np.arange(CANDIDATES)).mean() for table in tables])
     shares = 100 * np.mean(right, axis=0)
-    return Identification(
-        case.sent,
-        case.known,
-        CANDIDATES,
-        sender.noise,
-        round(float(shares[0]), 1),
-        round(float(shares[1]), 1),
-        CANDIDATES * len(seeds),
-    )
+    row = {"sent": case.sent, "known": case.known, "candidates": CANDIDATES, "noise": sender.noise}
+    row |= {"right": round(float(shares[0]), 1), "right_by_distance": round(float(shares[1]), 1)}
+    return row | {"decisions": CANDIDATES * len(seeds)}
 
 
 def _draw(sender: Sender, case: Case, rng: np.random.Generator) -> tuple[Doubles, Doubles]:

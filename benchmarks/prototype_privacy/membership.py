@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
-from benchmarks.prototype_privacy.attacker import Attacker, area_under_curve, closeness, found_at, log_likelihood_ratios
+from benchmarks.prototype_privacy.attacker import Attacker, closeness, found_at, log_likelihood_ratios
 from benchmarks.prototype_privacy.corpus import WORDS, Corpus
 from edge_client.learning.prototype_noise import private_mean, sensitivity
 from fleet_protocol.arrays import Doubles, Ints
@@ -44,21 +46,6 @@ CASES = (
 )
 
 
-@dataclass(frozen=True)
-class Membership:
-    """How well the attacker tells."""
-
-    known: str  # what it has
-    outside: str  # who is not in the mean: ``same people`` or ``others``
-    speakers: int  # people in the mean
-    clips: int  # clips in the mean
-    noise: float  # noise multiplier for one clip
-    auc: float  # area under the curve of the likelihood ratio; 0.5 is chance
-    auc_spread: float  # standard deviation of that over the seeds
-    auc_distance: float  # the same area of the whitened distance
-    found: float  # share of those inside that is found with the likelihood ratio at 1 % of false alarms
-
-
 class Sender:
     """Sends means as a device does, and compares them as an attacker does who knows the settings of the noise."""
 
@@ -87,24 +74,29 @@ class Sender:
         return np.asarray(scale**2 * np.eye(self.z.shape[1]))
 
 
-def measure(sender: Sender, case: Case, trials: int, seeds: range) -> Membership:
-    """Attack ``trials`` means for each seed."""
+def measure(sender: Sender, case: Case, trials: int, seeds: range) -> dict[str, Any]:
+    """Attack ``trials`` means for each seed; return how well the attacker tells.
+
+    ``auc`` is the area under the curve of the likelihood ratio, ``auc_spread`` its deviation over the seeds,
+    ``auc_distance`` the area of the whitened distance, and ``found`` the share of those inside that the likelihood
+    ratio finds at 1 % of false alarms.
+    """
     attacked = [_attack(sender, case, trials, seed) for seed in seeds]
     ratios, distances = (np.concatenate([one[place] for one in attacked]) for place in (0, 1))
     inside = np.arange(2 * trials) < trials
     every = np.tile(inside, len(seeds))
-    areas = [area_under_curve(one[0], inside) for one in attacked]
-    return Membership(
-        case.known,
-        "others" if case.stranger else "same people",
-        case.speakers,
-        case.speakers * case.takes,
-        sender.noise,
-        round(float(np.mean(areas)), 3),
-        round(float(np.std(areas)), 3),
-        round(area_under_curve(distances, every), 3),
-        round(found_at(ratios, every, _FALSE_SHARE), 3),
-    )
+    areas = [roc_auc_score(inside, one[0]) for one in attacked]
+    return {
+        "known": case.known,
+        "outside": "others" if case.stranger else "same people",
+        "speakers": case.speakers,
+        "clips": case.speakers * case.takes,
+        "noise": sender.noise,
+        "auc": round(float(np.mean(areas)), 3),
+        "auc_spread": round(float(np.std(areas)), 3),
+        "auc_distance": round(float(roc_auc_score(every, distances)), 3),
+        "found": round(found_at(ratios, every, _FALSE_SHARE), 3),
+    }
 
 
 def _attack(sender: Sender, case: Case, trials: int, seed: int) -> tuple[Doubles, Doubles]:
@@ -134,7 +126,9 @@ def _draw(sender: Sender, case: Case, rng: np.random.Generator) -> tuple[Ints, I
     """Draw the rows of a mean, and the attacker's rows of somebody inside and of somebody outside."""
     word = str(rng.choice(WORDS))
     people = sender.clips[word]
-    able = [who for who, rows in people.items() if len(rows) >= case.takes + case.spare and _known(sender, case, who)]
+    able = [who for who, rows in people.items() if len(rows) >= case.takes + case.spare]
+    if case.known == OTHER_WORDS:
+        able = [who for who in able if sum(who in of_word for of_word in sender.clips.values()) > _WORDS_KNOWN]
     first, other = rng.choice(able, 2, replace=False)
     rest = [who for who, rows in people.items() if len(rows) >= case.takes and who not in (first, other)]
     members = [first, *rng.choice(rest, case.speakers - 1, replace=False)]
@@ -146,12 +140,6 @@ def _draw(sender: Sender, case: Case, rng: np.random.Generator) -> tuple[Ints, I
     if case.known == SAME_WORD:
         return rows, drawn[0][case.takes :][: case.spare], outsider[: case.spare]
     return rows, drawn[0][:1], outsider[:1] if case.stranger else drawn[0][case.takes :][:1]
-
-
-def _known(sender: Sender, case: Case, who: str) -> bool:
-    if case.known != OTHER_WORDS:
-        return True
-    return sum(who in people for people in sender.clips.values()) > _WORDS_KNOWN
 
 
 def _others(sender: Sender, word: str, who: str, rng: np.random.Generator) -> Ints:

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,21 +39,6 @@ _EPOCHS, _SETTLE_AT, _RATE = 25, 18, 0.02
 
 
 @dataclass(frozen=True)
-class Recognition:
-    """How a device recognises words that it never heard, in per cent: mean of the words and trials."""
-
-    rule: str  # ``nearest`` or ``head``
-    people: int  # of each device
-    clips: int  # of each device
-    devices: int  # how many sent a mean
-    noise: float  # noise multiplier for one clip
-    recognised: float  # share of the new word's clips that are recognised
-    mistaken: float  # share of the known words' clips that are taken for it
-    others: float  # share of all other words' clips that are taken for it
-    trials: int  # how many
-
-
-@dataclass(frozen=True)
 class _Split:
     """One trial: the rows of public recordings of known words, of takes by person, and of what is judged by.
 
@@ -66,8 +52,12 @@ class _Split:
     nearest: Doubles
 
 
-def measure(corpus: Corpus, bundle: Path, clip_norm: float, noises: list[float], seeds: range) -> list[Recognition]:
-    """Run a trial of every seed and new word."""
+def measure(corpus: Corpus, bundle: Path, clip_norm: float, noises: list[float], seeds: range) -> list[dict[str, Any]]:
+    """Run a trial of every seed and new word; return means over them, in per cent.
+
+    The new word's clips that are ``recognised``, and those that are taken for it: of known words ``mistaken``, of all
+    other words ``others``.
+    """
     found: dict[tuple[str, int, int, float], list[tuple[float, float, float]]] = defaultdict(list)
     z = corpus.whitened(corpus.embeddings)
     for seed in seeds:
@@ -77,10 +67,10 @@ def measure(corpus: Corpus, bundle: Path, clip_norm: float, noises: list[float],
                 found[key].append(shares)
     results = []
     for (rule, people, devices, noise), rows in found.items():
-        recognised, mistaken, others = (round(float(share), 1) for share in np.mean(rows, axis=0))
-        results.append(
-            Recognition(rule, people, people * TAKES, devices, noise, recognised, mistaken, others, len(rows))
-        )
+        means = [round(float(share), 1) for share in np.mean(rows, axis=0)]
+        row = {"rule": rule, "people": people, "clips": people * TAKES, "devices": devices, "noise": noise}
+        row |= dict(zip(("recognised", "mistaken", "others"), means, strict=True))
+        results.append(row | {"trials": len(rows)})
     return results
 
 

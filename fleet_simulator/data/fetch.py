@@ -39,9 +39,8 @@ class _CutError(Exception):
 def download(url: str, target: Path, sha256: str, tell: Tell, pause_s: float = 1.0) -> None:
     """Download a file, or what is missing of it, and check it.
 
-    Args:
-        target: what is there of it is kept, if the download fails for any reason but a wrong checksum.
-        pause_s: before a second try that follows one without a byte; later ones wait longer.
+    What came is kept, if the download fails for any reason but a wrong checksum. The first pause is before a second try
+    that follows one without a byte; later ones are longer.
 
     Raises:
         FetchError: the server does not give the file, the connection failed again and again, there is no space, or the
@@ -87,7 +86,12 @@ def _transfer(client: httpx.Client, url: str, target: Path, tell: Tell) -> None:
             )
         have = have if goes_on else 0  # a server without ranges starts anew
         total = have + int(response.headers.get("Content-Length", 0))
-        _require_space(target, total - have)
+        free = shutil.disk_usage(target.parent).free
+        if total - have > free:
+            raise FetchError(
+                f"{target} needs {total - have:,} bytes more and {target.parent} has {free:,} free; make space, or "
+                "name another folder by --output"
+            )
         with target.open("ab" if goes_on else "wb") as file, full_disk_named(target):
             for chunk in response.iter_raw():
                 file.write(chunk)
@@ -111,15 +115,6 @@ def _check(url: str, target: Path, sha256: str) -> None:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _require_space(target: Path, needed: int) -> None:
-    free = shutil.disk_usage(target.parent).free
-    if needed > free:
-        raise FetchError(
-            f"{target} needs {needed:,} bytes more and {target.parent} has {free:,} free; make space, or name another "
-            "folder by --output"
-        )
 
 
 @contextmanager
@@ -178,7 +173,7 @@ def fetch(data: DataSet, folder: Path, out: TextIO) -> bool:
     if lock is None:
         raise FetchError(f"another process is fetching {part} already; wait for it, or name another --output")
     try:
-        download(data.url, part, data.sha256, _Meter(out).tell)
+        download(data.url, part, data.sha256, _meter(out))
         print(f"unpacking into {folder}", file=out, flush=True)
         with full_disk_named(folder):
             unpack(part, folder)
@@ -219,16 +214,14 @@ def _unpack_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) 
         shutil.copyfileobj(source, file)
 
 
-class _Meter:
-    """Says now and then how much has come."""
+def _meter(out: TextIO) -> Tell:
+    """Return what says now and then how much has come."""
+    told = time.monotonic()
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._told = time.monotonic()
+    def tell(have: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _TOLD_EVERY_S:
+            told = time.monotonic()
+            print(f"{have / 1e6:,.0f} of {total / 1e6:,.0f} MB", file=out, flush=True)
 
-    def tell(self, have: int, total: int) -> None:
-        """Print a line if the last one is some time ago."""
-        now = time.monotonic()
-        if now - self._told >= _TOLD_EVERY_S:
-            self._told = now
-            print(f"{have / 1e6:,.0f} of {total / 1e6:,.0f} MB", file=self._out, flush=True)
+    return tell

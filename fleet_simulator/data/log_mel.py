@@ -84,15 +84,10 @@ def cepstra(power: Floats, settings: MfccSettings) -> Floats:
     beyond = each * frames - FRAMES
     last = power[:, -1:].repeat(beyond, axis=1) if each == 1 else power[:, FRAMES - beyond :]
     parts = np.concatenate([power, last], axis=1).reshape(len(power), frames, each, BANDS)
-    return np.asarray(np.log(parts.mean(axis=2)) @ dct_matrix(settings.coefficients).T, np.float32)
-
-
-def dct_matrix(coefficients: int) -> Doubles:
-    """Return the orthonormal DCT-II, float64 [coefficients, bands]."""
-    bands = np.arange(BANDS)
-    dct: Doubles = np.sqrt(2 / BANDS) * np.cos(np.pi * (bands + 0.5) * np.arange(coefficients)[:, None] / BANDS)
+    bands, order = np.arange(BANDS), np.arange(settings.coefficients)[:, None]
+    dct: Doubles = np.sqrt(2 / BANDS) * np.cos(np.pi * (bands + 0.5) * order / BANDS)  # orthonormal DCT-II
     dct[0] /= np.sqrt(2)
-    return dct
+    return np.asarray(np.log(parts.mean(axis=2)) @ dct.T, np.float32)
 
 
 _RATE_HZ, _HOP, _WINDOW, _FFT, _HIGH_HZ = 16_000, 160, 400, 512, 4_000  # of the archive's pictures

@@ -31,7 +31,6 @@ from fleet_simulator.experiment.sweep import apply_changes
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.plugins import Plugin
 
-Source = Path | Mapping[str, Any]
 SCORES = "zero_shot"
 """Strategy of an experiment whose users each have a section."""
 
@@ -40,37 +39,26 @@ _FLEET = _COMMON | {"fleet": FleetSection, "model": ModelSection, "baselines": B
 _USERS = _COMMON | {"zero_shot": ZeroShotSection}
 
 
-def load(experiment: Source, changes: Sequence[str] = (), plugins: tuple[Plugin, ...] = ()) -> AnyExperiment:
-    """Read and check an experiment of either kind.
+def load(
+    experiment: Path | Mapping[str, Any], changes: Sequence[str] = (), plugins: tuple[Plugin, ...] = ()
+) -> AnyExperiment:
+    """Read and check an experiment of either kind, from its file or what that would hold, with changes to it.
 
     Relative paths in it are relative to the file, or to the working directory.
 
-    Args:
-        experiment: path of the file, or what it would hold.
-        changes: of its settings (:func:`apply_changes`).
-
     Raises:
         ExperimentError: naming the file, the section, the key, the value and what is allowed.
-    """
-    file = read_toml(experiment, changes)
-    rounds = file.document.get("rounds")
-    scores = isinstance(rounds, dict) and rounds.get("strategy") == SCORES and "fleet" not in file.document
-    if "users" in file.document or scores:
-        return replace(_with_users(file), plugins=plugins)
-    return replace(_with_fleet(file), plugins=plugins)
-
-
-def read_toml(experiment: Source, changes: Sequence[str] = ()) -> TomlFile:
-    """Read an experiment's file, or take what it would hold, with changes to it.
-
-    Raises ExperimentError: naming what is wrong with it.
     """
     if isinstance(experiment, Path):
         file = TomlFile.read(experiment, "experiment", ExperimentError)
     else:
         file = TomlFile(Path("experiment"), "", deepcopy(dict(experiment)), ExperimentError)
     apply_changes(file.document, changes)
-    return file
+    rounds = file.document.get("rounds")
+    scores = isinstance(rounds, dict) and rounds.get("strategy") == SCORES and "fleet" not in file.document
+    if "users" in file.document or scores:
+        return replace(_with_users(file), plugins=plugins)
+    return replace(_with_fleet(file), plugins=plugins)
 
 
 def _with_fleet(file: TomlFile) -> Experiment:
@@ -105,8 +93,10 @@ def _with_fleet(file: TomlFile) -> Experiment:
 def _with_users(file: TomlFile) -> ZeroShotExperiment:
     file.require_known((*_USERS, "[[users]]"), f" of the strategy {SCORES!r}, whose users have models of their own")
     _require_sections(file, ("data", "[users]", "rounds"), "docs/simulator-zero-shot.md")
-    sections = _sections(file, _USERS)
-    users = tuple(_user(file, number, values) for number, values in enumerate(_tables(file), 1))
+    sections, listed = _sections(file, _USERS), file.document["users"]
+    if not isinstance(listed, list) or not listed:
+        raise ExperimentError(f"{file.path}: users must be written as [[users]], once for each, not {listed!r}")
+    users = tuple(_user(file, number, values) for number, values in enumerate(listed, 1))
     try:
         found = ZeroShotExperiment(users=users, **sections)
     except RefusedKeyError as error:
@@ -194,13 +184,6 @@ def _require_public(experiment: Experiment, shared: Manifest) -> None:
         return
     what = "devices with another network than the shared model's score" if scored else f"{experiment.strategy} needs"
     raise ExperimentError(f"strategy = {experiment.strategy!r}: {what} a public set; give [data] public, say 0.1")
-
-
-def _tables(file: TomlFile) -> list[Any]:
-    users = file.document["users"]
-    if not isinstance(users, list) or not users:
-        raise ExperimentError(f"{file.path}: users must be written as [[users]], once for each, not {users!r}")
-    return users
 
 
 def _user(file: TomlFile, number: int, values: Any) -> UserSection:  # noqa: ANN401  (whatever the file has there)

@@ -36,10 +36,6 @@ def is_scores(method: LocalMethod | UnsharedMethod) -> bool:
     return method.name == zero_shot.METHOD.name
 
 
-_WEIGHT_BYTES = 4
-_GB = 1e9
-
-
 def averages_blocks(experiment: Experiment) -> bool:
     """Return whether a mean over blocks of devices, and then over the blocks, is what the strategy makes of uploads.
 
@@ -53,13 +49,9 @@ def averages_blocks(experiment: Experiment) -> bool:
 
 
 def require_memory(experiment: Experiment, manifest: Manifest, memory: int | None = None) -> None:
-    """Check that a round's uploads fit in memory where they cannot be averaged block by block.
+    """Check that a round's uploads fit in the bytes of memory (this machine's) where blocks cannot be averaged.
 
-    Args:
-        memory: bytes that there are; None: what this machine has.
-
-    Raises:
-        ExperimentError: they do not fit; says how large they are, and what would fit.
+    Raises ExperimentError: they do not fit; says how large they are, and what would fit.
     """
     if not strategy(experiment.strategy).shares_model or averages_blocks(experiment):
         return
@@ -67,12 +59,12 @@ def require_memory(experiment: Experiment, manifest: Manifest, memory: int | Non
     memory = machine_memory() if memory is None else memory
     weights = sum(math.prod(shape) for shape in manifest.weight_shapes.values())
     selected = selected_count(plan.selection, devices)
-    needed, fitting = _WEIGHT_BYTES * weights * selected, memory // (_WEIGHT_BYTES * weights)
+    needed, fitting = 4 * weights * selected, memory // (4 * weights)  # float32
     if needed > memory:
         raise ExperimentError(
             f"strategy = {experiment.strategy!r} with the rule {plan.aggregation.name!r} needs all uploads of a "
-            f"round at once: {selected:,} devices x {weights:,} weights are {needed / _GB:,.1f} GB, and this machine "
-            f"has {memory / _GB:,.1f} GB. Select fewer devices a round, at most {fitting:,}, such as by "
+            f"round at once: {selected:,} devices x {weights:,} weights are {needed / 1e9:,.1f} GB, and this machine "
+            f"has {memory / 1e9:,.1f} GB. Select fewer devices a round, at most {fitting:,}, such as by "
             f'selection = {{ name = "uniform", fraction = {fitting / devices:.2g} }}; or take the mean of all, '
             'aggregation = { name = "weighted_mean", clips_cap = 0.0 }, with a strategy that aggregates by the '
             "project's own function: it needs no more for more devices"

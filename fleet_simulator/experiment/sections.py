@@ -23,7 +23,6 @@ from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import require
-from fleet_simulator.errors import require as _require
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.plugins import Plugin
 
@@ -118,22 +117,22 @@ class FleetSection:
     bytes_per_second: float = 0.0  # of a device's link; 0: transfers cost no time
 
     def __post_init__(self) -> None:
-        _require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
-        _require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
-        _require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
-        _require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
+        require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
+        require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
+        require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
+        require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
         for key, maximum in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
-            _require(0 <= getattr(self, key) <= maximum, key, getattr(self, key), f"must be from 0 to {maximum:g}")
-        _require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
+            require(0 <= getattr(self, key) <= maximum, key, getattr(self, key), f"must be from 0 to {maximum:g}")
+        require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
         if self.shares:
-            _require(
+            require(
                 len(self.shares) == self.devices,
                 "shares",
                 self.shares,
                 f"must be {self.devices} numbers, one for each device",
             )
-            _require(min(self.shares) > 0, "shares", self.shares, "must all be above 0")
-            _require(not self.size_spread, "size_spread", self.size_spread, "must be 0 where 'shares' are given")
+            require(min(self.shares) > 0, "shares", self.shares, "must all be above 0")
+            require(not self.size_spread, "size_spread", self.size_spread, "must be 0 where 'shares' are given")
 
 
 @dataclass(frozen=True)
@@ -164,8 +163,8 @@ class RoundsSection:
     quarantine: bool = False
 
     def __post_init__(self) -> None:
-        _require(1 <= self.count <= 1_000_000, "count", self.count, "must be from 1 to 1000000")
-        _require(self.evaluate_every >= 0, "evaluate_every", self.evaluate_every, "must not be negative")
+        require(1 <= self.count <= 1_000_000, "count", self.count, "must be from 1 to 1000000")
+        require(self.evaluate_every >= 0, "evaluate_every", self.evaluate_every, "must not be negative")
 
     @property
     def request(self) -> RoundRequest:
@@ -180,18 +179,10 @@ class RoundsSection:
             others=_method("others", self.others) if self.others else None,
         )
 
-    @property
-    def plan(self) -> RoundPlan:
-        """The plan that the aggregator would make of this, where a strategy is named.
-
-        Raises AggregatorError, ProtocolError: the strategy, a method or a setting is wrong.
-        """
-        return make_plan(self.request)
-
 
 def _method(key: str, table: dict[str, Value]) -> Choice:
     settings = dict(table)
-    _require("name" in settings, key, table, "needs a 'name'")
+    require("name" in settings, key, table, "needs a 'name'")
     return Choice(str(settings.pop("name")), settings)
 
 
@@ -203,8 +194,8 @@ class BaselinesSection:
     learning_rate: float = 0.05  # of these passes, but for the last 30 %, which take a quarter of it
 
     def __post_init__(self) -> None:
-        _require(1 <= self.passes <= 100_000, "passes", self.passes, "must be from 1 to 100000")
-        _require(0 < self.learning_rate <= 10, "learning_rate", self.learning_rate, "must be above 0, at most 10")
+        require(1 <= self.passes <= 100_000, "passes", self.passes, "must be from 1 to 100000")
+        require(0 < self.learning_rate <= 10, "learning_rate", self.learning_rate, "must be above 0, at most 10")
 
 
 class AnyExperiment:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 _LINES_EVERY_S = 1.0
 
 
-class Progress(Protocol):
-    """Told how a run goes."""
+class Progress:
+    """Told how a run goes; this one says nothing."""
 
     def begin(self, rounds: int, finished: int) -> None:
         """The first round to be done is ``finished + 1`` of ``rounds``."""
@@ -21,20 +21,7 @@ class Progress(Protocol):
         """A round is on the disk."""
 
 
-class Silent:
-    """Progress that nobody looks at."""
-
-    def begin(self, rounds: int, finished: int) -> None:
-        """Say nothing."""
-
-    def devices_done(self, count: int, of: int) -> None:
-        """Say nothing."""
-
-    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
-        """Say nothing."""
-
-
-class Lines:
+class Lines(Progress):
     """A line for each round, at most one a second, and the last one always."""
 
     def __init__(self, out: TextIO) -> None:
@@ -49,9 +36,6 @@ class Lines:
         self._rounds = rounds
         if finished:
             print(f"going on after round {finished} of {rounds}", file=self._out, flush=True)
-
-    def devices_done(self, count: int, of: int) -> None:
-        """Say nothing: a round is soon over."""
 
     def round_done(self, entry: dict[str, Any], seconds: float) -> None:
         """Print the round's line."""
@@ -77,12 +61,12 @@ class Bar(Lines):
     """A bar over all rounds and their devices."""
 
     def __init__(self, out: TextIO) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         super().__init__(out)
-        columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=Console(file=out))
+        columns = progress.BarColumn(), progress.TextColumn("{task.description}"), progress.TimeElapsedColumn()
+        self._bar = progress.Progress(*columns, console=Console(file=out))
         self._task = self._bar.add_task("training", total=1)
         self._finished = 0
 

@@ -73,12 +73,7 @@ class Aggregator:
     def __init__(
         self, name: str, plan: RoundPlan, state: FleetState, manifest: Manifest | None = None, *, attacked: bool = False
     ) -> None:
-        """Prepare.
-
-        Args:
-            manifest: of the shared model; None: the fleet has none.
-            attacked: whether an upload may be refused; else a refusal means that the simulation errs.
-        """
+        """Prepare; ``attacked``: whether an upload may be refused, else a refusal means that the simulation errs."""
         self.strategy: Strategy = strategy(name)
         self.plan = plan
         self.state = state
@@ -91,8 +86,6 @@ class Aggregator:
 
         Raises InvalidPlanError: the strategy cannot be run with these settings.
         """
-        if self.strategy.prepare is unchanged:
-            return self.plan
         local = self.strategy.prepare(self.plan.local, tuple(reported), len(self.state.public_set.classes))
         return replace(self.plan, local=local)
 
@@ -119,13 +112,8 @@ class Aggregator:
     ) -> tuple[RoundResult, dict[str, dict[str, Any]]]:
         """End a round: check and combine its uploads, and take the result up.
 
-        Args:
-            new_classes: how many there are among the reports, where the aggregator is told.
-            revoked: devices of whose earlier uploads nothing may count.
-
-        Returns:
-            The result; and by device why an upload did not count, as a round's details have it, empty where it was
-            refused.
+        Of the devices in ``revoked`` no earlier upload counts. Returns the result; and by device why an upload did not
+        count, as a round's details have it, empty where it was refused.
 
         Raises:
             AggregatorError: the strategy refuses an honest fleet's upload, or cannot combine them.
@@ -163,7 +151,7 @@ class Aggregator:
             public_set.class_ids,
             public_set.settings,
             manifest,
-            partial(_range, public_set) if len(public_set.labels) else None,
+            partial(FeatureRange.of, public_set.features[~public_set.synthetic]) if len(public_set.labels) else None,
         )
         own = self._accepted(self.strategy, terms, uploads.own)
         others = [] if plan.others is None else self._accepted(strategy(plan.others.strategy), terms, uploads.others)
@@ -212,10 +200,6 @@ class Aggregator:
             else:
                 taken.append(upload)
         return taken
-
-
-def _range(public_set: PublicSet) -> FeatureRange:
-    return FeatureRange.of(public_set.features[~public_set.synthetic])
 
 
 def public_digest(public_set: PublicSet) -> str:

@@ -24,7 +24,6 @@ from edge_client.learning.personalisations.personalisation import personalisatio
 from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import Manifest
 from fleet_protocol.messages import Choice, RoundPlan, Work
 from fleet_protocol.personalisation import Schedule
 from fleet_protocol.public_set import pack_consensus
@@ -40,7 +39,7 @@ from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
-from fleet_simulator.simulation.federation import Contributed, Federation, State
+from fleet_simulator.simulation.federation import Contributed, Devices, Federation, State
 from fleet_simulator.simulation.metrics import DeviceTime, metrics
 from fleet_simulator.simulation.tasks import (
     NO_OWN,
@@ -61,8 +60,8 @@ _LARGEST_BLOCK = 64
 _TEST_ROWS = 512  # of one task
 
 
-class DealtFleet:
-    """Virtual devices; see :class:`fleet_simulator.simulation.federation.Devices`.
+class DealtFleet(Devices):
+    """Virtual devices.
 
     Attributes:
         models: File of the weights that devices start from: those of the fleet, then those of its groups.
@@ -78,9 +77,9 @@ class DealtFleet:
         self.pool: Pool
         model, shared, plan = experiment.model, inputs.bundle(experiment.model.bundle), experiment.plan
         self._folder = folder
-        self._bundle = shared
-        self._first: FleetState | None = None
         self.shards = _shards(experiment, folder, inputs, in_memory)
+        self.first = FleetState(public_set_of(self.shards, shared.manifest), shared.weights)
+        self.manifest, self.clips = shared.manifest, self.shards.sizes
         self.layout = layout_of(shared.manifest)
         if not self.shards.sizes.any():
             raise CorpusError("no device has any clip; give the data more clips")
@@ -104,26 +103,9 @@ class DealtFleet:
         self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)
         self._cost: tuple[list[int], list[int], list[int]] = ([], [], [])
 
-    @property
-    def first(self) -> FleetState:
-        """What the aggregator has before the first round."""
-        if self._first is None:
-            self._first = FleetState(public_set_of(self.shards, self._bundle.manifest), self._bundle.weights)
-        return self._first
-
-    @property
-    def manifest(self) -> Manifest:
-        """Of the shared model."""
-        return self._bundle.manifest
-
-    @property
-    def clips(self) -> Ints:
-        """How many every device trains on, int64 [devices]."""
-        return self.shards.sizes
-
     def restore(self, state: State) -> None:
         """Take up where a state was saved."""
-        self._state = state
+        super().restore(state)
         self.own_versions = state.devices.get("own_versions", self.own_versions).copy()
         self.models.write(0, self.layout.flatten(state.fleet.weights))
         self._send()
@@ -187,7 +169,7 @@ class DealtFleet:
         """Have devices with models of their own learn from the result; return times, and what the test clips say."""
         shares, scores = result.weights is not None, is_scores(method_of(work.plan.local.name))
         if shares:
-            self.models.write(0, self.layout.flatten(self._state.fleet.weights))
+            self.models.write(0, self.layout.flatten(self.state.fleet.weights))
         self._send()
         every, round_id, last = self.experiment.rounds.evaluate_every, work.round_id, self.experiment.rounds.count
         due = bool(every) and (round_id % every == 0 or round_id == last)
@@ -234,7 +216,7 @@ class DealtFleet:
 
     def _send(self) -> None:
         """Put what the aggregator sends along with work where workers find it."""
-        fleet = self._state.fleet
+        fleet = self.state.fleet
         if fleet.consensus is not None:
             data = pack_consensus(fleet.consensus, fleet.public_set.class_ids)
             write_durably(self._folder / CONSENSUS, data)

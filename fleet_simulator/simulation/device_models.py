@@ -13,7 +13,7 @@ from edge_client.learning.rounds.job import RoundContext
 from edge_client.learning.rounds.local_training import PublicRows
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.bundle import Bundle, Manifest
+from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Work
@@ -53,6 +53,7 @@ class DeviceModels:
 
     Attributes:
         architectures: Which of them every device has, int64 [devices].
+        bundle: The shared model's, with its initial weights.
         weights: The fleet's, after :meth:`load`.
         public: The public set as the shared model takes it, after :meth:`load`.
     """
@@ -62,7 +63,7 @@ class DeviceModels:
         self.setup = setup
         self.shards = shards
         own = setup.own or (setup.bundle,)
-        self._bundle = inputs.bundle(setup.bundle)
+        self.bundle = inputs.bundle(setup.bundle)
         self.shared = inputs.model(setup.bundle, "shared")
         self.own = [inputs.model(path, f"own {number}") for number, path in enumerate(own)]
         self.initial = [inputs.bundle(path).weights for path in own]
@@ -75,7 +76,8 @@ class DeviceModels:
         self._own_file = RowFile(setup.folder / "own-models.f32", max(widths))
         self._loaded = (-1, -1)
         self._labels: dict[tuple[int, int], LabelMap] = {}
-        self._sent: tuple[str | None, Floats | None, str | None, FleetPrototypes | None] = (None, None, None, None)
+        self._consensus: tuple[str, Floats] | None = None
+        self._prototypes: tuple[str, FleetPrototypes] | None = None
 
     @property
     def samples(self) -> int:
@@ -96,11 +98,6 @@ class DeviceModels:
         """As the aggregator has it."""
         return public_set_of(self.shards, self.shared.manifest)
 
-    @property
-    def initial_shared(self) -> Arrays:
-        """Weights of the shared model's bundle."""
-        return self._bundle.weights
-
     @cached_property
     def all_classes(self) -> Floats:
         """Mask of the shared model's outputs that are classes."""
@@ -108,24 +105,21 @@ class DeviceModels:
 
     def context(self, work: Work, *, first: bool) -> RoundContext:
         """Return what the aggregator sends along with work for devices that train a network."""
-        return RoundContext(self.public_set, self._consensus(work), self._shared_bundle, work.round_id > 1, first)
+        if work.consensus is not None and (self._consensus is None or self._consensus[0] != work.consensus):
+            found, _ = unpack_consensus((self.setup.folder / CONSENSUS).read_bytes())
+            self._consensus = work.consensus, found
+        consensus = self._consensus[1] if work.consensus is not None and self._consensus else None
+        bundle = replace(self.bundle, weights=self.weights)
+        return RoundContext(self.public_set, consensus, bundle, work.round_id > 1, first)
 
     def prototypes(self, work: Work) -> FleetPrototypes | None:
         """Return the fleet's prototypes that work names."""
-        if work.prototypes is not None and self._sent[2] != work.prototypes:
+        if work.prototypes is None:
+            return None
+        if self._prototypes is None or self._prototypes[0] != work.prototypes:
             found = FleetPrototypes.unpack((self.setup.folder / PROTOTYPES).read_bytes())
-            self._sent = (*self._sent[:2], work.prototypes, found)
-        return None if work.prototypes is None else self._sent[3]
-
-    def _consensus(self, work: Work) -> Floats | None:
-        if work.consensus is not None and self._sent[0] != work.consensus:
-            found = unpack_consensus((self.setup.folder / CONSENSUS).read_bytes())[0]
-            self._sent = (work.consensus, found, *self._sent[2:])
-        return None if work.consensus is None else self._sent[1]
-
-    @property
-    def _shared_bundle(self) -> Bundle:
-        return replace(self._bundle, weights=self.weights)
+            self._prototypes = work.prototypes, found
+        return self._prototypes[1]
 
     def labels(self, model: ModelRuntime) -> LabelMap:
         """Return the label map of a device that knows every class of the fleet, in the fleet's order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,9 @@ from edge_client.learning.rounds.job import NetworkJob
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
-from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
-from fleet_simulator.experiment.sections import BaselinesSection
 from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.heads import Heads
@@ -33,25 +31,6 @@ from fleet_simulator.simulation.tasks import Evaluate, TestRows
 STRANGERS = 256
 """Test clips, at most, that a device's model is evaluated on."""
 _SETTLE, _SMALLER = 0.7, 0.25
-
-
-@dataclass(frozen=True)
-class Baselines:
-    """Trains what a device would have without a fleet."""
-
-    model: ModelRuntime  # of the device's own bundle; its weights are overwritten
-    initial: Mapping[str, Floats]  # the bundle's weights
-    label_map: LabelMap  # of a device that knows every class
-    how: BaselinesSection  # how to train
-
-    def train(self, clips: Clips, beside: Clips | None, rng: np.random.Generator) -> Arrays:
-        """Return weights trained on clips, and beside them on as many others; the last passes take smaller steps."""
-        self.model.set_weights(self.initial)
-        large = round(_SETTLE * self.how.passes)
-        for passes, factor in ((large, 1.0), (self.how.passes - large, _SMALLER)):
-            settings = {"epochs": passes, "learning_rate": factor * self.how.learning_rate, "momentum": 0.9}
-            fine_tune(self.model, self.label_map, clips, settings, rng, beside)
-        return self.model.get_weights()
 
 
 class Judge:
@@ -86,8 +65,7 @@ class Judge:
     def guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
         """Return which of two models a device's guard lets it listen with (edge_client/learning/rounds/guard.py).
 
-        Args:
-            device: whose clips held out to choose by decide, and the public set where these do not tell.
+        Its clips held out to choose by decide, and the public set where these do not tell.
         """
         own, public = (self.clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
         judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
@@ -155,7 +133,7 @@ class Evaluation:
         """Return the head that a device fits to the fleet's prototypes and public set, without any clip."""
         models = self._models
         if self._newcomer is None or self._newcomer[0] != work:
-            heads = Heads(models.shared, models.initial_shared)
+            heads = Heads(models.shared, models.bundle.weights)
             label_map = heads.label_map(models.public_set.classes)
             centres = heads.centres(models.prototypes(work), self._seed)
             self._newcomer = work, heads.fit(label_map, {}, self._seed, models.public_set, centres)
@@ -290,12 +268,23 @@ class Evaluation:
             return {}
         architecture = int(models.architectures[device])
         model = models.own[architecture]
-        baselines = Baselines(model, models.initial[architecture], models.labels(model), how)
+        initial, labels = models.initial[architecture], models.labels(model)
+
+        def train(clips: Clips, beside: Clips | None, rng: np.random.Generator) -> Arrays:
+            """Train on clips, and beside them on as many others; the last passes take smaller steps."""
+            model.set_weights(initial)
+            large = round(_SETTLE * how.passes)
+            for passes, factor in ((large, 1.0), (how.passes - large, _SMALLER)):
+                settings = {"epochs": passes, "learning_rate": factor * how.learning_rate, "momentum": 0.9}
+                fine_tune(model, labels, clips, settings, rng, beside)
+            return model.get_weights()
+
         clips, public = (self._judge.clips(rows, model) for rows in (self._shards.rows(device), self._shards.public))
-        baselines.train(clips, None, rng)
+        train(clips, None, rng)
         alone = self._listener(model, models.mask(device, model))
         found = self._judge.accuracies("alone", device, model, alone.label_map.mask)
-        if _shapes(alone) == _shapes(result):  # else the one is of another architecture
+        shapes = [{name: array.shape for name, array in one.weights.items()} for one in (alone, result)]
+        if shapes[0] == shapes[1]:  # else the one is of another architecture
             chosen = self._judge.guarded(device, model, alone, result)
             model.set_weights(chosen.weights)
             found |= self._judge.accuracies("guarded", device, model, chosen.label_map.mask)
@@ -303,12 +292,8 @@ class Evaluation:
             return found
         if architecture not in self._public_only:
             of_set = np.random.default_rng([self._seed, 10, architecture])
-            self._public_only[architecture] = baselines.train(public, None, of_set)
+            self._public_only[architecture] = train(public, None, of_set)
         model.set_weights(self._public_only[architecture])
-        found |= self._judge.accuracies("public", device, model, baselines.label_map.mask)
-        baselines.train(clips, public, rng)
-        return found | self._judge.accuracies("both", device, model, baselines.label_map.mask)
-
-
-def _shapes(listener: Listener) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in listener.weights.items()}
+        found |= self._judge.accuracies("public", device, model, labels.mask)
+        train(clips, public, rng)
+        return found | self._judge.accuracies("both", device, model, labels.mask)

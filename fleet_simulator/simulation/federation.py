@@ -5,11 +5,12 @@ After every round its state is on the disk: a killed run goes on from there, to 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class State:
 
     fleet: FleetState  # What the aggregator has
     uploaded: Bools  # Which devices have taken part, bool [devices]
-    suspicion: Ints  # Against every device, int64 [devices]; see :mod:`aggregator_server.fleet.conduct`
+    suspicion: Ints  # Against every device, int64 [devices]; see :mod:`aggregator_server.fleet.reputation`
     rounds: list[dict[str, Any]] = field(default_factory=list)  # One JSON-ready entry for each finished round
     devices: Arrays = field(default_factory=dict)  # Arrays that the devices keep
     document: dict[str, Any] = field(default_factory=dict)  # The rest of what the devices keep, JSON-ready
@@ -106,27 +107,27 @@ class Contributed:
     new_classes: int | None = None  # How many new classes there are among the reports, where the aggregator is told
 
 
-class Devices(Protocol):
+class Devices(ABC):
     """The virtual devices of a run, with their clips."""
 
-    @property
-    def first(self) -> FleetState:
-        """What the aggregator has before the first round."""
-
-    @property
-    def manifest(self) -> Manifest | None:
-        """Of the shared model; None: there is none."""
-
-    @property
-    def clips(self) -> Ints:
-        """How many every device has to train on, int64 [devices]; one without any never takes part."""
+    first: FleetState  # What the aggregator has before the first round
+    manifest: Manifest | None = None  # Of the shared model; None: there is none
+    clips: Ints  # How many every device has to train on, int64 [devices]; one without any never takes part
+    state: State  # Of the run
 
     def restore(self, state: State) -> None:
         """Take up where a state was saved; called once, before the first round that is played here."""
+        self.state = state
+
+    def kept(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return what :meth:`restore` needs: arrays, and the rest JSON-ready."""
+        return {}, {}
 
     def statistics(self, devices: Sequence[int]) -> list[DeviceStatistics]:
-        """Return what devices report of their clips."""
+        """Return what devices report of their clips, for strategies that prepare their rounds by it."""
+        raise NotImplementedError
 
+    @abstractmethod
     def contribute(self, work: Work, for_others: Work, devices: Sequence[int], progress: Progress) -> Contributed:
         """Do what devices do when they are asked to contribute.
 
@@ -135,24 +136,22 @@ class Devices(Protocol):
             devices: numbers of those that were selected, ascending.
         """
 
+    @abstractmethod
     def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
         """Do what devices do with a round's result; return what the round's entry says of it."""
-
-    def kept(self) -> tuple[Arrays, dict[str, Any]]:
-        """Return what :meth:`restore` needs: arrays, and the rest JSON-ready."""
 
 
 class Federation:
     """A run: its aggregator, its virtual devices, and how a round goes."""
 
-    def __init__(self, experiment: AnyExperiment, devices: Devices, folder: Path) -> None:
-        """Read the state where there is one."""
+    def __init__(self, experiment: AnyExperiment, devices: Devices, folder: Path | None = None) -> None:
+        """Read the state where the folder has one; without a folder, none is kept."""
         self.experiment = experiment
         self.devices = devices
         self._folder = folder
         self._digest = experiment.digest
         count, first = len(devices.clips), devices.first
-        state = load_state(folder, first.public_set, self._digest)
+        state = load_state(folder, first.public_set, self._digest) if folder else None
         self.state = state or State(first, np.zeros(count, np.bool_), np.zeros(count, np.int64))
         self._candidates = [Candidate(device_id(n), int(clips)) for n, clips in enumerate(devices.clips) if clips]
         attacked = experiment.faults.attackers > 0
@@ -167,8 +166,9 @@ class Federation:
 
     def opened(self, round_id: int) -> tuple[Work, Work]:
         """Return what devices with the shared model's network, and others, are asked for in a round."""
-        uploaded = np.flatnonzero(self.state.uploaded).tolist() if self.aggregator.prepares else []
-        plan = self.aggregator.prepared(self.devices.statistics(uploaded))
+        plan = self.aggregator.plan
+        if self.aggregator.prepares:
+            plan = self.aggregator.prepared(self.devices.statistics(np.flatnonzero(self.state.uploaded).tolist()))
         work = self.aggregator.work("contribute", round_id, plan)
         return work, self.aggregator.work_for_others(work)
 
@@ -184,15 +184,14 @@ class Federation:
         entry |= {"loss": median(came.losses)} if came.losses else {}
         entry |= self._suspect(chosen, dropped)
         state.uploaded[chosen] = True
-        entry |= self.devices.learn(self._learning(works[0]), self._learning(works[1]), result, chosen)
+        # The plan is as it was when the round opened.
+        own, others = (self.aggregator.work("learn", round_id, work.plan) for work in works)
+        entry |= self.devices.learn(own, others, result, chosen)
         state.rounds.append(entry)
         state.devices, state.document = self.devices.kept()
-        save_state(self._folder, state, self._digest)
+        if self._folder:
+            save_state(self._folder, state, self._digest)
         return entry
-
-    def _learning(self, work: Work) -> Work:
-        """Return the work of a round that has ended; the plan is as it was when the round opened."""
-        return self.aggregator.work("learn", work.round_id, work.plan)
 
     def _select(self, round_id: int) -> list[int]:
         losses = tuple(float(entry["loss"]) for entry in self.state.rounds if "loss" in entry)

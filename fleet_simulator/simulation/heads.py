@@ -31,12 +31,9 @@ class Heads:
     """Fits heads of one bundle."""
 
     def __init__(self, model: ModelRuntime, initial: Arrays, nothing: Floats | None = None) -> None:
-        """Prepare.
+        """Take the model that does the work; its weights are overwritten.
 
-        Args:
-            model: does the work; its weights are overwritten.
-            nothing: embeddings of windows in which nobody speaks, as devices hear them, float32 [windows, numbers];
-                None: there are none but those of the pretraining.
+        ``nothing``: embeddings of windows in which nobody speaks, as devices hear them, float32 [windows, numbers].
         """
         self.model = model
         self._initial = initial

@@ -52,9 +52,8 @@ class RayWorkers(Pool):
         everywhere: dict[str, Any] = ray.cluster_resources()  # type: ignore[no-untyped-call,unused-ignore]
         self._actors = [actor.remote(setup) for _ in range(count or int(everywhere["CPU"]))]
 
-    def close(self) -> None:
-        """Leave the cluster; one that was started here ends."""
-        self._ray.shutdown()
+    def __exit__(self, *_: object) -> None:
+        self._ray.shutdown()  # a cluster that was started here ends
 
     def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
         """Hand the tasks out."""

@@ -16,10 +16,9 @@ from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.sections import AnyExperiment, Experiment
 from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
 from fleet_simulator.plugins import use_plugins
-from fleet_simulator.runs.about import about, available_cores
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
-from fleet_simulator.runs.run_folder import RESULT, locked
+from fleet_simulator.runs.run_folder import RESULT, about, available_cores, locked
 from fleet_simulator.simulation.dealt_fleet import DealtFleet, evaluate_devices
 from fleet_simulator.simulation.federation import Federation
 from fleet_simulator.simulation.ray_workers import RayWorkers

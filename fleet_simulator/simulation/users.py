@@ -5,7 +5,7 @@ Gudur & Perepu 2021, algorithm 1. What devices and aggregator do is their own co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +28,12 @@ from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.federation import Contributed, State
+from fleet_simulator.simulation.federation import Contributed, Devices, State
 from fleet_simulator.simulation.virtual_user import Memory, VirtualUser, word_of
 
 
-class Users:
-    """Virtual users; see :class:`fleet_simulator.simulation.federation.Devices`."""
-
-    manifest = None
+class Users(Devices):
+    """Virtual users."""
 
     def __init__(self, experiment: ZeroShotExperiment, inputs: Inputs, threads: ThreadPoolExecutor) -> None:
         """Read the clips; ``threads`` train users at the same time."""
@@ -56,10 +54,13 @@ class Users:
 
     def restore(self, state: State) -> None:
         """Take up where a state was saved."""
-        self._state = state
+        super().restore(state)
         self._words = state.document.get("words", {})
         for user, kept in zip(self.users, state.document.get("users", ()), strict=False):
-            trained, listening = (_below(f"{kind}-{user.number}/", state.devices) for kind in ("user", "listening"))
+            trained, listening = (
+                {name.removeprefix(prefix): array for name, array in state.devices.items() if name.startswith(prefix)}
+                for prefix in (f"user-{user.number}/", f"listening-{user.number}/")
+            )
             label_map, unheard = LabelMap.from_json(kept["label_map"]), tuple(kept["unheard"])
             user.take_up(Memory(Path(kept["bundle"]), trained, label_map, listening or None, unheard))
 
@@ -91,8 +92,12 @@ class Users:
         for user in self.users:
             user.begin(round_id)
         new = {label for user in self.users for label in user.unlinked(round_id)}
-        done, context, due = _counted(len(chosen), progress), self._context(), self._is_due(round_id)
-        uploads = list(self._threads.map(lambda user: done(user.contribute(work, context, evaluated=due)), chosen))
+        context, due = self._context(), self._is_due(round_id)
+        asked = self._threads.map(lambda user: user.contribute(work, context, evaluated=due), chosen)
+        uploads = []
+        for upload in asked:
+            uploads.append(upload)
+            progress.devices_done(len(uploads), len(chosen))
         uploads = [self._attacked(user, upload, round_id) for user, upload in zip(chosen, uploads, strict=True)]
         self._sent = {user.number: upload for user, upload in zip(chosen, uploads, strict=True)}
         losses = [float(upload.update.metrics["training_loss"]) for upload in uploads]
@@ -121,7 +126,7 @@ class Users:
         }
 
     def _context(self) -> RoundContext:
-        return RoundContext(self._state.fleet.public_set, self._state.fleet.consensus)
+        return RoundContext(self.state.fleet.public_set, self.state.fleet.consensus)
 
     def _is_due(self, round_id: int) -> bool:
         rounds = self._experiment.rounds
@@ -180,19 +185,3 @@ class Users:
                 clips = stock.available(round_id) - stock.available(round_id - 1)
                 found.append({"user": user.number + 1, "label": label, "clips": clips})
         return found
-
-
-def _below(prefix: str, arrays: Arrays) -> Arrays:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _counted(of: int, progress: Progress) -> Callable[[Contribution], Contribution]:
-    """Return a function that tells the progress of every upload that it lets through."""
-    count: list[int] = []
-
-    def done(upload: Contribution) -> Contribution:
-        count.append(1)
-        progress.devices_done(len(count), of)
-        return upload
-
-    return done

@@ -86,7 +86,8 @@ class VirtualDevices:
             counted.append(self._models.samples - before)
             updates.append(update)
             if shares:
-                self._flatten(sent, rows[number])
+                weights = {name.removeprefix(PREFIX): array for name, array in sent.items()}
+                self._models.layout.flatten(weights, rows[number])
                 self._attack_weights(device, work, rows[number])
             else:
                 arrays.append(self._attack_scores(device, work, sent))
@@ -142,9 +143,6 @@ class VirtualDevices:
         update, arrays = exchange.contribute(models.takes(device), device_id(device), key, share_names=False)
         arrays = self._attack_scores(device, work, arrays)
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
-
-    def _flatten(self, arrays: Arrays, row: Floats) -> None:
-        self._models.layout.flatten({name.removeprefix(PREFIX): array for name, array in arrays.items()}, row)
 
     def _attack_weights(self, device: int, work: Work, row: Floats) -> None:
         """Put what an attacker sends in the place of what it trained."""

@@ -49,11 +49,6 @@ class Memory:
         bundle = read_bundle(path)
         return cls(path, bundle.weights, LabelMap(bundle.manifest.capacity))
 
-    def with_model(self, path: Path) -> Memory:
-        """Return what it has once its owner has given it another model, which starts untrained."""
-        bundle = read_bundle(path)
-        return Memory(path, bundle.weights, replace(self.label_map, capacity=bundle.manifest.capacity))
-
 
 class VirtualUser:
     """One user. No two threads may use it at once."""
@@ -64,20 +59,20 @@ class VirtualUser:
         self.device_id = device_id(number)
         self.section = section
         self.clips = clips
-        self.memory = memory
-        self._open()
+        self.take_up(memory)
 
     def take_up(self, memory: Memory) -> None:
         """Go on with what a device had after an earlier round."""
         self.memory = memory
-        self._open()
+        self.model = ModelRuntime(read_bundle(memory.bundle))
 
     def begin(self, round_id: int) -> None:
         """Take up the model that the user gets before a round, if any."""
         for event in self.section.events:
             if event.round == round_id and event.bundle is not None:
-                self.memory = self.memory.with_model(event.bundle)
-                self._open()
+                new = Memory.first(event.bundle)  # it starts untrained, and the labels stay
+                new.label_map = replace(self.memory.label_map, capacity=new.label_map.capacity)
+                self.take_up(new)
 
     def unlinked(self, round_id: int) -> set[str]:
         """Return the user's labels in a round that are no class of the fleet yet, so far as the user knows."""
@@ -161,9 +156,6 @@ class VirtualUser:
         plain = as_clips(features, self.model)
         settings = self.model.manifest.feature_settings
         return Clips(variants(plain.x[0], copies, shift_s, settings, job.rng), plain.slots)
-
-    def _open(self) -> None:
-        self.model = ModelRuntime(read_bundle(self.memory.bundle))
 
     def _job(self, work: Work, context: RoundContext) -> ZeroShot:
         self.model.set_weights(self.memory.trained)

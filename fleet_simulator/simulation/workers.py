@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
+import threading
 import traceback
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import Connection, wait
-from typing import Any, Self
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
+from typing import Any
 
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import WorkerError
@@ -18,7 +22,7 @@ from fleet_simulator.simulation.tasks import Setup, Task
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
 
 
-class Pool(ABC):
+class Pool(AbstractContextManager["Pool"]):
     """Workers, wherever they are; a context that ends them."""
 
     @abstractmethod
@@ -28,19 +32,9 @@ class Pool(ABC):
         Raises WorkerError: a task failed, or what did it ended.
         """
 
-    @abstractmethod
-    def close(self) -> None:
-        """End the workers."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class InThisProcess(Pool):
-    """A pool without processes: this one does every task, at once."""
+    """A pool without processes: this one does every task, at once; the models stay open for the inputs' next run."""
 
     def __init__(self, setup: Setup, shards: ClipShards, inputs: Inputs) -> None:
         """Open the models, or take those that are open; see :class:`VirtualDevices`."""
@@ -54,102 +48,69 @@ class InThisProcess(Pool):
             done(task)
         return answers
 
-    def close(self) -> None:
-        """Leave the models open, for the inputs' next run."""
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class Workers(Pool):
-    """A pool of processes: tasks go to whoever is free, answers come back in the order of the tasks."""
+    """A pool of processes: tasks go to whoever is free."""
 
     def __init__(self, setup: Setup, count: int) -> None:
         """Start ``count`` processes."""
         # Several BLAS threads in every process would only wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        context = multiprocessing.get_context("spawn")
-        self._connections: list[Connection] = []
-        self._processes = []
-        for number in range(count):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(setup, theirs), name=f"worker-{number}", daemon=True)
-            process.start()
-            theirs.close()  # so that the other side's end is seen here, and ours there
-            self._connections.append(ours)
-            self._processes.append(process)
+        self._executor = ProcessPoolExecutor(
+            count, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(setup,)
+        )
 
-    def close(self) -> None:
-        """End the processes."""
-        for connection in self._connections:
-            connection.close()
-        for process in self._processes:
-            process.join(5)
-            if process.is_alive():
-                process.kill()
-                process.join()
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)  # each ends after the task that it is at
 
     def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
         """Hand the tasks out."""
-        left: Iterator[tuple[int, Task]] = iter(enumerate(tasks))
-        busy: dict[Connection, tuple[int, Task]] = {}
-        answers: dict[int, Any] = {}
-        for connection in self._connections:
-            _give(connection, left, busy)
-        while busy:
-            for ready in wait(list(busy)):
-                assert isinstance(ready, Connection)
-                index, task = busy.pop(ready)
-                answers[index] = _answer(ready)
-                _give(ready, left, busy)
-                done(task)
-        return [answers[index] for index in sorted(answers)]
+        try:
+            futures = {self._executor.submit(_answer, task): task for task in tasks}
+            for future in as_completed(futures):
+                problem = future.result()[1]
+                if problem is not None:
+                    raise WorkerError(problem)
+                done(futures[future])
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                "a worker process ended; perhaps the machine ran out of memory: run fewer with --workers. "
+                "The same command goes on from the last finished round"
+            ) from error
+        return [future.result()[0] for future in futures]
 
 
-def _give(connection: Connection, left: Iterator[tuple[int, Task]], busy: dict[Connection, tuple[int, Task]]) -> None:
-    following = next(left, None)
-    if following is None:
-        return
-    busy[connection] = following
+_worker: dict[str, Any] = {}  # of this process: its setup, and its devices once a task needs them
+
+
+def end_with_parent() -> None:
+    """Have this process end when the one that started it is gone, and at an interrupt without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _begin(setup: Setup) -> None:
+    end_with_parent()
+    _worker["setup"] = setup
+
+
+def _answer(task: Task) -> tuple[Any, str | None]:
+    """Return a task's answer, or what went wrong: not every error survives the way to the main process."""
     try:
-        connection.send(following[1])
-    except OSError as error:
-        raise _ended() from error
-
-
-def _answer(connection: Connection) -> Any:  # noqa: ANN401  (whatever the task's function returns)
-    try:
-        answer, problem = connection.recv()
-    except (EOFError, OSError) as error:
-        raise _ended() from error
-    if problem is not None:
-        raise WorkerError(problem)
-    return answer
-
-
-def _ended() -> WorkerError:
-    return WorkerError(
-        "a worker process ended; perhaps the machine ran out of memory: run fewer with --workers. "
-        "The same command goes on from the last finished round"
-    )
-
-
-def _work(setup: Setup, connection: Connection) -> None:
-    """Answer tasks until the main process closes its end, or is gone."""
-    devices: VirtualDevices | None = None
-    while True:
-        try:
-            task: Task = connection.recv()
-        except (EOFError, OSError, KeyboardInterrupt):
-            return
-        try:
-            if devices is None:
-                devices = VirtualDevices(setup)
-            reply: tuple[Any, str | None] = (devices.answer(task), None)
-        except KeyboardInterrupt:
-            return
-        except AuricleError as error:
-            reply = (None, str(error))
-        except Exception:  # whatever it is, the main process has to say it
-            reply = (None, traceback.format_exc())
-        try:
-            connection.send(reply)
-        except OSError:
-            return
+        if "devices" not in _worker:
+            _worker["devices"] = VirtualDevices(_worker["setup"])
+        return _worker["devices"].answer(task), None
+    except AuricleError as error:
+        return None, str(error)
+    except Exception:  # whatever it is, the main process has to say it
+        return None, traceback.format_exc()

@@ -19,7 +19,7 @@ from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
-from fleet_simulator.runs.progress import Silent
+from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.federation import Federation
 from fleet_simulator.simulation.metrics import metrics
@@ -146,7 +146,7 @@ def visited(
     with tempfile.TemporaryDirectory() as folder:
         for count in stops:
             so_far = replace(experiment, rounds=replace(experiment.rounds, count=count))
-            result = run(so_far, Path(folder), 0, Silent(), inputs=shared_inputs())
+            result = run(so_far, Path(folder), 0, Progress(), inputs=shared_inputs())
             judged[count] = _means(result.devices) | {"public": _on_public_set(so_far, Path(folder))}
     return {"rounds": [one | judged.get(one["round"], {}) for one in result.rounds], "devices": result.devices}
 

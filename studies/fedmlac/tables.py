@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -107,17 +107,15 @@ def _at(key: str, where: Where) -> Figure:
 
 
 def _by_condition(results: Results, title: str, figure: Figure) -> Table:
-    rows: list[list[Cell]] = [
-        [condition, *(results.cell(f"{method}, {condition}", figure, 1) for method in METHODS)]
-        for condition in (*CONDITIONS, *(f"{SOME}, {name}" for name in TUNED_ON))
-    ]
+    conditions = (*CONDITIONS, *(f"{SOME}, {name}" for name in TUNED_ON))
+    rows = [[c, *(results.cell(f"{method}, {c}", figure, 1) for method in METHODS)] for c in conditions]
     return Table(title, ["", *METHODS], [row for row in rows if any(row[1:])])
 
 
 def _lost(results: Results) -> Table:
-    rows: list[list[Cell]] = [
-        [condition, *(results.gain(f"{m}, {CLEAN}", f"{m}, {condition}", local, 1) for m in METHODS)]
-        for condition in CONDITIONS[1:]
+    rows = [
+        [c, *(results.gain(f"{method}, {CLEAN}", f"{method}, {c}", local, 1) for method in METHODS)]
+        for c in CONDITIONS[1:]
     ]
     return Table("Points that the local models lose to a condition.", ["", *METHODS], rows)
 
@@ -126,40 +124,34 @@ def _leads(results: Results) -> Table:
     """Return what FedMLAC's local models have more than those of others."""
     of = {condition: f"{{}}, {condition}" for name in TUNED_ON for condition in (name, f"{SOME}, {name}")}
     of |= {f"{OFTEN}, {name}": often("{}", name) for name in TUNED_ON}
-    found = [(f"{label}{on}", run, figure) for label, run in of.items() for on, figure in _ON.items()]
     others = (*BASELINES, PAPERS_RATE)
-    rows: list[list[Cell]] = [
-        [label, *(results.gain(run.format(FEDMLAC), run.format(other), figure, 1) for other in others)]
-        for label, run, figure in found
+    rows = [
+        [f"{label}{on}", *(results.gain(run.format(FEDMLAC), run.format(other), figure, 1) for other in others)]
+        for label, run in of.items()
+        for on, figure in (("", local), (", own clips", local_on_own))
     ]
     return Table("FedMLAC's local models over those of others, points.", ["", *others], [r for r in rows if any(r[1:])])
 
 
-_ON: Mapping[str, Figure] = {"": local, ", own clips": local_on_own}
+_FIVE = f"{FEDMLAC}, {FLEETS_OF_FIVE}"
 
 
 def _over_alone(results: Results) -> Table:
     """Return what the own models have more than models alone that took as many passes, before they are fine-tuned."""
-    five = f"{FEDMLAC}, {FLEETS_OF_FIVE}"
-    runs = [(label, f"{name}, {c}", c, f"{name}, {c}") for label, name in _FLEETS.items() for c in TUNED_ON]
-    runs += [(f"{OFTEN}, one network", often(FEDMLAC, c), c, f"{FEDMLAC}, {c}") for c in TUNED_ON]
-    runs.append((f"{OFTEN}, five networks", often(five, HALF_WRONG), HALF_WRONG, f"{five}, {HALF_WRONG}"))
-    rows: list[list[Cell]] = [
-        [
-            f"{label}, {condition}",
-            results.gain(run, base, local_on_own, 1, before=_judged("own", "alone")),
-            results.gain(run, base, local, 1, before=_judged("strangers", "alone")),
-        ]
-        for label, run, condition, base in runs
+    fleets = {"one network": FEDMLAC, "five networks": _FIVE}
+    runs = [(f"{label}, {c}", f"{name}, {c}", f"{name}, {c}") for label, name in fleets.items() for c in TUNED_ON]
+    runs += [(f"{OFTEN}, one network, {c}", often(FEDMLAC, c), f"{FEDMLAC}, {c}") for c in TUNED_ON]
+    wrong = f"{OFTEN}, five networks, {HALF_WRONG}"
+    runs.append((wrong, often(_FIVE, HALF_WRONG), f"{_FIVE}, {HALF_WRONG}"))
+    kinds = {"own": local_on_own, "strangers": local}
+    rows = [
+        [label, *(results.gain(run, base, of, 1, before=_judged(on, "alone")) for on, of in kinds.items())]
+        for label, run, base in runs
     ]
-    lpa = [
-        results.gain(f"{five}, {CLEAN}", f"{NO_LPA}, {FLEETS_OF_FIVE}, {CLEAN}", f, 1) for f in (local_on_own, local)
-    ]
+    without = f"{NO_LPA}, {FLEETS_OF_FIVE}, {CLEAN}"
+    lpa = [results.gain(f"{_FIVE}, {CLEAN}", without, of, 1) for of in kinds.values()]
     rows.append(["LPA over none: five networks, clean", *lpa])
     return Table("FedMLAC's own models over alone, points.", ["", "own clips", "strangers"], rows)
-
-
-_FLEETS = {"one network": FEDMLAC, "five networks": f"{FEDMLAC}, {FLEETS_OF_FIVE}"}
 
 
 def _pairs(results: Results, name: str, kind: str = "listening") -> list[Cell]:
@@ -171,57 +163,45 @@ def _without(results: Results, judge: str) -> list[list[Cell]]:
     return [[label, *_pairs(results, judge, kind)] for label, kind in WITHOUT.items()]
 
 
-def _thousands(results: Results, name: str) -> Cell:
-    """Return on how many thousand clips the rounds of a run trained; a simulated second is a thousand."""
-    there = next(figures for c in TUNED_ON for figures in results.figures(f"{name}, {c}"))
-    return round(sum(float(entry["device_seconds"]) for entry in there["rounds"]))
+def _heard(results: Results, title: str, names: Mapping[str, str], more: Sequence[Sequence[Cell]] = ()) -> Table:
+    """Return a table of runs by their labels, beside what devices of FedMLAC's have without a fleet."""
+    rows: list[Sequence[Cell]] = [[row[0], None, *row[1:]] for row in _without(results, names[FEDMLAC])]
+    for label, name in names.items():
+        there = next(figures for c in TUNED_ON for figures in results.figures(f"{name}, {c}"))
+        thousands = round(sum(float(entry["device_seconds"]) for entry in there["rounds"]))  # a second is a thousand
+        rows.append([label, thousands, *_pairs(results, name)])
+    return Table(title, ["", "thousand clips", *_OWN_AND_STRANGERS], [*rows, *more])
 
 
 def _listening(results: Results) -> Table:
-    rows = [[row[0], None, *row[1:]] for row in _without(results, FEDMLAC)]
-    rows += [[method, _thousands(results, method), *_pairs(results, method)] for method in METHODS]
-    return Table("The models that devices listen with, %.", ["", "thousand clips", *_OWN_AND_STRANGERS], rows)
+    return _heard(results, "The models that devices listen with, %.", {method: method for method in METHODS})
 
 
 def _five(results: Results) -> Table:
     names = {label: f"{label}, {FLEETS_OF_FIVE}" for label in (FEDMLAC, NO_LPA)}
-    rows = [[row[0], None, *row[1:]] for row in _without(results, names[FEDMLAC])]
-    rows += [[label, _thousands(results, name), *_pairs(results, name)] for label, name in names.items()]
     scores = [results.cell(SCORES, itemgetter(what)) for what in ("own", "strangers")]
-    rows.append(["`zero_shot`", None, *scores, None, None])
-    return Table(
-        "Five networks: the models that devices listen with, %.", ["", "thousand clips", *_OWN_AND_STRANGERS], rows
-    )
+    title = "Five networks: the models that devices listen with, %."
+    return _heard(results, title, names, [["`zero_shot`", None, *scores, None, None]])
 
 
 def _five_local(results: Results) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            label,
-            *(results.cell(f"{label}, {FLEETS_OF_FIVE}, {c}", f, 1) for c in TUNED_ON for f in (local_on_own, local)),
-        ]
+    kinds = [(c, figure) for c in TUNED_ON for figure in (local_on_own, local)]
+    rows = [
+        [label, *(results.cell(f"{label}, {FLEETS_OF_FIVE}, {c}", figure, 1) for c, figure in kinds)]
         for label in (FEDMLAC, NO_LPA)
     ]
     return Table("Five networks: the local models, before they are fine-tuned, %.", ["", *_OWN_AND_STRANGERS], rows)
 
 
 def _listening_leads(results: Results) -> Table:
-    five, both = f"{FEDMLAC}, {FLEETS_OF_FIVE}", _judged("strangers", "both")
-    strangers = _judged("strangers")
-    rows: list[list[Cell]] = [
-        [
-            "one network: FedMLAC over FedAvg",
-            *(results.gain(f"{FEDMLAC}, {c}", f"FedAvg, {c}", strangers, 1) for c in TUNED_ON),
-        ],
-        [
-            "five networks: FedMLAC over own and public clips",
-            *(results.gain(f"{five}, {c}", f"{five}, {c}", strangers, 1, before=both) for c in TUNED_ON),
-        ],
-        [
-            "five networks: `zero_shot` over own and public clips",
-            results.gain(SCORES, f"{five}, {CLEAN}", lambda found: 100 * float(found["strangers"]), 1, before=both),
-            None,
-        ],
+    strangers, both = _judged("strangers"), _judged("strangers", "both")
+    one = [results.gain(f"{FEDMLAC}, {c}", f"FedAvg, {c}", strangers, 1) for c in TUNED_ON]
+    five = [results.gain(f"{_FIVE}, {c}", f"{_FIVE}, {c}", strangers, 1, before=both) for c in TUNED_ON]
+    scores = results.gain(SCORES, f"{_FIVE}, {CLEAN}", lambda found: 100 * float(found["strangers"]), 1, before=both)
+    rows = [
+        ["one network: FedMLAC over FedAvg", *one],
+        ["five networks: FedMLAC over own and public clips", *five],
+        ["five networks: `zero_shot` over own and public clips", scores, None],
     ]
     return Table("The models that devices listen with, on strangers' clips, points.", ["", *TUNED_ON], rows)
 
@@ -236,18 +216,13 @@ def _time(results: Results) -> Table:
 
 
 def _reasons(results: Results) -> Table:
-    rows: list[list[Cell]] = []
+    rows = []
     for condition in TUNED_ON:
         mutual, single = f"{FEDMLAC}, {condition}", f"FedAvg, {condition}"
-        rows.append(
-            [
-                condition,
-                results.gain(mutual, mutual, local, 1, before=_judged("strangers", "alone")),
-                results.gain(mutual, mutual, shared, 1, before=local),
-                results.gain(single, single, local, 1, before=shared),
-                results.gain(mutual, single, local, 1),
-            ]
-        )
+        over_alone = results.gain(mutual, mutual, local, 1, before=_judged("strangers", "alone"))
+        plug_in = results.gain(mutual, mutual, shared, 1, before=local)
+        fedavg = results.gain(single, single, local, 1, before=shared)
+        rows.append([condition, over_alone, plug_in, fedavg, results.gain(mutual, single, local, 1)])
     columns = ["", "own models over alone", "plug-in over own models", "FedAvg: local over shared"]
     return Table("Points on strangers' clips.", [*columns, "own models over FedAvg's local"], rows)
 
@@ -262,7 +237,7 @@ def _course(results: Results) -> Table:
 
         return figure
 
-    rows: list[list[Cell]] = [
+    rows = [
         [f"{condition}, {method}", *(results.cell(f"{method}, {condition}", after(share)) for share in shares)]
         for condition in TUNED_ON
         for method in ("FedAvg", FEDMLAC)
@@ -277,60 +252,47 @@ def _there(results: Results) -> list[tuple[str, str]]:
 
 
 def _often(results: Results) -> Table:
-    rows: list[list[Cell]] = []
+    rows = []
     keys = ("local_strangers", "local_own", "accuracy")
     for label, name in _there(results):
         after = " and ".join(f"{stopped(figures)['round']:.0f}" for figures in results.figures(name))
         end, then = ([results.cell(name, _at(key, where), 1) for key in keys] for where in (at_the_end, stopped))
         rows.append([label, *end, after, *then])
     columns = ["", "local models", "on own clips", "shared model", "stopped after", "local models then"]
-    return Table(
-        "After all visits, and where a server would have stopped, %.",
-        [*columns, "on own clips then", "shared model then"],
-        rows,
-    )
+    columns += ["on own clips then", "shared model then"]
+    return Table("After all visits, and where a server would have stopped, %.", columns, rows)
 
 
 def _often_visits(results: Results) -> Table:
-    rows: list[list[Cell]] = [
-        [label, *(results.cell(name, _after(number)) for number in STOPS)] for label, name in _there(results)
-    ]
+    def after(number: int) -> Figure:
+        return lambda found: next((one["local_strangers"] for one in stops(found) if one["round"] == number), None)
+
+    rows = [[label, *(results.cell(name, after(number)) for number in STOPS)] for label, name in _there(results)]
     return Table("Local models on strangers' clips over the visits, %.", ["", *map(str, STOPS)], rows)
-
-
-def _after(number: int) -> Figure:
-    return lambda figures: next((one["local_strangers"] for one in stops(figures) if one["round"] == number), None)
 
 
 def _often_listening(results: Results) -> Table:
     rows = _without(results, FEDMLAC)
-    keys = ("listening_own", "listening_strangers")
+    kinds = [(c, key) for c in TUNED_ON for key in ("listening_own", "listening_strangers")]
     for method in METHODS:
         if any(results.seeds(often(method, c)) for c in TUNED_ON):
             for label, where in ((method, at_the_end), (f"{method}, stopped", stopped)):
-                rows.append(
-                    [label, *(results.cell(often(method, c), _at(key, where), 1) for c in TUNED_ON for key in keys)]
-                )
+                rows.append([label, *(results.cell(often(method, c), _at(key, where), 1) for c, key in kinds)])
     return Table("Visited often: the models that devices listen with, %.", ["", *_OWN_AND_STRANGERS], rows)
 
 
 def _often_five(results: Results) -> Table:
-    five = f"{FEDMLAC}, {FLEETS_OF_FIVE}"
-    rows: list[list[Cell]] = [[*row[:1], *row[3:], None, None] for row in _without(results, five)]
+    rows: list[list[Cell]] = [[*row[:1], *row[3:], None, None] for row in _without(results, _FIVE)]
     keys = ("listening_own", "listening_strangers", "local_own", "local_strangers")
     for label, where in ((FEDMLAC, at_the_end), (f"{FEDMLAC}, stopped", stopped)):
-        rows.append([label, *(results.cell(often(five, HALF_WRONG), _at(key, where), 1) for key in keys)])
+        rows.append([label, *(results.cell(often(_FIVE, HALF_WRONG), _at(key, where), 1) for key in keys)])
     columns = ["", "own", "strangers", "local models, own", "local models, strangers"]
     return Table("Visited often, five networks, half of the labels wrong, %.", columns, rows)
 
 
 def _often_tuning(results: Results) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            f"{of}: {trial}",
-            results.cell(often(f"{of} {trial}", HALF_WRONG), local, 1),
-            "chosen" if CHOSEN[of] == trial else "",
-        ]
+    rows = [
+        [f"{of}: {trial}", results.cell(often(f"{of} {trial}", HALF_WRONG), local, 1), "chosen" * (CHOSEN[of] == trial)]
         for of, trials in TRIALS.items()
         for trial in trials
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,15 +26,10 @@ KINDS = {"alone": (True, False), "public only": (False, True), "own and public":
 def without_fleet(kind: str, **chosen: Any) -> Figures:  # noqa: ANN401  (see `experiment_of`)
     """Train every user's model of :func:`studies.gudur.users.experiment_of` without a fleet, as often as in its rounds.
 
-    Args:
-        kind: of :data:`KINDS`. Public clips are those of labels that the user knows from the start.
-        chosen: the experiment's; ``local`` has ``epochs`` of each round, and ``learning_rate``, which falls in the last
-            of them. One that diverges is halved.
-
-    Returns:
-        ``users``: of each ``own`` and ``strangers``, accuracies in % on the user's held-out clips and on test clips of
-        the labels that it has by then, among its labels, after the last round; and the ``samples`` trained on.
-        ``learning_rate``.
+    ``kind`` is of :data:`KINDS`; public clips are those of labels that the user knows from the start. The learning rate
+    falls in the last passes of a round; one that diverges is halved. Returns ``learning_rate`` and, of each of
+    ``users``, the ``samples`` trained on, and ``own`` and ``strangers``: accuracies in % among its labels after the
+    last round, on its held-out clips and on test clips of the labels that it has by then.
     """
     return users_alone(kind, experiment_of(**chosen))
 
@@ -45,7 +39,7 @@ def users_alone(kind: str, experiment: ZeroShotExperiment) -> Figures:
     manifest = read_bundle(experiment.users[0].bundle).manifest
     corpus = shared_inputs().corpus(experiment.data, manifest, experiment.rounds.seed)
     clips = UserClips(experiment, corpus, manifest)
-    rate = float(experiment.rounds.plan.local.settings["learning_rate"])
+    rate = float(experiment.plan.local.settings["learning_rate"])
     while True:
         try:
             found = [_User(number, experiment, clips, kind, rate).judged() for number in range(len(experiment.users))]
@@ -60,19 +54,19 @@ class _User:
     def __init__(self, number: int, experiment: ZeroShotExperiment, clips: UserClips, kind: str, rate: float) -> None:
         self._number, self._clips, self._kind, self._rate = number, clips, kind, rate
         self._section: UserSection = experiment.users[number]
-        self._rounds = experiment.rounds
+        self._rounds, self._local = experiment.rounds, experiment.plan.local.settings
         self._rng = np.random.default_rng([experiment.rounds.seed, number])
         self._labels = self._section.all_labels
         self._heard: set[int] = set()
         self._samples = 0
-        self._open(self._section.bundle)
+        self._model = ModelRuntime(read_bundle(self._section.bundle))
 
     def judged(self) -> dict[str, float]:
         """Train through all rounds; return the accuracies."""
         for round_id in range(1, self._rounds.count + 1):
             for event in self._section.events:
                 if event.round == round_id and event.bundle is not None:
-                    self._open(event.bundle)
+                    self._model = ModelRuntime(read_bundle(event.bundle))
             self._train(round_id)
         clips, count = self._clips, self._rounds.count
         own = {label: clips.own_features(rows) for label, rows in clips.held_out(self._number, count).items()}
@@ -80,15 +74,11 @@ class _User:
         test = {label: clips.features(clips.test[label]) for label in there}
         return {"own": self._accuracy(own), "strangers": self._accuracy(test), "samples": self._samples}
 
-    def _open(self, bundle: Path) -> None:
-        self._model = ModelRuntime(read_bundle(bundle))
-
     def _train(self, round_id: int) -> None:
         x, slots = self._rows(round_id)
         self._heard |= set(slots.tolist())
         targets, mask = from_slots(slots, self._model.manifest.capacity), self._mask()
-        settings = self._rounds.plan.local.settings
-        epochs, momentum = int(settings["epochs"]), float(settings["momentum"])
+        epochs, momentum = int(self._local["epochs"]), float(self._local["momentum"])
         for epoch in range(epochs):
             optimiser = Optimiser(settling(self._rate, epoch, epochs), momentum)
             loss = train_epoch(self._model, x, targets, mask, optimiser, self._rng)

@@ -115,13 +115,8 @@ def accuracy(kind: str, user: int | None = None, rounds: slice = _ALL) -> Figure
 
 def gain(user: int | None = None, rounds: slice = _ALL) -> Figure:
     """Return what takes out of a run by how many points the fleet's scores are better than the users' own models."""
-    kinds = [accuracy(kind, user, rounds) for kind in ("global_accuracy", "local_accuracy")]
-
-    def of(figures: Figures) -> float:
-        fleet, local = (float(kind(figures) or 0.0) for kind in kinds)
-        return fleet - local
-
-    return of
+    fleet, local = (accuracy(kind, user, rounds) for kind in ("global_accuracy", "local_accuracy"))
+    return lambda figures: (fleet(figures) or 0.0) - (local(figures) or 0.0)
 
 
 def heard(what: str) -> Figure:
@@ -137,7 +132,7 @@ def heard(what: str) -> Figure:
 
 def listening(figures: Figures) -> float:
     """Return what a form is judged and tuned by: the mean of own and strangers', in %."""
-    return fmean(float(heard(what)(figures) or 0.0) for what in _KINDS)
+    return fmean(heard(what)(figures) or 0.0 for what in _KINDS)
 
 
 def _clips(figures: Figures) -> float:
@@ -173,15 +168,8 @@ def _listening(results: Results) -> Table:
             samples = round(_samples(results, application, users, form))
             label = f"{application}, {users} users: {FORMS[form]}"
             rows.append([label, rate_of(application, form), samples, *cells, *more])
-    columns = [
-        "",
-        "rate",
-        "thousand samples",
-        "own clips, %",
-        "strangers, %",
-        "own, over alone",
-        "strangers, over alone",
-    ]
+    columns = ["", "rate", "thousand samples", "own clips, %", "strangers, %"]
+    columns += ["own, over alone", "strangers, over alone"]
     return Table("The models that users listen with, after the last round.", columns, rows)
 
 
@@ -237,15 +225,9 @@ def _failed(results: Results) -> Table:
         after = [row for figures in results.figures(fleet) for row in figures["rounds"][-1]["users"]]
         before = [row for figures in results.figures(alone) for row in figures["users"]]
         pairs = [(row, base) for row, base in zip(after, before, strict=True) if base["own"] >= _FAILED]
-        rows.append(
-            [
-                application,
-                len(before),
-                len(before) - len(pairs),
-                _mean((row["own_after"] + row["held_out_after"]) / 2 for row, _ in pairs),
-                _mean((base["own"] + base["strangers"]) / 2 for _, base in pairs),
-            ]
-        )
+        ours = _mean((row["own_after"] + row["held_out_after"]) / 2 for row, _ in pairs)
+        theirs = _mean((base["own"] + base["strangers"]) / 2 for _, base in pairs)
+        rows.append([application, len(before), len(before) - len(pairs), ours, theirs])
     columns = ["ten users", "networks alone", "failed alone", "others: with the fleet, %", "others: alone, %"]
     return Table(f"Networks that alone know less than {_FAILED:g} % of own clips, and the other users.", columns, rows)
 
@@ -258,24 +240,13 @@ def _new_sounds(results: Results) -> Table:
         at_once, later = ([right for right, several in matched if several == way] for way in (False, True))
         last = [row for figures in runs_of for row in figures["rounds"][-1]["users"]]
         items = [item for row in last for item in row["new_classes"]]
-        rows.append(
-            [
-                f"{application}, {users} users",
-                *(f"{sum(of)} of {len(of)}" for of in ([right for right, _ in matched], at_once, later)),
-                _mean(item["recognised"] for item in items if item["heard"]),
-                _mean(item["recognised"] for item in items if not item["heard"]),
-                _mean(item["mistaken"] for item in items),
-                _mean(sum(item["mistaken"] for item in row["new_classes"]) for row in last),
-            ]
-        )
-    columns = [
-        "",
-        "matched rightly",
-        "of those reported in one round",
-        "in several rounds",
-        "recognised where heard, %",
-    ]
-    columns += ["where not heard, %", "taken for one, %", "taken for any, %"]
+        counts = [f"{sum(of)} of {len(of)}" for of in ([right for right, _ in matched], at_once, later)]
+        known = [_mean(item["recognised"] for item in items if item["heard"] == way) for way in (True, False)]
+        any_of = _mean(sum(item["mistaken"] for item in row["new_classes"]) for row in last)
+        taken = [_mean(item["mistaken"] for item in items), any_of]
+        rows.append([f"{application}, {users} users", *counts, *known, *taken])
+    columns = ["", "matched rightly", "of those reported in one round", "in several rounds"]
+    columns += ["recognised where heard, %", "where not heard, %", "taken for one, %", "taken for any, %"]
     return Table("New sounds, after the last round.", columns, rows)
 
 
@@ -300,7 +271,11 @@ def _poisoned(results: Results) -> Table:
         name = attacked(attack)
         runs_of = results.figures(name)
         made = (len({item["class_id"] for item in _reports(figures)} - {None}) for figures in runs_of)
-        own = (item["recognised"] for figures in runs_of for item in _own_classes(figures))
+        own = []  # how every user, in the end, recognises the classes that were made of its own reports
+        for figures in runs_of:
+            given = {(item["user"], item["class_id"]) for item in _reports(figures)}
+            for row in figures["rounds"][-1]["users"]:
+                own += [one["recognised"] for one in row["new_classes"] if (row["user"], one["class_id"]) in given]
         test = (row["held_out_after"] for figures in runs_of for row in figures["rounds"][-1]["users"])
         honest = [_honest(figures, seed, attack) for seed, figures in zip(results.seeds(name), runs_of, strict=True)]
         together, of = map(sum, zip(*honest, strict=True))
@@ -327,13 +302,6 @@ def _reports(figures: Figures) -> list[dict[str, Any]]:
     return [item for entry in figures["rounds"] for item in entry["reports"]]
 
 
-def _own_classes(figures: Figures) -> list[dict[str, Any]]:
-    """Return how every user, in the end, recognises the classes that were made of its own reports."""
-    given = {(item["user"], item["class_id"]) for item in _reports(figures)}
-    rows = figures["rounds"][-1]["users"]
-    return [item for row in rows for item in row["new_classes"] if (row["user"], item["class_id"]) in given]
-
-
 def _tuning(results: Results) -> Table:
     tried = [(application, form, 3) for application, form in product(APPLICATIONS, TUNED)]
     rows: list[list[Cell]] = []
@@ -352,13 +320,7 @@ def _mean(values: Iterable[float]) -> Cell:
 
 
 TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
-_COST_S = {
-    ("keywords", 3): 40.0,
-    ("keywords", 10): 195.0,
-    ("sounds", 3): 20.0,
-    ("sounds", 6): 20.0,
-    ("sounds", 10): 90.0,
-}
+_COST_S = {"keywords": {3: 40.0, 10: 195.0}, "sounds": {3: 20.0, 6: 20.0, 10: 90.0}}
 _TRAINING = 0.3  # share of that which is training on clips, and all that there is without a fleet
 
 
@@ -420,7 +382,7 @@ class _Making:
         local: dict[str, Any] = {"epochs": passes, "learning_rate": rate}
         work = {"application": self.application, "users": users, "rounds": rounds, "seed": seed, **self.fixed}
         share = _TRAINING * passes / usual + (0.0 if form in WITHOUT else 1.0 - _TRAINING)
-        cost = _COST_S[self.application, users] * share * rounds / SIZES.get(users, rounds)
+        cost = _COST_S[self.application][users] * share * rounds / SIZES.get(users, rounds)
         if form in WITHOUT:
             call = Call(without_fleet, {"kind": form, "local": local, **work})
         else:

@@ -56,8 +56,7 @@ APPLICATIONS: dict[str, Application] = {
 def play(local: Mapping[str, Value], **chosen: Any) -> Figures:  # noqa: ANN401  (see `experiment_of`)
     """Run :func:`experiment_of`; one whose training diverges is run again at half the learning rate.
 
-    Returns:
-        ``rounds``, as docs/simulator-zero-shot.md describes them, and the ``learning_rate`` that they were run at.
+    Returns ``rounds``, as docs/simulator-zero-shot.md describes them, and the ``learning_rate`` of the last run.
     """
     settings = {"labels": False, **local}
     while True:
@@ -85,17 +84,10 @@ def experiment_of(
     """Return an experiment whose users hold clips out, but refuse no result.
 
     Args:
-        application: ``keywords`` or ``sounds``.
         users: 3: those of table 1; 10: these in turn, with what table 3 does to them.
-        rounds: how many.
-        seed: of everything random.
-        bundles: by architecture.
-        data: the clips.
         local: settings of the local method; without ``labels`` the public set's are not trained on, as in the paper.
         normalise: whether the average of a label is divided by the sum of beta.
-        by_speaker: whether no speaker and no recording is in two of public set, test clips and a user's clips.
         attackers: share of the attackers about a new sound that all of them meet; None: the paper's schedule.
-        attack: what they do.
     """
     chosen = APPLICATIONS[application]
     return ZeroShotExperiment(
@@ -117,14 +109,7 @@ def experiment_of(
 def users_of(
     application: Application, count: int, bundles: Mapping[str, Path], *, together: bool
 ) -> tuple[UserSection, ...]:
-    """Return the users of a fleet.
-
-    Args:
-        application: whose labels and sizes.
-        count: 3, 10, or any number of users who meet a sound together.
-        bundles: by architecture.
-        together: whether all meet the first new sound at once; else what the paper lets happen to 3 or 10 users.
-    """
+    """Return 3 or 10 users, to whom happens what the paper says, or any number who meet a new sound together."""
     dealt, (first, later) = deal(application.labels), application.arrivals
     one, other = dealt.new
     events: dict[int, tuple[EventSection, ...]]

@@ -26,14 +26,10 @@ _RUNS = 20_000
 def drawn(cases: Sequence[Sequence[Any]]) -> Figures:
     """Return what rounds and runs of the paper's fleet train on.
 
-    Args:
-        cases: of each: the selection that dynamic selection takes the place of (``even`` or ``by size``), the rounds of
-            a run of that, R, and the rounds of a run of dynamic selection.
-
-    Returns:
-        ``hours`` of a round, means by selection: ``even``, ``by size``, ``early`` and ``late``; and for each case in
-        ``saved`` the share of the hours, 0..1: ``mean``, and ``low`` and ``high``, between which 95 % of all pairs of
-        runs are.
+    A case has the selection that dynamic selection takes the place of (``even`` or ``by size``), the rounds of a run of
+    that, R, and the rounds of a run of dynamic selection. Returns ``hours`` of a round, means by selection, and for
+    each case in ``saved`` the share of the hours, 0..1: ``mean``, and ``low`` and ``high``, between which 95 % of all
+    pairs of runs are.
     """
     pools = {
         "even": _pool("uniform", {}, 0),
@@ -54,8 +50,7 @@ def drawn(cases: Sequence[Sequence[Any]]) -> Figures:
 def drawing(sizes: Sequence[float], choice: Choice) -> Callable[[History, tuple[int, ...]], list[int]]:
     """Return what draws a round's devices, by their numbers, as the aggregator does, after some history and by a seed.
 
-    Args:
-        sizes: data of every device, in a unit of which fractions do not count.
+    The ``sizes`` of the devices' data are in a unit of which fractions do not count.
     """
     devices = [Candidate(device_id(number), round(size)) for number, size in enumerate(sizes)]
     wanted = complete("selection", choice)

@@ -262,12 +262,9 @@ def reached(base: Sequence[float], other: Sequence[float]) -> tuple[int, int]:
 def compared(base: Figures, dynamic: Figures, pair: Pair) -> dict[str, float]:
     """Return what dynamic selection saves in a pair of runs, in %, and what that is counted from.
 
-    Returns:
-        ``total``: of all rounds; ``converged``: to its convergence, of all rounds of the base, or where the paper's
-        base converged, of those to its convergence; ``stopped``: the base to that, of all its rounds; ``same``: to the
-        same accuracy; ``base`` and ``dynamic``: accuracy at the end, %, and ``apart``, the latter less the former;
-        ``rounds base`` and ``rounds dynamic``: to convergence, all where there is none; ``not converged``: how many of
-        the two; ``clips base`` and ``clips dynamic``: trained on in all rounds, in thousands.
+    Saved is ``total``, of all rounds; ``converged``, to its convergence, of all rounds of the base, or where the
+    paper's base converged, of those to its convergence; ``stopped``, by the base to that, of all its rounds; ``same``,
+    to the same accuracy. Accuracies are those at the end, %; rounds those to convergence, or all; clips are thousands.
     """
     rounds = pair.rounds
     curves = [[entry["accuracy"] for entry in figures["rounds"][:rounds]] for figures in (base, dynamic)]
@@ -311,14 +308,19 @@ def fewer(results: Results, name: str, devices: Sequence[int] = ALL) -> float:
     return round(100 * (1 - after / before), 1)
 
 
+_TIME = ("base", "dynamic", "apart", "clips base", "clips dynamic", "total")
+_CONVERGED = ("rounds base", "rounds dynamic", "converged")
+
+
 def summary(results: Results) -> Summary:
     """Return device time by pairs of methods, personal models by devices' people, and the tuning's trials."""
     end = ["rounds, own selection", "dynamic", "saved, %", "published", "by stopping alone, %"]
-    time = ["own selection, %", "dynamic, %", "apart, points", "1,000 clips, own selection", "dynamic", "saved, %"]
+    time = ["own selection, %", "dynamic, %", "apart, points", "1,000 clips, own selection", "dynamic"]
+    time += ["saved, %", "published", "to the same accuracy, %"]
     tables = {
         "fleet": Table("The fleet", ["", "figure"], _fleet(results)),
-        "time": Table("All rounds", ["", *time, "published", "to the same accuracy, %"], _time(results)),
-        "convergence": Table("To convergence", ["", *end], _to_convergence(results)),
+        "time": Table("All rounds", ["", *time], _of_pairs(results, _TIME, "total", "same")),
+        "convergence": Table("To convergence", ["", *end], _of_pairs(results, _CONVERGED, "saved", "stopped")),
         "draws": Table(
             "Saved by draws alone, %", ["", "until", "expected", "from", "to", "published"], _draws(results)
         ),
@@ -378,21 +380,12 @@ def _label(pair: Pair) -> str:
     return f"{pair.dynamic} of {pair.rounds} rounds"
 
 
-def _time(results: Results) -> list[list[Cell]]:
-    rows: list[list[Cell]] = []
+def _of_pairs(results: Results, keys: Sequence[str], published: str, last: str) -> list[list[Cell]]:
+    """Return figures of every pair, what the paper has, and one figure more."""
+    rows = []
     for pair in PAIRS:
         found = {key: measured(values) for key, values in of_pair(results, pair).items()}
-        cells = [found[key] for key in ("base", "dynamic", "apart", "clips base", "clips dynamic", "total")]
-        rows.append([_label(pair), *cells, round(pair.total, 1), found["same"]])
-    return rows
-
-
-def _to_convergence(results: Results) -> list[list[Cell]]:
-    rows: list[list[Cell]] = []
-    for pair in PAIRS:
-        found = {key: measured(values) for key, values in of_pair(results, pair).items()}
-        cells = [found[key] for key in ("rounds base", "rounds dynamic", "converged")]
-        rows.append([_label(pair), *cells, round(pair.saved, 1), found["stopped"]])
+        rows.append([_label(pair), *(found[key] for key in keys), round(getattr(pair, published), 1), found[last]])
     return rows
 
 
@@ -458,9 +451,8 @@ def _tuning(results: Results) -> list[list[Cell]]:
 def _fine_tuning(results: Results) -> list[list[Cell]]:
     rows: list[list[Cell]] = []
     for personal, chosen in PERSONAL_RATE.items():
-        names = [trial(f"{SERVER_MODELS[0]}, {personal}", rate) for rate in PERSONAL_RATES]
-        errors = [fmean(map(of_key("personal"), results.figures(name))) for name in names]
-        rows.append([personal, *(round(100 - error, 1) for error in errors), chosen])
+        runs_of = (results.figures(trial(f"{SERVER_MODELS[0]}, {personal}", rate)) for rate in PERSONAL_RATES)
+        rows.append([personal, *(round(100 - fmean(map(of_key("personal"), one)), 1) for one in runs_of), chosen])
     return rows
 
 

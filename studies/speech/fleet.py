@@ -1,4 +1,4 @@
-"""Ten devices that learn to write down speech together: rounds as the product runs them, with transcripts for labels.
+"""Ten devices that learn to write down speech together, in the simulator's loop of rounds: transcripts are the labels.
 
 Selection, aggregation and the groups of personalisation are the aggregator's own code, the training is the device's.
 """
@@ -9,23 +9,28 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.rule import aggregate_weights
-from aggregator_server.aggregation.updates import Layout, stack_updates
-from aggregator_server.selection.draw import History
-from aggregator_server.strategies.registry import complete
+from aggregator_server.aggregation.contract import Contribution, RoundResult
+from aggregator_server.strategies.registry import FleetKind, complete
+from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.personalisations.group_balanced import schedule
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from edge_client.speech.ctc import character_error_rate, greedy, indices, text_of
 from edge_client.speech.training import train_epoch
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages import Choice, ClassInfo, Update, Work
+from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
-from studies.selection.clips import drawing
+from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
+from fleet_simulator.runs.progress import Progress
+from fleet_simulator.simulation.aggregator import FleetState, Uploads
+from fleet_simulator.simulation.federation import Contributed, Devices, Federation
+from fleet_simulator.simulation.tasks import device_id
 from studies.speech.data import Deal, Utterances, Word, joined, phrases
 
 _GLOBAL, _GROUPS, _LOCAL, _CENTRAL, _HEARD = 1, 2, 3, 4, 5  # what a random order is for
@@ -61,7 +66,14 @@ class Part:
     seconds: float  # of speech
 
 
-class SpeechFleet:
+class SpeechExperiment(Experiment):
+    """Rounds of a shared model that is no file, and whose outputs are characters."""
+
+    kind = FleetKind(embeddings=False, shares_network=True)
+    bundles = ()
+
+
+class SpeechFleet(Devices):
     """One deal of speakers, and the model that its devices train.
 
     A pass is over phrases that are made anew of the device's recordings, a fixed number of each speaker.
@@ -79,8 +91,11 @@ class SpeechFleet:
         self.tests = [self._part(part) for part in deal.test]
         self.development, self.server_test = self._part(deal.development), self._part(deal.server_test)
         self.sizes = [each * len(speakers) for speakers in deal.train]
-        manifest = model.manifest
-        self._layout = Layout(manifest.layers, {name: tuple(shape) for name, shape in manifest.weight_shapes.items()})
+        self.manifest, settings = model.manifest, model.manifest.feature_settings
+        self.clips = np.array(self.sizes)
+        outputs = tuple(ClassInfo(str(output), str(output)) for output in range(model.manifest.capacity))
+        nothing = np.zeros((0, *settings.shape), np.float32), np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        self._public_set = PublicSet(settings, outputs, *nothing)
 
     def _part(self, utterances: Utterances) -> Part:
         characters = self.model.manifest.characters
@@ -107,40 +122,59 @@ class SpeechFleet:
         An entry has ``devices``, ``loss`` (the median of the devices'), ``seconds`` of speech trained on, the
         ``processor_s`` that took, and the global model's error rate on the server's ``development`` speakers.
         """
-        draw = drawing(self.sizes, method.selection)
-        weights, entries = self.start, list[dict[str, Any]]()
+        federation = self._federation(method, count)
         for number in range(count):
-            history = History(number, tuple(entry["loss"] for entry in entries))
-            members = draw(history, (self.seed, number))
-            clock = time.process_time()
-            weights, loss, seconds = self._round(weights, members, method, (_GLOBAL, number))
-            entries.append(
-                {
-                    "devices": members,
-                    "loss": loss,
-                    "seconds": seconds,
-                    "processor_s": time.process_time() - clock,
-                    "development": self.error_rate(weights, self.development),
-                }
-            )
-        return weights, entries
+            federation.play(number, Progress())
+        entries = [{key: value for key, value in entry.items() if key != "round"} for entry in self.state.rounds]
+        return self.state.fleet.weights, entries
 
-    def _round(
-        self, weights: Arrays, members: Sequence[int], method: Method, purpose: tuple[int, ...]
-    ) -> tuple[Arrays, float, float]:
-        """Let devices pass once; return the mean of their weights, their median loss and the seconds of speech."""
-        trained, losses, seconds = dict[int, Arrays](), list[float](), 0.0
-        optimiser = Optimiser(method.rate, proximal=method.proximal)
+    def _federation(self, method: Method, count: int = 1) -> Federation:
+        self._method = method
+        self.first = FleetState(self._public_set, self.start)
+        rounds = RoundsSection(
+            count=count,
+            strategy="fedavg",
+            seed=self.seed,
+            aggregation={"name": "weighted_mean", "by_size": method.by_size},
+            selection={"name": method.selection.name, **method.selection.settings},
+        )
+        data, fleet = DataSection("synthetic"), FleetSection(devices=len(self.sizes))
+        return Federation(SpeechExperiment(data, fleet, ModelSection(Path()), rounds), self)
+
+    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int], _progress: Progress) -> Contributed:
+        """Let devices pass once over their phrases."""
+        self._clock = time.process_time()
+        sent, losses, self._seconds = self._sent(work, self.state.fleet.weights, devices, (_GLOBAL, work.round_id))
+        return Contributed(Uploads(sent), losses)
+
+    def learn(self, _work: Work, _for_others: Work, _result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+        """Say what the round took, and test what it made."""
+        spent, weights = time.process_time() - self._clock, self.state.fleet.weights
+        entry = {"devices": list(devices), "seconds": self._seconds, "processor_s": spent}
+        return entry | {"development": self.error_rate(weights, self.development)}
+
+    def _sent(
+        self, work: Work, weights: Arrays, members: Sequence[int], purpose: tuple[int, ...]
+    ) -> tuple[list[Contribution], list[float], float]:
+        """Let devices pass once; return their uploads, their losses and the seconds of speech."""
+        sent, losses, seconds = list[Contribution](), list[float](), 0.0
+        optimiser = Optimiser(self._method.rate, proximal=self._method.proximal)
+        assert self.manifest is not None
         for one in members:
-            trained[one], loss, heard = self._trained(weights, one, optimiser, 1, purpose)
+            trained, loss, heard = self._trained(weights, one, optimiser, 1, purpose)
+            update = Update(
+                round_id=work.round_id,
+                device_id=device_id(one),
+                features=self.manifest.feature_settings.digest,
+                public_set=work.public_set,
+                classes=self._public_set.class_ids,
+                clips=self.sizes[one],
+            )
+            arrays = {PREFIX + name: array for name, array in trained.items()}
+            sent.append(Contribution(update, partial(dict, arrays)))
             losses.append(loss)
             seconds += heard
-        order = sorted(members, key=str)
-        updates = stack_updates(self._layout, {str(one): partial(trained.__getitem__, one) for one in order})
-        sizes = np.array([self.sizes[one] for one in order], np.float64)
-        rule = Choice("weighted_mean", {"by_size": method.by_size})
-        mean, _, _ = aggregate_weights(rule, updates, sizes, weights, {})
-        return mean, float(np.median(losses)), seconds
+        return sent, losses, seconds
 
     def _trained(
         self, weights: Arrays, device: int, optimiser: Optimiser, passes: int, purpose: tuple[int, ...]
@@ -192,12 +226,14 @@ class SpeechFleet:
         settings = complete("personalisation", Choice("group_balanced", dict(how.groups))).settings
         planned = schedule({str(device): size for device, size in enumerate(self.sizes)}, settings)
         found: dict[int, dict[str, Any]] = {}
+        federation = self._federation(Method(Choice("all", {}), how.rate))
         for group, (names, rounds) in enumerate(zip(planned.groups, planned.rounds, strict=True)):
             members = [int(name) for name in names]
             start = weights
             for number in range(rounds):
-                method = Method(Choice("all", {}), how.rate)
-                start, _, _ = self._round(start, members, method, (_GROUPS, group, number))
+                work, _ = federation.opened(number)
+                sent, _, _ = self._sent(work, start, members, (_GROUPS, group, number))
+                start = federation.aggregator.combined(work, Uploads(sent), start, {})[0].weights or start
             for device in members:
                 about = {"device": device, "utterances": self.sizes[device], "group": group}
                 about["passes"] = rounds + how.passes

@@ -24,27 +24,18 @@ def emulator():
         pytest.skip("there is no ARMv7 root; `make armv7-root` builds one")
 
 
-def counts(bundles, *architectures):
-    folder = str(bundles["cnn2"].parent)
-    output = run_python(
-        "-m", "benchmarks.arm_instructions", "--json", "--bundles", folder, "--architectures", *architectures
-    )
+def counts(*bundles):
+    output = run_python("-m", "benchmarks.arm_instructions", "--json", "--bundles", *map(str, bundles))
     return json.loads(output.splitlines()[-1])
 
 
 @pytest.mark.slow
-def test_cnn2_reaches_the_targets_of_instructions_again_and_again(emulator, bundles):
-    first, second = (counts(bundles, "cnn2")[0] for _ in range(2))
-    assert first.pop("architecture") == second.pop("architecture") == "cnn2"
-    assert 0.1 < first["inference_minstructions"] <= 0.5
-    assert 0.2 < first["train_minstructions_per_sample"] <= 0.9
-    assert first == pytest.approx(second, rel=1e-3)
-
-
-@pytest.mark.slow
-def test_a_smaller_network_takes_fewer_instructions(emulator, bundles):
-    small, large = counts(bundles, "ann3", "cnn4")
-    assert [small["architecture"], large["architecture"]] == ["ann3", "cnn4"]
+def test_cnn2_reaches_the_targets_again_and_again_and_a_smaller_network_takes_fewer(emulator, bundles):
+    (large,), (again, small) = counts(bundles["cnn2"]), counts(bundles["cnn2"], bundles["ann3"])
+    assert (large.pop("architecture"), again.pop("architecture"), small["architecture"]) == ("cnn2", "cnn2", "ann3")
+    assert large == pytest.approx(again, rel=1e-3)
+    assert 0.1 < large["inference_minstructions"] <= 0.5
+    assert 0.2 < large["train_minstructions_per_sample"] <= 0.9
     for figure in ("train_minstructions_per_sample", "inference_minstructions"):
         assert 0 < small[figure] < large[figure]
     assert small["front_end_minstructions_per_hop"] < small["front_end_minstructions_per_clip"]
@@ -52,9 +43,7 @@ def test_a_smaller_network_takes_fewer_instructions(emulator, bundles):
 
 @pytest.mark.slow
 def test_the_network_of_a_front_end_is_counted_with_it(emulator, embedding_bundles):
-    path = str(embedding_bundles / "embedding.auricle")
-    output = run_python("-m", "benchmarks.arm_instructions", "--json", "--bundles", path)
-    (figures,) = json.loads(output.splitlines()[-1])
+    (figures,) = counts(embedding_bundles / "embedding.auricle")
     assert figures["architecture"] == "embedding"
     hop, clip = (figures[f"front_end_minstructions_per_{what}"] for what in ("hop", "clip"))
     assert 0.1 < figures["network_minstructions"] < hop < clip
@@ -77,18 +66,14 @@ def test_what_the_machine_lacks_is_named_with_the_way_out(tmp_path, options, pro
     assert re.search(message, result.stderr)
 
 
-def test_an_absent_bundle_is_named_with_the_way_to_build_it(tmp_path):
-    (tmp_path / "cnn1.auricle").touch()
-    with pytest.raises(BenchmarkError, match=r"has no cnn2\.auricle; .*auricle-export build cnn2 --features"):
-        find_bundles(tmp_path, ["cnn1", "cnn2"])
+def test_bundles_are_files_folders_or_what_is_wanted_of_a_folder_and_an_absent_one_is_named(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(BenchmarkError, match="has no cnn1"):
         given_bundles([tmp_path / "empty"], None)
-
-
-def test_bundles_are_files_folders_or_what_is_wanted_of_a_folder(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.auricle").touch()
+    with pytest.raises(BenchmarkError, match=r"has no cnn2\.auricle; .*auricle-export build cnn2 --features"):
+        find_bundles(tmp_path, ["a", "cnn2"])
     assert list(given_bundles([tmp_path], None)) == ["a", "b"]
     assert list(given_bundles([tmp_path], ["b"])) == ["b"]
     assert given_bundles([tmp_path / "b.auricle"], None) == {"b": tmp_path / "b.auricle"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.class_discovery.trials import KNOWN, WORDS, Corpus, FrontEnd, adjusted_rand_index, cases, run_trial
+from benchmarks.class_discovery.trials import KNOWN, WORDS, Corpus, FrontEnd, cases, run_trial
 from benchmarks.class_discovery.unheard import SENDERS, run_strategy, run_unheard
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.ready_bundles import FOLDER
@@ -45,25 +45,17 @@ def test_the_cases_are_what_they_are_called():
 @pytest.mark.slow
 def test_a_device_learns_a_word_from_prototypes_that_it_hardly_learns_from_impressions(corpus):
     rows = run_unheard(corpus, "stop", seed=1)
-    assert [(row.description, row.speakers) for row in rows] == [
+    assert [(row["description"], row["speakers"]) for row in rows] == [
         (kind, count) for kind in ("impressions", "prototypes") for count in SENDERS
     ]
-    assert all(row.known > 95 and row.mistaken < 2 for row in rows)
-    assert all(row.recognised > 95 for row in rows[3:])
-
-
-@pytest.mark.parametrize(
-    ("truth", "found", "index"),
-    [("aabb", "xxyy", 1.0), ("aaaa", "xxxx", 1.0), ("aaaa", "xxyy", 0.0), ("aabb", "xyxy", -0.5)],
-)
-def test_the_index_is_hubert_s_and_arabie_s(truth, found, index):
-    assert adjusted_rand_index(list(truth), list(found)) == pytest.approx(index)
+    assert all(row["known"] > 95 and row["mistaken"] < 2 for row in rows)
+    assert all(row["recognised"] > 95 for row in rows[3:])
 
 
 @pytest.mark.slow
 def test_the_strategy_teaches_a_word_that_the_device_never_heard(corpus):
     rows = run_strategy(corpus, "stop", seed=1)
-    assert [(row.description, row.speakers) for row in rows] == [
+    assert [(row["description"], row["speakers"]) for row in rows] == [
         (kind, count) for count in SENDERS for kind in ("strategy", "strategy, labels alone")
     ]
-    assert all(row.recognised > 80 and row.known > 95 and row.mistaken < 2 for row in rows[2:])
+    assert all(row["recognised"] > 80 and row["known"] > 95 and row["mistaken"] < 2 for row in rows[2:])

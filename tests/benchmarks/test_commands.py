@@ -22,12 +22,11 @@ def test_aggregation_has_every_rules_figures_beside_flowers_where_there_is_one()
     results, lines = measured("aggregation", "--devices", "12", "--turns", "1")
     assert {"lpa", "median", "krum"} <= {result["rule"] for result in results}
     for result in results:
-        assert set(result) == {"rule", "ours_s", "flower_s", "read_s", "peak_mb"}
         assert result["ours_s"] > 0
         assert result["read_s"] > 0
         assert result["peak_mb"] > 10
         assert (result["flower_s"] is None) == (result["rule"] in ("lpa", "screened_mean", "clipped mean, adam"))
-        assert any(line.startswith(result["rule"]) for line in lines)
+        assert any(line.startswith(f"rule {result['rule']} ") for line in lines)
 
 
 def test_a_small_fleet_that_does_everything_at_once_goes_through_a_round_without_an_error():
@@ -55,10 +54,9 @@ def test_simulated_fleets_stand_beside_flower_s_up_to_the_size_asked_for(bundles
     results, lines = measured("simulation", "--bundle", bundles["ann3"], *settings)
     assert [(result["engine"], result["devices"]) for result in results] == engines
     for result in results:
-        assert set(result) == {"engine", "devices", "seconds_per_round", "peak_mb"}
-        assert result["seconds_per_round"] > 0
+        assert result["seconds_per_round"] > 0 < result["processor_ms"]
         assert result["peak_mb"] > 30
-        assert any(line.split()[:2] == [result["engine"], str(result["devices"])] for line in lines)
+        assert any(line.startswith(f"engine {result['engine']}  devices {result['devices']} ") for line in lines)
 
 
 def test_a_simulated_fleet_that_takes_too_long_is_ended_and_says_what_to_do(bundles):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.alternatives import Worker, measure, row
+from benchmarks.listening.alternatives import Worker, measure
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half, Stream, Word
 from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, score, taken_words
@@ -27,15 +27,8 @@ WORDS = (Word(10.0, "yes"), Word(14.0, None), Word(18.0, "no"), Word(22.0, "yes"
 
 
 def test_every_event_but_the_first_right_one_of_a_word_is_a_false_accept():
-    heard = [
-        Heard(5.0, "no"),
-        Heard(10.8, "yes"),
-        Heard(12.0, "yes"),
-        Heard(14.5, "yes"),
-        Heard(17.9, "no"),
-        Heard(18.5, "yes"),
-        Heard(30.0, "no"),
-    ]
+    events = ((5.0, "no"), (10.8, "yes"), (12.0, "yes"), (14.5, "yes"), (17.9, "no"), (18.5, "yes"), (30.0, "no"))
+    heard = [Heard(*event) for event in events]
     found = score(WORDS, heard, 1800.0)
     assert found.said == Counter(yes=2, no=1)
     assert found.rejected == Counter(no=1, yes=1)
@@ -45,16 +38,11 @@ def test_every_event_but_the_first_right_one_of_a_word_is_a_false_accept():
     assert found.false_accepts_per_hour == 12.0
 
 
-def test_a_word_that_follows_a_wrong_event_can_still_be_heard():
+def test_a_word_that_follows_a_wrong_event_can_still_be_heard_and_silence_rejects_all():
     found = score(WORDS[:1], [Heard(10.5, "no"), Heard(11.0, "yes")], 3600.0)
-    assert not found.rejected
-    assert found.accepts == Counter(confusion=1)
-
-
-def test_silence_is_no_accept_and_all_rejects():
-    found = score(WORDS, [], 3600.0)
-    assert found.false_rejects == 1.0
-    assert found.false_accepts_per_hour == 0.0
+    assert (found.rejected, found.accepts) == (Counter(), Counter(confusion=1))
+    silent = score(WORDS, [], 3600.0)
+    assert (silent.false_rejects, silent.false_accepts_per_hour) == (1.0, 0.0)
 
 
 def test_decisions_at_once_are_those_of_the_posterior_handler():
@@ -71,12 +59,9 @@ def test_decisions_at_once_are_those_of_the_posterior_handler():
         assert decisions(averaged(scores, at_s, average_s), at_s, labels, thresholds, 1.0) == expected
 
 
-def test_no_sentence_of_the_dialogue_has_a_taught_word():
+def test_the_dialogue_has_no_taught_word_and_is_as_long_as_asked_and_the_same_each_time():
     spoken = itertools.islice(sentences(("Down", "salt", "bank"), np.random.default_rng(0)), 300)
     assert not [one for one in spoken if {"down", "salt", "bank"} & set(re.findall("[a-z]+", one.lower()))]
-
-
-def test_the_dialogue_is_as_long_as_asked_and_the_same_each_time():
     half = Half((), (np.random.default_rng(0).normal(size=RATE_HZ).astype(np.float32),))
     first, again = (np.concatenate(list(dialogue(half, 20 / 3600, ("yes",), 3))) for _ in range(2))
     assert len(first) == 20 * RATE_HZ
@@ -130,7 +115,7 @@ def test_another_package_is_measured_at_its_own_threshold_and_at_others(tmp_path
     assert ratio["false_reject_percent"] == 33.3
     assert ratio["false_accepts_per_hour"] == 0.0
     assert ratio["false_reject_percent_at"] == {"10": 0.0, "2": 0.0}
-    assert row(result) == "| rival | 0 | 0 / 33 | - |"
+    assert "quiet" not in result
 
 
 def test_a_worker_that_ends_is_named_with_its_status(tmp_path):
@@ -149,13 +134,16 @@ def test_an_example_loses_the_silence_around_its_word_and_is_no_shorter_than_the
     assert np.array_equal(local_wake._trimmed(clip), clip[1600:15_040])
 
 
-def test_the_fewest_false_rejects_within_a_rate_are_found():
+def test_the_fewest_false_rejects_within_a_rate_and_the_words_that_were_taken_for_a_label_are_found():
     points = [
         {"false_accepts_per_hour": rate, "false_reject_percent": rejects}
         for rate, rejects in ((30.0, 10.0), (9.0, 20.0), (10.0, 19.0), (1.0, 40.0))
     ]
     assert at_most(points, 10.0) == 19.0
     assert at_most(points, 0.5) is None
+    words = (Word(1.0, None, "go"), Word(4.0, "no", "no"), Word(8.0, None, "go"))
+    heard = [Heard(at_s, "no") for at_s in (0.5, 2.0, 5.0, 9.0)]
+    assert taken_words(words, heard) == {"go as no": 2}
 
 
 def test_a_picture_shows_the_curves_of_all_results(tmp_path):
@@ -173,12 +161,6 @@ def test_a_picture_shows_the_curves_of_all_results(tmp_path):
     picture = (tmp_path / "images" / "curves.svg").read_text()
     assert all(text in picture for text in ("base", "rival", "20 dB", "5 dB", "false accepts per hour"))
     assert steps(curve) == [(0.5, 60.0), (40.0, 5.0)]
-
-
-def test_the_words_that_were_taken_for_a_label_are_counted():
-    words = (Word(1.0, None, "go"), Word(4.0, "no", "no"), Word(8.0, None, "go"))
-    heard = [Heard(0.5, "no"), Heard(2.0, "no"), Heard(5.0, "no"), Heard(9.0, "no")]
-    assert taken_words(words, heard) == {"go as no": 2}
 
 
 @pytest.mark.slow

@@ -37,14 +37,10 @@ def test_every_architecture_is_measured_with_every_number_of_threads(measured, b
         assert result["float32_kb"] is None  # none lies beside these bundles
 
 
-def test_the_papers_figures_stand_beside_the_measured_ones(measured):
+def test_the_papers_figures_stand_beside_the_measured_ones_and_the_report_says_which_machine_they_are_of(measured):
     output, report = measured
     assert report["paper"] == {"train_seconds_per_epoch": 1.2, "inference_ms": 11, "model_kb": [520, 350, 270]}
     assert "models of 520, 350, 270 kB" in output
-
-
-def test_the_report_says_which_machine_it_is_of(measured):
-    output, report = measured
     machine = report["machine"]
     assert machine["architecture"] == platform.machine()
     assert machine["cores"] == len(os.sched_getaffinity(0))

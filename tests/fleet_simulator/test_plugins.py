@@ -9,6 +9,7 @@ import pytest
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.strategies.registry import strategies
 from fleet_protocol.errors import PluginError
+from fleet_simulator.cli import main
 from fleet_simulator.plugins import Plugin, load_plugins, use_plugins
 from tests.support.checkout import ROOT, run_module
 from tests.support.simulated_fleet import write_experiment
@@ -75,15 +76,15 @@ def test_a_run_does_not_go_on_with_another_rule(tmp_path, bundles):
         (FILES[0].read_text().replace('"power_mean", {', '"median", {'), "the name 'median' is taken"),
     ],
 )
-def test_a_file_that_is_of_no_use_is_refused_before_anything_starts(tmp_path, bundles, text, said):
-    path = write_experiment(tmp_path / "e.toml", bundles["ann3"])
+def test_a_file_that_is_of_no_use_is_refused_before_anything_starts(tmp_path, bundles, monkeypatch, capsys, text, said):
+    write_experiment(tmp_path / "e.toml", bundles["ann3"])
     if text is not None:
         (tmp_path / "rule.py").write_text(text)
-    done = run(path, *plugins("rule.py"))
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert "rule.py" in done.stderr or "gentle" in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "e.toml", *plugins("rule.py")]) == 1
+    told = capsys.readouterr().err
+    assert said in told
+    assert "rule.py" in told or "gentle" in told
     assert not (tmp_path / "e").exists()
 
 

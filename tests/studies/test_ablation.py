@@ -43,8 +43,3 @@ def test_rows_stand_beside_alone_and_the_plan(tmp_path):
     assert attacked["LPA"] == ["10.0 ± 0.0", "10.0 ± 0.0", "2.0"]
     assert found["fleet"].rows[-1][1] == 8.0  # points that a device loses with the plan, at most
     assert all(row[-1] in found["tuning"].columns for row in found["tuning"].rows)
-
-
-def test_the_full_scale_states_more_seconds(tmp_path):
-    small, full = (sum(run.cost_s for run in study.runs(NoTraining(one, tmp_path))) for one in (False, True))
-    assert full > 1.9 * small

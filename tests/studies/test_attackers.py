@@ -1,11 +1,9 @@
 """Attackers: losses are counted from the weighted mean, and the quarantine's catch from where the attack begins."""
 
-import pytest
-
 from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 from studies.attackers import runs as study
 from studies.render import shown
-from tests.support.tiny_study import NoTraining, same_as_tracked, summary_of
+from tests.support.tiny_study import same_as_tracked, summary_of
 
 
 def test_made_up_figures_make_the_tracked_tables(tmp_path):
@@ -40,14 +38,3 @@ def test_the_quarantine_is_told_with_the_rounds_that_it_took(tmp_path):
     none, late = summary_of(study, tmp_path, caught).tables["quarantine"].rows
     assert none == ["none", 0, 0, None, None, 0]
     assert late[2:] == [len(attackers), 2, 2, 1]
-
-
-def test_the_full_scale_states_more_seconds(tmp_path):
-    small, full = (sum(run.cost_s for run in study.runs(NoTraining(one, tmp_path))) for one in (False, True))
-    assert full > 1.9 * small
-
-
-@pytest.mark.parametrize("rule", study.RULES)
-def test_a_rule_meets_every_attack(rule, tmp_path):
-    names = {run.name for run in study.runs(NoTraining(False, tmp_path))}
-    assert {f"{rule}, {attack}" for attack in ("no attackers", *study.ATTACKS)} <= names

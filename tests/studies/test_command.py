@@ -15,7 +15,7 @@ from studies.fleets import Scale, simulated
 from studies.processes import RefusedError, estimate
 from studies.run import LEARNING, Call, Run, RunFiles, code_of, meaning
 from studies.study import NAMES, load_study
-from tests.support.checkout import ROOT, run_module
+from tests.support.checkout import ROOT
 from tests.support.tiny_study import NoTraining, TinyStudy
 
 
@@ -177,16 +177,13 @@ def test_a_study_asks_for_every_run_once_and_for_more_at_full_scale(name, tmp_pa
     assert sum(run.cost_s for run in full) > 1.9 * sum(run.cost_s for run in small)
 
 
-def test_data_that_is_not_there_is_named_before_anything_runs(tmp_path, scale, monkeypatch):
+def test_data_and_studies_that_are_not_there_are_named_before_anything_runs(tmp_path, scale, monkeypatch, capsys):
     monkeypatch.setenv("AURICLE_DATA", str(tmp_path))
     with pytest.raises(BenchmarkError, match=r"no gsc_v2_logmel_jpg.zip in .*AURICLE_DATA"):
         scale.data("gsc_v2_logmel_jpg.zip")
-
-
-def test_a_study_that_does_not_exist_is_refused_with_those_that_do():
-    result = run_module("studies", "--table", "iris")
-    assert result.returncode == 2
-    assert "gudur" in result.stderr
+    with pytest.raises(SystemExit):
+        command.main(["--table", "iris"])
+    assert "gudur" in capsys.readouterr().err
 
 
 def test_a_training_that_diverges_is_a_result(bundles, tmp_path):

@@ -3,11 +3,11 @@
 import pytest
 
 from studies.fedmlac import runs as study
-from studies.fedmlac.calls import CHOSEN, TRIALS, visited
+from studies.fedmlac.calls import visited
 from studies.fedmlac.methods import LISTENING, fedmlac
 from studies.fedmlac.tables import stopped, stops
 from studies.render import shown
-from tests.support.tiny_study import NoTraining, same_as_tracked, summary_of
+from tests.support.tiny_study import same_as_tracked, summary_of
 
 
 def test_rounds_go_on_as_if_nothing_had_been_judged_between_them(bundles):
@@ -76,11 +76,3 @@ def test_where_devices_are_visited_often_the_end_stands_beside_where_a_server_wo
     assert rows_of(found, "often-visits")["wrong 50%, FedMLAC"] == ["10.0 ± 0.0", "", "", ""]
     assert rows_of(found, "often-listening")["FedOPT, stopped"] == ["", "", *high[:2]]
     assert rows_of(found, "leads")["visited often, wrong 50%"] == ["20.0 ± 0.0", "", "20.0 ± 0.0", "20.0"]
-
-
-def test_every_method_has_as_many_trials_on_seeds_that_are_not_reported(tmp_path):
-    tuned = [run for run in study.runs(NoTraining(False, tmp_path)) if run.seed in study.TUNING_SEEDS]
-    assert {len(trials) for trials in TRIALS.values()} == {2}
-    assert all(CHOSEN[name] in trials for name, trials in TRIALS.items())
-    assert len(tuned) == 2 * len(TRIALS)
-    assert not set(study.SEEDS) & set(study.TUNING_SEEDS)

@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from fleet_protocol.tensors import unpack
-from fleet_simulator.runs.progress import Silent
+from fleet_simulator.cli import main
+from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import STATE
 from fleet_simulator.simulation.run import Result, run
 
@@ -32,10 +33,17 @@ def toml(value) -> str:
 
 
 def simulate(experiment, folder: Path, workers: int = 0, inputs=None) -> Result:
-    return run(experiment, folder, workers, Silent(), inputs=inputs)
+    return run(experiment, folder, workers, Progress(), inputs=inputs)
 
 
 def left_in(folder: Path, part: str):
     """The arrays of a part of the state that a run left: ``weights``, ``server``."""
     arrays, _ = unpack((folder / STATE).read_bytes())
     return {name.removeprefix(f"{part}/"): array for name, array in arrays.items() if name.startswith(f"{part}/")}
+
+
+def refused(path: Path, says, capsys) -> None:
+    """Check that the command refuses an experiment, naming its file and more."""
+    assert main(["run", str(path), "--workers", "1"]) == 1
+    message = capsys.readouterr().err
+    assert all(part in message for part in (str(path), *says)), message

@@ -1,7 +1,6 @@
 """Data sets are read as their authors lay them out: labels, speakers or recordings, and nobody on two sides."""
 
 import json
-import wave
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +31,7 @@ def write(path: Path, seconds=0.3, rate=8_000):
     """Write noise of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(int.from_bytes(path.stem.encode(), "big"))
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes(rng.integers(-9000, 9000, round(seconds * rate)).astype("<i2").tobytes())
+    soundfile.write(path, rng.integers(-9000, 9000, round(seconds * rate)).astype(np.int16), rate)
     return path
 
 

@@ -11,7 +11,7 @@ from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.federation import Federation
 from fleet_simulator.simulation.tasks import NO_OWN, Block
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
-from tests.support.simulated_fleet import Silent, simulate, write_experiment
+from tests.support.simulated_fleet import Progress, simulate, write_experiment
 
 
 @pytest.mark.parametrize(
@@ -45,58 +45,46 @@ def test_the_stated_share_of_labels_is_wrong_and_nobody_else_s():
         assert (flipped[rows] == (4 - labels[rows] if device in attackers else labels[rows])).all()
 
 
-def test_attackers_ruin_the_mean_and_not_the_median(tmp_path, bundles):
-    accuracy = {}
-    for rule in ("weighted_mean", "median"):
-        path = write_experiment(
-            tmp_path / f"{rule}.toml",
-            bundles["ann3"],
-            rounds={"count": 15, "aggregation": {"name": rule}},
-            fleet={"devices": 20, "split": "iid"},
-            faults={"attackers": 0.2, "strength": 8.0},
-        )
-        accuracy[rule] = simulate(load(path), tmp_path / rule, 2).rounds[-1]["accuracy"]
-    assert accuracy["median"] > accuracy["weighted_mean"] + 0.2
+@pytest.fixture
+def played(tmp_path, bundles):
+    """Play rounds of twenty devices in a folder; by default a fifth of them attack."""
 
-
-def test_attackers_are_put_in_quarantine_as_an_aggregator_does_and_a_longer_run_remembers(tmp_path, bundles):
-    def played(name, count, folder, **rounds):
+    def play(folder, faults=None, **rounds):
         path = write_experiment(
-            tmp_path / name,
+            tmp_path / "e.toml",
             bundles["ann3"],
-            rounds={"count": count} | rounds,
+            rounds=rounds,
             fleet={"devices": 20, "split": "iid"},
-            faults={"attackers": 0.2, "strength": 8.0},
+            faults={"attackers": 0.2, "strength": 8.0} if faults is None else faults,
         )
         return simulate(load(path), tmp_path / folder).rounds
 
-    rounds = played("a.toml", 5, "whole", quarantine=True)
+    return play
+
+
+def test_attackers_ruin_the_mean_and_not_the_median(played):
+    rules = ("weighted_mean", "median")
+    mean, median = (played(rule, count=15, aggregation={"name": rule})[-1]["accuracy"] for rule in rules)
+    assert median > mean + 0.2
+
+
+def test_attackers_are_put_in_quarantine_as_an_aggregator_does_and_a_longer_run_remembers(played):
+    rounds = played("whole", count=5, quarantine=True)
     assert [entry["devices"] for entry in rounds] == [20] * SUSPICION + [16] * (5 - SUSPICION)
-    played("b.toml", 2, "parts", quarantine=True)
-    assert played("c.toml", 5, "parts", quarantine=True)[-1] == rounds[-1]
-    assert [entry["devices"] for entry in played("d.toml", 5, "without")] == [20] * 5
+    played("parts", count=2, quarantine=True)
+    assert played("parts", count=5, quarantine=True)[-1] == rounds[-1]
+    assert [entry["devices"] for entry in played("without", count=5)] == [20] * 5
 
 
-def test_attackers_that_are_honest_first_attack_afterwards_and_the_run_names_who_was_put_in_quarantine(
-    tmp_path, bundles
-):
-    def played(name, **faults):
-        path = write_experiment(
-            tmp_path / f"{name}.toml",
-            bundles["ann3"],
-            rounds={"count": 6, "quarantine": True},
-            fleet={"devices": 20, "split": "iid"},
-            faults=faults,
-        )
-        return simulate(load(path), tmp_path / name).rounds
-
-    clean, late = played("clean"), played("late", attackers=0.2, honest_rounds=3)
+def test_attackers_that_are_honest_first_attack_afterwards_and_the_run_names_who_was_put_in_quarantine(played):
+    late = {"attackers": 0.2, "honest_rounds": 3}
+    clean, late = (played(name, of, count=6, quarantine=True) for name, of in (("clean", {}), ("late", late)))
     assert late[:3] == clean[:3]
     attackers = attacking_devices(FaultsSection(0.2), 20, 5)
     assert late[5]["quarantined"] == sorted(attackers)
     assert not any(attackers & set(entry.get("quarantined", ())) for entry in late[:5])
     with pytest.raises(ExperimentError, match=r"honest_rounds = 3.*wrong from the start"):
-        played("labels", attackers=0.2, attack="label_flip", honest_rounds=3)
+        played("labels", {"attackers": 0.2, "attack": "label_flip", "honest_rounds": 3}, count=6)
 
 
 def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundles):
@@ -105,7 +93,7 @@ def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundl
     federation = Federation(experiment, DealtFleet(experiment, tmp_path, in_memory=True), tmp_path)
     federation.state.suspicion[:] = SUSPICION
     with pytest.raises(SimulationError, match=r"all devices are in quarantine; set rounds\.quarantine to false"):
-        federation.play(1, Silent())
+        federation.play(1, Progress())
 
 
 def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):
@@ -146,9 +134,8 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
 
 def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
     clean = load(write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1}))
-    wrong = load(
-        write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults={"wrong_labels": 0.5})
-    )
+    faults = {"wrong_labels": 0.5}
+    wrong = load(write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults=faults))
     shards = [DealtFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
     assert (shards[0].labels(shards[0].test) == shards[1].labels(shards[1].test)).all()
     own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in shards]

@@ -10,12 +10,11 @@ from aggregator_server.schemas import RoundRequest
 from edge_client.learning.new_sounds.describe import class_means
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_simulator.cli import main
 from fleet_simulator.experiment.file import load
 from fleet_simulator.runs.run_folder import STATE
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.device_models import PROTOTYPES
-from tests.support.simulated_fleet import simulate, write_experiment
+from tests.support.simulated_fleet import refused, simulate, write_experiment
 
 PUBLIC = {"public": 0.2}
 
@@ -46,6 +45,8 @@ def test_without_a_strategy_the_aggregator_s_recommendation_runs(tmp_path, bundl
 def test_the_fleet_s_prototypes_are_means_of_the_devices_clips_and_a_newcomer_is_tested(tmp_path):
     experiment = on_embeddings(tmp_path / "e.toml", rounds={"count": 2})
     found = simulate(experiment, tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "result.json").read_text())["about"]
+    assert (told["strategy"], told["settings"]["rounds"]["strategy"]) == ("prototypes", "recommended")
     fleet = DealtFleet(experiment, tmp_path / "run")
     sent = FleetPrototypes.unpack((tmp_path / "run" / PROTOTYPES).read_bytes())
     assert sent.class_ids == fleet.shards.names
@@ -114,13 +115,4 @@ def test_scores_alone_are_a_fleet_s_strategy_too(tmp_path, bundles):
     ],
 )
 def test_what_a_strategy_needs_is_named(tmp_path, capsys, bundle, sections, says):
-    path = write_experiment(tmp_path / "e.toml", find_bundle(bundle), **sections)
-    assert main(["run", str(path), "--workers", "1"]) == 1
-    message = capsys.readouterr().err
-    assert all(part in message for part in says), message
-
-
-def test_the_settings_that_ran_are_told(tmp_path):
-    simulate(on_embeddings(tmp_path / "e.toml", rounds={"count": 1, "evaluate_every": 0}), tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "result.json").read_text())["about"]
-    assert (told["strategy"], told["settings"]["rounds"]["strategy"]) == ("prototypes", "recommended")
+    refused(write_experiment(tmp_path / "e.toml", find_bundle(bundle), **sections), says, capsys)

@@ -40,14 +40,8 @@ def one_more(inputs):
     """Leave the uploads alone and add 1 to every weight."""
     weights = {name: array + np.float32(1) for name, array in inputs.model.weights.items()}
     rounds = inputs.model.state.get("rounds", np.zeros(1, np.float32)) + 1
-    return RoundResult(
-        public_set=inputs.public_set,
-        consensus=None,
-        assignments=(),
-        details={},
-        weights=weights,
-        state={"rounds": rounds},
-    )
+    none = {"consensus": None, "assignments": (), "details": {}}
+    return RoundResult(public_set=inputs.public_set, weights=weights, state={"rounds": rounds}, **none)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -79,13 +73,10 @@ def test_it_gets_the_documents_and_weights_that_devices_upload(tmp_path, bundles
     assert inputs.plan == experiment.plan
     assert [one.update.device_id for one in inputs.contributions] == [device_id(n) for n in range(9)]
     assert [update for _, update, _ in checked] == [one.update for one in inputs.contributions]
-    assert (
-        checked[0][0].public_set
-        == inputs.contributions[0].update.public_set
-        == public_digest(simulation.first.public_set)
-    )
+    digest = public_digest(simulation.first.public_set)
+    assert checked[0][0].public_set == inputs.contributions[0].update.public_set == digest
     for number, one in enumerate(inputs.contributions):
-        update, arrays = real_upload(bundle, simulation.shards, experiment.plan, 1, number, bundle.weights)
+        update, arrays = real_upload(bundle, simulation, experiment.plan, 1, number, bundle.weights)
         assert one.update.metrics["training_loss"] == pytest.approx(update.metrics["training_loss"], rel=1e-4)
         assert replace(one.update, metrics={}) == replace(update, metrics={}, public_set=one.update.public_set)
         found = one.read()
