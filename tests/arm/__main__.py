@@ -39,7 +39,6 @@ FOREIGN = re.compile(
 NOT_ON_A_DEVICE = (
     "edge_client/daemon/test_round_loop.py",
     "fleet_protocol/test_extras.py",
-    "fleet_protocol/test_programs_ends.py",
 )
 
 # What is run elsewhere than on Debian 12 for armhf, and there with `computes`; files and processes are the same there.
