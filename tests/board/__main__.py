@@ -24,7 +24,7 @@ from tests.support.aggregator_process import Aggregator
 BUILD = CHECKOUT / "build"
 MEMORY_LIMIT_MB = 150
 # Training long enough to be interrupted twice, and short enough to be waited for.
-SETTINGS = {"epochs": 60, "augmented_copies": 2, "distill_epochs": 1}
+SETTINGS = {"epochs": 12, "augmented_copies": 1, "distill_epochs": 1}
 _DEADLINE_S = 7200
 # How far into its training the device is when it is killed.
 _INTO_TRAINING_S = 10
