@@ -1,10 +1,15 @@
-"""``auricle-aggregator`` as a process of its own."""
+"""``auricle-aggregator``: a command in this process, or in one of its own."""
 
+import contextlib
+import io
 import json
+import os
 import subprocess
 import sys
+from unittest.mock import patch
 
-from tests.support.aggregator_process import ADMIN
+from aggregator_server.cli import main
+from tests.support.aggregator_process import ADMIN, TOKENS
 from tests.support.checkout import ROOT
 
 
@@ -19,11 +24,18 @@ def start(*arguments, token=ADMIN, **streams):
     )
 
 
-def command(*arguments, **options):
-    """Run a command to its end."""
-    process = start(*arguments, **options)
-    output, errors = process.communicate(timeout=300)
-    return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+def command(*arguments, token=ADMIN, **environment):
+    """Run a command to its end, in this process."""
+    output, errors = io.StringIO(), io.StringIO()
+    given = environment if token is None else {"AURICLE_ADMIN_TOKEN": token} | environment
+    with patch.dict(os.environ, given), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        for name in TOKENS.keys() - given.keys():
+            os.environ.pop(name, None)
+        try:
+            status = main([*map(str, arguments)])
+        except SystemExit as refused:  # of a command line that is none
+            status = refused.code
+    return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
 
 
 def printed(*arguments, **options):
