@@ -6,7 +6,6 @@ import pty
 import re
 import socket
 import subprocess
-import sys
 
 import pytest
 
@@ -19,26 +18,14 @@ from aggregator_server.store import Store
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
-from tests.support.commands import failed
-
-
-def command(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "aggregator_server.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-        env={"PATH": "", **environment},
-    )
+from tests.support.commands import answer, command, failed, printed, start
 
 
 def test_tokens_are_printed_and_stay_the_same(tmp_path):
     drawn = load_tokens(tmp_path, {})
-    first, second = command("tokens", "--data", str(tmp_path)), command("tokens", "--data", str(tmp_path))
+    first, second = (command("tokens", "--data", tmp_path, token=None) for _ in range(2))
     assert json.loads(first.stdout) == json.loads(second.stdout) == {"admin": drawn.admin, "enrol": drawn.enrol}
-    given = {"AURICLE_ADMIN_TOKEN": "a" * 20, "AURICLE_ENROL_TOKEN": "b" * 20}
-    other = command("tokens", "--data", str(tmp_path), **given)
+    other = command("tokens", "--data", tmp_path, token="a" * 20, AURICLE_ENROL_TOKEN="b" * 20)
     assert json.loads(other.stdout) == {"admin": "a" * 20, "enrol": "b" * 20}
     assert "environment" in other.stderr
 
@@ -48,27 +35,22 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        failed(command("run", "--data", str(tmp_path / "a"), "--create", "--port", port), port, "--port")
-    failed(
-        command("run", "--create", "--data", str(tmp_path / "b"), "--host", "203.0.113.1", "--port", "0"),
-        "203.0.113.1",
-        "--host",
-    )
-    failed(command("run", "--data", str(tmp_path / "c"), "--create", "--port", "99999"), "99999")
+        failed(command("run", "--data", tmp_path / "a", "--create", "--port", port), port, "--port")
+    elsewhere = command("run", "--create", "--data", tmp_path / "b", "--host", "203.0.113.1", "--port", "0")
+    failed(elsewhere, "203.0.113.1", "--host")
 
 
 def test_the_option_for_several_processes_is_refused_with_the_way_out(tmp_path):
-    done = command("run", "--data", str(tmp_path), "--workers", "4")
-    assert done.returncode == 2
-    assert "--workers: one process serves a fleet now" in done.stderr
-    assert "leave the option out" in done.stderr
+    refused = command("run", "--data", tmp_path, "--workers", "4")
+    assert refused.returncode == 2
+    assert "--workers: one process serves a fleet now" in refused.stderr
+    assert "leave the option out" in refused.stderr
 
 
 def test_tokens_that_are_too_short_stop_the_start(tmp_path):
-    failed(command("run", "--data", str(tmp_path), "--port", "0", AURICLE_ADMIN_TOKEN="x"), "admin token", "16")
+    failed(command("run", "--data", tmp_path, "--port", "0", token="x"), "admin token", "16")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -82,9 +64,7 @@ def test_tokens_that_are_too_short_stop_the_start(tmp_path):
     ],
 )
 def test_a_folder_that_is_no_data_folder_is_refused_and_not_made(tmp_path, arguments):
-    failed(
-        command(*arguments, "--data", str(tmp_path / "typo")), str(tmp_path / "typo"), "no data folder", "run --data"
-    )
+    failed(command(*arguments, "--data", tmp_path / "typo"), str(tmp_path / "typo"), "no data folder", "run --data")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -93,16 +73,10 @@ def test_tokens_without_a_folder_are_refused():
     failed(command("tokens", "list"), "--data")
 
 
-def printed(*arguments):
-    result = command(*arguments)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
 @pytest.mark.slow
 def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_aggregator):
     server = start_aggregator()
-    data = ("--data", str(server.data))
+    data = ("--data", server.data)
     tokens = {role: printed("tokens", "add", f"Mr {role}", "--role", role, *data).strip() for role in ROLES}
     assert all(token.startswith("aur_user_") for token in tokens.values())
     doors = {"viewer": ("GET", "/v1/rounds"), "operator": ("DELETE", "/v1/rounds/9"), "admin": ("GET", "/v1/tokens")}
@@ -110,9 +84,9 @@ def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_agg
         with server.client(token) as client:
             opened = [needed for needed, door in doors.items() if client.request(*door).status_code != 403]
         assert opened == list(ROLES[: ROLES.index(role) + 1])
-    listed = json.loads(printed("tokens", "list", "--json", *data))
+    listed = answer("tokens", "list", *data)
     assert [(info["name"], info["role"]) for info in listed] == [(f"Mr {role}", role) for role in ROLES]
-    printed("tokens", "--data", str(server.data), "revoke", "2")
+    printed("tokens", *data, "revoke", "2")
     with server.client(tokens["operator"]) as client:
         assert client.get("/v1/rounds").status_code == 401
     table = printed("tokens", "list", *data).splitlines()
@@ -131,12 +105,12 @@ def test_a_folder_that_is_no_fleets_gets_one_only_where_that_is_meant(tmp_path, 
         data.mkdir()
         (data / kept).write_text("mine")
     why = f"holds other files, such as {kept}" if kept else "there is no such folder"
-    failed(command("run", "--data", str(data), "--port", "0"), str(data), why, "--create")
+    failed(command("run", "--data", data, "--port", "0"), str(data), why, "--create")
     assert [path.name for path in data.iterdir()] == [kept] if kept else not data.exists()
-    refused = asked("n", "run", "--data", str(data), "--port", "0")
+    refused = asked("n", "run", "--data", data, "--port", "0")
     assert (refused.communicate(timeout=180)[0], refused.returncode) == ("", 130)
     assert not (data / "auricle.db").exists()
-    serves(asked("y", "run", "--data", str(data), "--port", "0"))
+    serves(asked("y", "run", "--data", data, "--port", "0"))
     assert (data / "auricle.db").exists()
 
 
@@ -145,9 +119,7 @@ def test_an_empty_folder_as_an_installer_makes_it_gets_a_fleet_and_a_fleets_own_
     (tmp_path / "empty").mkdir()
     for options in (("empty",), ("empty",), ("new", "--create"), ("new", "--create"), ("new",)):
         name, *others = options
-        run = ["run", "--data", str(tmp_path / name), "--port", "0", *others]
-        command = [sys.executable, "-m", "aggregator_server.cli", *run]
-        serves(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True))
+        serves(start("run", "--data", tmp_path / name, "--port", "0", *others, stdin=subprocess.DEVNULL))
 
 
 def serves(process):
@@ -160,14 +132,7 @@ def serves(process):
 def asked(said, *arguments):
     """Start a command whose input is a terminal, and answer its question."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "aggregator_server.cli", *arguments],
-        stdin=slave,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={"PATH": "", "AURICLE_ADMIN_TOKEN": ADMIN},
-    )
+    process = start(*arguments, stdin=slave)
     os.close(slave)
     shown = ""
     while not shown.endswith("[y/N] ") and (letter := process.stderr.read(1)):
@@ -184,12 +149,11 @@ def test_a_token_expires(tmp_path):
     with pytest.raises(NotAuthenticatedError, match="expired"):
         find_person(store, made.token, 1_060.0)
     assert find_person(store, made.token + "x", 1_000.0) is None
-    store.close()
 
 
 @pytest.mark.parametrize("expires", ["1w", "-1d", "0h", "soon", "1.5d"])
 def test_a_time_that_is_none_is_refused(tmp_path, expires):
-    result = command("tokens", "add", "Anna", "--role", "admin", f"--expires={expires}", "--data", str(tmp_path))
+    result = command("tokens", "add", "Anna", "--role", "admin", f"--expires={expires}", "--data", tmp_path)
     assert result.returncode == 2
     assert "90m, 12h, 30d, or never" in result.stderr
 
@@ -197,7 +161,7 @@ def test_a_time_that_is_none_is_refused(tmp_path, expires):
 @pytest.mark.slow
 def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
     server = start_aggregator()
-    data = ("--data", str(server.data))
+    data = ("--data", server.data)
     shown = command("invite", "--group", "kitchen", *data)
     link, *rest = shown.stdout.splitlines()
     invitation = InvitationLink.parse(link)
@@ -205,11 +169,9 @@ def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
     assert f"  auricle-edge join {link}" in rest
     assert sum("\u2588" in line for line in rest) > 15  # the code
     assert "one device until" in shown.stderr
-    two = json.loads(
-        printed("invite", "--devices", "2", "--expires", "never", "--url", "https://a.example", "--json", *data)
-    )
+    two = answer("invite", "--devices", "2", "--expires", "never", "--url", "https://a.example", *data)
     assert two["link"].startswith("https://a.example/#aur_join_")
-    again = InvitationLink.parse(json.loads(printed("invite", "--again", "kitchen", "--json", *data))["link"])
+    again = InvitationLink.parse(answer("invite", "--again", "kitchen", *data)["link"])
     with server.client(invitation.token) as client:  # which was lost
         assert client.post("/v1/devices", json=FakeDevice(1, ()).enrolment()).status_code == 401
     with server.client(again.token) as client:
@@ -217,7 +179,7 @@ def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
     failed(command("invite", "--again", "1", *data), "invitation 1 was used by 1 device already")
     failed(command("invite", "--again", "7", *data), "there is no invitation '7'")
     printed("invitations", "--revoke", "2", *data)
-    first, second = json.loads(printed("invitations", "--json", *data))
+    first, second = answer("invitations", *data)
     assert (first["used"], first["group"], first["revoked_at"]) == (1, "kitchen", None)
     assert (second["used"], second["devices"], second["expires_at"]) == (0, 2, None)
     assert second["revoked_at"] is not None
@@ -230,32 +192,32 @@ def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
 @pytest.mark.slow
 def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     server, device = start_aggregator("approving", "--approve"), FakeDevice(1, ())
-    data = ("--data", str(server.data))
+    data = ("--data", server.data)
     with server.client(ENROL) as client:
         client.post("/v1/devices", json=device.enrolment()).raise_for_status()
-    assert [info["waiting"] for info in json.loads(printed("devices", "list", "--json", *data))] == [True]
+    assert [info["waiting"] for info in answer("devices", "list", *data)] == [True]
     printed("devices", "admit", device.device_id, *data)
     printed("devices", "new-secret", device.device_id, *data)
     printed("devices", "quarantine", device.device_id, "--reason", "it lies", *data)
-    (info,) = json.loads(printed("devices", "list", "--json", *data))
+    (info,) = answer("devices", "list", *data)
     assert info["conduct"]["reason"] == "it lies"
     reasonless = command("devices", "quarantine", device.device_id, "--reason", " ", *data)
     failed(reasonless, "a reason must have 1 to 200 printable characters")
     printed("devices", "release", device.device_id, *data)
-    (info,) = json.loads(printed("devices", "list", "--json", *data))
+    (info,) = answer("devices", "list", *data)
     assert info["conduct"]["quarantined_at"] is None
     assert re.search(r"cnn2 +not said \(outdated\)", printed("devices", "list", *data))
     with server.client(device.secret) as client:
         said = device.enrolment(versions={"program": version(), "of a later release": "1"}, later=2)
         client.post("/v1/devices", json=said).raise_for_status()
         assert re.search(rf"cnn2 +{re.escape(version())}  ", printed("devices", "list", *data))
-        assert json.loads(printed("devices", "list", "--json", *data))[0]["versions"]["program"] == version()
+        assert answer("devices", "list", *data)[0]["versions"]["program"] == version()
         assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
         printed("devices", "revoke", device.device_id, *data)
         assert client.get("/v1/work").status_code == 403
     failed(command("devices", "admit", device.device_id, *data), device.device_id, "revoked")
     failed(command("devices", "revoke", "nobody", *data), "there is no device 'nobody'")
-    kinds = [entry["what"] for entry in json.loads(printed("audit", "--json", "--limit", "7", *data))]
+    kinds = [entry["what"] for entry in answer("audit", "--limit", "7", *data)]
     assert kinds == [
         *("authentication_failed", "device_revoked", "device_released", "device_quarantined", "secret_requested"),
         *("device_admitted", "device_enrolled"),
@@ -275,31 +237,27 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
 def test_a_public_set_that_cannot_be_sent(tmp_path, url, token, words):
     path = tmp_path / "public.safetensors"
     path.write_bytes(public_set().pack())
-    failed(command("publish", str(path), "--url", url, *(["--token", token] if token else [])), *words)
+    failed(command("publish", path, "--url", url, token=token), *words)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    missing = command("publish", str(tmp_path / "none"), "--url", "http://127.0.0.1:9", "--token", ADMIN)
-    failed(missing, str(tmp_path / "none"))
+    failed(command("publish", tmp_path / "none", "--url", "http://127.0.0.1:9"), str(tmp_path / "none"))
 
 
-def test_an_idle_server_is_small(start_aggregator):
-    assert start_aggregator().memory_mb() < 130
-
-
-def test_a_ready_bundle_is_published_by_its_name(start_aggregator):
+def test_an_idle_server_is_small_and_takes_a_ready_bundle_by_its_name(start_aggregator):
     aggregator = start_aggregator()
-    options = ("--url", aggregator.url, "--token", ADMIN)
+    assert aggregator.memory_mb() < 130
+    options = ("--url", aggregator.url)
     with aggregator.client() as admin:
         assert admin.put("/v1/public-set", content=public_set().pack()).status_code == 200
-    assert json.loads(command("publish-model", "cnn2", *options).stdout)["architecture"] == "cnn2"
+    assert json.loads(printed("publish-model", "cnn2", *options))["architecture"] == "cnn2"
     failed(command("publish-model", "cnn9", *options), "no ready bundle is called 'cnn9'", "ready: ann3, base")
 
 
 @pytest.mark.slow
 def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start_aggregator):
     server = start_aggregator("approving", "--approve")
-    data = ("--data", str(server.data))
+    data = ("--data", server.data)
     ids = {"Kitchen": "e7029f0f" + 24 * "0", "hall": "e7030000" + 24 * "0", "cellar": 32 * "a", "hall 2": 32 * "b"}
     with server.client(ENROL) as client:
         for number, (name, device_id) in enumerate(ids.items(), 1):
@@ -307,16 +265,14 @@ def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start
             client.post("/v1/devices", json=wanted).raise_for_status()
     for given in ("kitchen", "e7030", "cellar", "hall 2"):  # a name, case ignored, and the beginning of an id
         printed("devices", "admit", given, *data)
-    shown = json.loads(printed("devices", "list", "--json", *data))
-    assert [info["waiting"] for info in shown] == [False] * 4
+    assert [info["waiting"] for info in answer("devices", "list", *data)] == [False] * 4
     failed(command("devices", "revoke", "e70", *data), "'e70'", f"{ids['Kitchen']} (Kitchen)", f"{ids['hall']} (hall)")
     failed(command("devices", "revoke", "attic", *data), "there is no device 'attic'", "devices list")
     printed("devices", "quarantine", "aaaa", "--reason", "it lies", *data)
     printed("devices", "release", "Cellar", *data)
     printed("devices", "new-secret", "hall", *data)
     printed("devices", "revoke", "HALL", *data)
-    shown = json.loads(printed("devices", "list", "--json", *data))
-    assert [info["name"] for info in shown if info["revoked_at"]] == ["hall"]
+    assert [info["name"] for info in answer("devices", "list", *data) if info["revoked_at"]] == ["hall"]
 
     for name in ("Ada", "Ada", "Grace"):
         printed("tokens", "add", name, "--role", "viewer", *data)
@@ -324,7 +280,7 @@ def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start
     failed(command("tokens", "revoke", "Ada", *data), "1 (Ada), 2 (Ada)")
     printed("tokens", "revoke", "1", *data)
     printed("tokens", "revoke", "Ada", *data)  # the one that is left
-    assert all(info["revoked_at"] for info in json.loads(printed("tokens", "list", "--json", *data)))
+    assert all(info["revoked_at"] for info in answer("tokens", "list", *data))
     printed("invite", "--group", "kitchen", *data)
     printed("invitations", "--revoke", "kitchen", *data)
-    assert json.loads(printed("invitations", "--json", *data))[0]["revoked_at"]
+    assert answer("invitations", *data)[0]["revoked_at"]

@@ -3,8 +3,6 @@
 import json
 import ssl
 import stat
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import httpx
@@ -12,18 +10,13 @@ import pytest
 from cryptography import x509
 
 from aggregator_server import tls
-from aggregator_server.cli import main
 from aggregator_server.errors import StartError
 from aggregator_server.web.transport.endpoint import Endpoint
 from fleet_protocol.addresses import InvitationLink, is_clear
-from tests.support.aggregator_process import ADMIN, public_set
+from tests.support.aggregator_process import public_set
+from tests.support.commands import answer, command, failed, printed
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-
-
-def run(*arguments):
-    command = [sys.executable, "-m", "aggregator_server.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
 
 
 def health(server, **verification):
@@ -90,19 +83,16 @@ def test_the_certificate_names_the_host_that_devices_are_told(tmp_path):
 
 def test_invitations_name_the_authority_and_commands_trust_it(start_aggregator, tmp_path):
     server = start_aggregator("private", "--tls", "auto")
-    invited = run("invite", "--json", "--data", str(server.data))
-    link = InvitationLink.parse(json.loads(invited.stdout)["link"])
+    link = InvitationLink.parse(answer("invite", "--data", server.data)["link"])
     with server.client(None) as client:
         shown = client.get("/v1/authority").json()["certificate"]
     assert (link.url, link.authority) == (server.url, tls.fingerprint(shown))
     file, authority = tmp_path / "public.safetensors", server.data / "tls" / "authority.pem"
     file.write_bytes(public_set().pack())
-    publish = ("publish", str(file), "--url", server.url, "--token", ADMIN)
-    refused = run(*publish)
-    assert (refused.returncode, "CERTIFICATE_VERIFY_FAILED" in refused.stderr) == (1, True)
-    assert json.loads(run(*publish, "--authority", str(authority)).stdout)["samples"] == 24
-    wrong = run(*publish, "--authority", str(file))
-    assert (wrong.returncode, str(file) in wrong.stderr, "Traceback" in wrong.stderr) == (1, True, False)
+    publish = ("publish", file, "--url", server.url)
+    failed(command(*publish), "CERTIFICATE_VERIFY_FAILED")
+    assert json.loads(printed(*publish, "--authority", authority))["samples"] == 24
+    failed(command(*publish, "--authority", file), str(file))
 
 
 def test_a_certificate_from_elsewhere(start_aggregator, tmp_path):
@@ -111,11 +101,11 @@ def test_a_certificate_from_elsewhere(start_aggregator, tmp_path):
     assert health(server, verify=ssl.create_default_context(cadata=made.authority)) == "ok"
     with server.client(None, verify=ssl.create_default_context(cadata=made.authority)) as client:
         assert client.get("/v1/authority").status_code == 404
-    invited = run("invite", "--json", "--url", "https://a.example", "--data", str(server.data))
-    assert InvitationLink.parse(json.loads(invited.stdout)["link"]).authority is None
+    invited = answer("invite", "--url", "https://a.example", "--data", server.data)
+    assert InvitationLink.parse(invited["link"]).authority is None
 
 
-def test_options_that_do_not_fit_are_explained(tmp_path, capsys):
+def test_options_that_do_not_fit_are_explained(tmp_path):
     made = tls.automatic(tmp_path / "elsewhere", [], NOW)
     other = tls.automatic(tmp_path / "another", [], NOW)
     (tmp_path / "key").write_bytes(other.file.read_bytes().split(b"-----BEGIN CERT")[0])
@@ -130,10 +120,7 @@ def test_options_that_do_not_fit_are_explained(tmp_path, capsys):
     }
     for words, cases in wrong.items():
         for options in cases:
-            assert main(["run", "--create", "--data", str(tmp_path / "data"), "--port", "0", *options]) == 1, options
-            said = capsys.readouterr()
-            assert said.out == "", options
-            assert words in said.err, options
+            failed(command("run", "--create", "--data", tmp_path / "data", "--port", "0", *options), words)
 
 
 def test_plain_http_that_others_can_read_is_warned_of_at_each_start(start_aggregator):

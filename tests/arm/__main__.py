@@ -36,10 +36,7 @@ FOREIGN = re.compile(
     re.MULTILINE,
 )
 # and of these one needs an aggregator by its fixtures, the others start programs of other machines.
-NOT_ON_A_DEVICE = (
-    "edge_client/daemon/test_round_loop.py",
-    "fleet_protocol/test_extras.py",
-)
+NOT_ON_A_DEVICE = ("edge_client/daemon/test_round_loop.py", "fleet_protocol/test_extras.py")
 
 # What is run elsewhere than on Debian 12 for armhf, and there with `computes`; files and processes are the same there.
 # With another Python and another NumPy, what computes;

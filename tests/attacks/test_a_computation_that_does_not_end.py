@@ -54,18 +54,6 @@ def start_computing(fleet: Fleet, folder: Path) -> tuple[int, int]:
     return round_id, computing(folder)
 
 
-def test_the_server_answers_meanwhile(fleet, tmp_path):
-    round_id, pid = start_computing(fleet, tmp_path)
-    assert pid != fleet.aggregator.process.pid
-    for _ in range(20):
-        assert fleet.admin.get("/v1/health").status_code == 200
-        assert fleet.round(round_id)["summary"]["state"] == "open"
-    (tmp_path / "go").touch()
-    while fleet.round(round_id)["summary"]["state"] == "open":
-        time.sleep(0.02)
-    assert fleet.round(round_id)["summary"]["state"] == "done"
-
-
 def test_the_server_stops_when_it_is_asked_to(fleet, tmp_path):
     _, pid = start_computing(fleet, tmp_path)
     assert fleet.aggregator.stop() == 0
@@ -73,8 +61,14 @@ def test_the_server_stops_when_it_is_asked_to(fleet, tmp_path):
         os.kill(pid, 0)
 
 
-def test_the_step_is_done_again_by_another_process_when_its_own_is_killed(fleet, tmp_path):
+def test_the_server_answers_meanwhile_and_has_the_step_done_again_by_another_process_when_its_own_is_killed(
+    fleet, tmp_path
+):
     round_id, pid = start_computing(fleet, tmp_path)
+    assert pid != fleet.aggregator.process.pid
+    for _ in range(20):
+        assert fleet.admin.get("/v1/health").status_code == 200
+        assert fleet.round(round_id)["summary"]["state"] == "open"
     os.kill(pid, signal.SIGKILL)
     assert computing(tmp_path, other_than=pid) != pid
     (tmp_path / "go").touch()

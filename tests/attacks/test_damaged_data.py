@@ -1,48 +1,18 @@
-"""One damaged upload does not fail a round, and a database that is gone or another's starts no new fleet."""
+"""A database that is gone or another's starts no new fleet."""
 
-import os
-import subprocess
-import sys
-
-import pytest
-
-from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, Fleet
-
-
-@pytest.fixture
-def fleet(start_aggregator):
-    return Fleet(start_aggregator(), [FakeDevice(number, ("c0", "c1")) for number in range(1, 5)]).ready()
-
-
-@pytest.mark.parametrize("bit", [0, 7 * 8 + 3, 900, 50_000 % 4096])
-def test_a_round_goes_on_without_an_upload_in_which_a_bit_flipped(fleet, bit):
-    """In the length of the header, in the header, and in the numbers."""
-    round_id = fleet.open_round()
-    for device in fleet.devices[:3]:
-        digest = fleet.upload(device, fleet.work(device)).json()["sha256"]
-        if device.number == 2:
-            path = fleet.aggregator.data / "blobs" / digest[:2] / digest
-            data = bytearray(path.read_bytes())
-            data[bit // 8] ^= 1 << bit % 8
-            path.write_bytes(data)
-    last = fleet.devices[3]
-    fleet.upload(last, fleet.work(last)).raise_for_status()
-    assert fleet.work(last)["kind"] == "learn"
-    shown = fleet.round(round_id)
-    assert shown["damaged"] == [fleet.devices[1].device_id]
-    assert sorted(shown["accuracies"]) == [device.device_id for device in fleet.devices if device.number != 2]
+from tests.support.aggregator_process import FakeDevice, Fleet
+from tests.support.commands import command
 
 
 def start_error(data):
-    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(data), "--port", "0"]
-    environment = os.environ | {"AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180, check=False)
+    ended = command("run", "--data", data, "--port", "0")
     assert ended.returncode == 1
     return ended.stderr
 
 
-def test_a_database_that_is_gone_empty_or_anothers_starts_no_new_fleet(fleet, start_aggregator):
-    server, other = fleet.aggregator, start_aggregator("other")
+def test_a_database_that_is_gone_empty_or_anothers_starts_no_new_fleet(start_aggregator):
+    server, other = start_aggregator(), start_aggregator("other")
+    fleet = Fleet(server, [FakeDevice(number, ("c0", "c1")) for number in range(1, 5)]).ready()
     for process in (server, other):
         assert process.stop() == 0
     database = server.data / "auricle.db"

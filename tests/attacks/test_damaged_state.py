@@ -1,4 +1,4 @@
-"""300 single bit flips in every file of a device's state folder: each is noticed or harmless, none is loaded."""
+"""100 single bit flips in every file of a device's state folder: each is noticed or harmless, none is loaded."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.flips import flips
 from tests.support.taught_device import Device
 
-FLIPS = 300
+FLIPS = 100
 BUNDLE = find_bundle("base")
 SETTINGS = read_bundle(BUNDLE).manifest.feature_settings
 

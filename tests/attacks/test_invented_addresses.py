@@ -7,7 +7,7 @@ import pytest
 from tests.support.aggregator_process import Aggregator
 from tests.support.edge_process import wait_for
 
-GUESSES = 300
+GUESSES = 100
 OF_ADDRESS, IN_ALL = 20, 60  # of the server's limits; the second is smaller here than it is
 
 
@@ -61,11 +61,11 @@ def test_a_proxy_is_known_to_a_server_that_listens_for_both_kinds_of_addresses(s
     assert [entry["address"] for entry in audit(server)] == ["198.51.0.2"]
 
 
-@pytest.mark.parametrize("written", ["unknown", "x" * 8_000, "fe80::1%" + "x" * 8_000, "", "<b>", "\x01\xff"])
-def test_what_a_proxy_passes_on_that_is_no_address_is_not_noted(start_aggregator, written):
+def test_what_a_proxy_passes_on_that_is_no_address_is_not_noted(start_aggregator):
     server = start_aggregator("server", "--behind-proxy", "127.0.0.1")
-    assert guess(server, {"X-Forwarded-For": written}) == 401
-    assert next(entry["address"] for entry in audit(server)) in (None, "127.0.0.1", "fe80::1")
+    for written in ("unknown", "x" * 8_000, "fe80::1%" + "x" * 8_000, "", "<b>", "\x01\xff"):
+        assert guess(server, {"X-Forwarded-For": written}) == 401
+        assert audit(server)[0]["address"] in (None, "127.0.0.1", "fe80::1")
 
 
 def test_guesses_from_many_addresses_leave_few_entries_and_their_number(start_aggregator):

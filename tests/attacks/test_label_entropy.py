@@ -1,28 +1,24 @@
 """An entropy of labels that is no entropy is refused, and one that is stored already breaks no plan."""
 
-import contextlib
 import json
-import sqlite3
 
-import pytest
+from sqlalchemy import update
 
+from aggregator_server.store.tables import DeviceRow
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.registry import complete, known_settings
 from aggregator_server.strategies.strategy import DeviceStatistics
-from fleet_protocol.messages import Choice
+from fleet_protocol.messages import Choice, to_json
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
+from tests.support.core_fleet import CoreFleet
 from tests.support.hostile_upload import altered
 
 HOSTILE = [float("-inf"), float("inf"), float("nan"), -1.0, 20.1, 1e308]
+DEVICES = [SharingDevice(1, ("c0", "c1")), SharingDevice(2, ("c1", "c2"))]
 
 
-@pytest.fixture
-def fleet(start_aggregator):
-    devices = [SharingDevice(1, ("c0", "c1")), SharingDevice(2, ("c1", "c2"))]
-    return Fleet(start_aggregator(), devices).ready(tiny_bundle())
-
-
-def test_such_an_upload_is_refused_by_every_strategy_and_the_field_is_named(fleet):
+def test_such_an_upload_is_refused_by_every_strategy_and_the_field_is_named(start_aggregator):
+    fleet = Fleet(start_aggregator(), DEVICES).ready(tiny_bundle())
     for strategy, kind in (("zero_shot", FakeDevice), ("fedavg", SharingDevice)):
         round_id = fleet.open_round(strategy=strategy)
         work = fleet.work(fleet.devices[0])
@@ -35,18 +31,16 @@ def test_such_an_upload_is_refused_by_every_strategy_and_the_field_is_named(flee
         fleet.admin.delete(f"/v1/rounds/{round_id}").raise_for_status()
 
 
-def test_what_is_stored_already_leaves_the_plan_within_its_ranges(fleet):
-    server, stored = fleet.aggregator, float("-inf")
-    server.stop()
-    with contextlib.closing(sqlite3.connect(server.data / "auricle.db")) as database, database:
-        database.execute("UPDATE devices SET clips = 5, label_entropy = 0.5")
-        database.execute(
-            "UPDATE devices SET label_entropy = ? WHERE device_id = ?", (stored, fleet.devices[0].device_id)
-        )
-    server.start()
-    fleet.reconnect()
-    fleet.open_round(strategy="user_invariant")
-    plan = fleet.work(fleet.devices[1])["plan"]
+def test_what_is_stored_already_leaves_the_plan_within_its_ranges(tmp_path):
+    fleet = CoreFleet(tmp_path, DEVICES)
+    fleet.publish_model()
+    with fleet.store.writing() as session:
+        session.execute(update(DeviceRow).values(clips=5, label_entropy=0.5))
+        of_first = DeviceRow.device_id == DEVICES[0].device_id
+        session.execute(update(DeviceRow).where(of_first).values(label_entropy=float("-inf")))
+    fleet.open(strategy="user_invariant")
+    plan = to_json(fleet.work(DEVICES[1]).plan)
+    fleet.store.close()
     assert json.loads(json.dumps(plan, allow_nan=False)) == plan
     assert 0 < plan["local"]["settings"]["step_factor"] <= 1e6
     assert complete("local", Choice(**plan["local"])).settings == plan["local"]["settings"]  # as a device checks it

@@ -4,7 +4,6 @@ import numpy as np
 
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
-from tests.support.core_fleet import devices
 from tests.support.hostile_upload import packed
 
 CAPACITY = 32
@@ -80,33 +79,3 @@ def test_a_spoiled_round_is_undone_by_one_request_without_the_attacker_s_upload(
     assert fleet.run_round(**SHARED)["weights"] == fleet.round(restored)["result_weights"]
     answer = fleet.admin.post(f"/v1/rounds/{good['summary']['round_id']}/restore")
     assert fleet.round(answer.json()["round_id"])["result_weights"] == good["result_weights"]
-
-
-def test_a_class_that_should_not_be_there_is_gone_after_one_request_and_a_restart(start_aggregator):
-    fleet = sharing_fleet(start_aggregator())
-    spoiled_round(fleet)
-    assert fleet.admin.delete("/v1/classes/c4").json()["state"] == "retired"
-    noted = fleet.admin.get("/v1/audit", params={"what": "class_retired"}).json()[0]["details"]
-    assert (noted["class_id"], noted["round_id"]) == ("c4", 2)
-    fleet.close()
-    fleet.aggregator.kill()
-    fleet.aggregator.start()
-    fleet.reconnect()
-    assert len(class_ids(fleet)) == 11
-    work = fleet.work(fleet.devices[1])
-    assert work["kind"] == "learn"
-    assert work["retired"] == ["c4"]
-
-
-def test_new_sounds_wait_for_an_operator_where_the_server_runs_so(start_aggregator):
-    fleet = Fleet(start_aggregator("server", "--review-classes"), devices()).ready()
-    fleet.run_round()
-    assert class_ids(fleet) == ["c0", "c1", "c2", "c3"]
-    waiting = [item for item in fleet.admin.get("/v1/class-history").json() if item["state"] == "proposed"]
-    assert [(item["class_id"], len(item["reports"])) for item in waiting] == [("c4", 2), ("c5", 1)]
-    approved = fleet.admin.patch("/v1/classes/c4", json={"approve": True, "name": "bell"}).json()
-    assert (approved["state"], approved["name"]) == ("active", "bell")
-    assert fleet.admin.delete("/v1/classes/c5").json()["state"] == "rejected"
-    assert class_ids(fleet) == ["c0", "c1", "c2", "c3", "c4"]
-    told = [fleet.work(device)["assignments"] for device in fleet.devices]
-    assert told == [[{"slot": 2, "class_id": "c4"}]] * 2 + [[{"slot": 2, "class_id": "c5"}], []]

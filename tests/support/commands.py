@@ -1,13 +1,17 @@
-"""``auricle-aggregator`` as a process of its own, and a desk at which somebody types commands."""
+"""``auricle-aggregator``: a command in this process or in one of its own; a desk at which somebody types commands."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
+from aggregator_server.cli import main
 from benchmarks.first_round import Desk
-from tests.support.aggregator_process import ADMIN
+from tests.support.aggregator_process import ADMIN, TOKENS
 from tests.support.checkout import ROOT
 
 PROGRAMS = {"auricle-aggregator": "aggregator_server.cli", "auricle-edge": "edge_client.cli"}
@@ -33,11 +37,18 @@ def start(*arguments, token=ADMIN, **streams):
     )
 
 
-def command(*arguments, **options):
-    """Run a command to its end."""
-    process = start(*arguments, **options)
-    output, errors = process.communicate(timeout=300)
-    return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+def command(*arguments, token=ADMIN, **environment):
+    """Run a command to its end, in this process."""
+    output, errors = io.StringIO(), io.StringIO()
+    given = environment if token is None else {"AURICLE_ADMIN_TOKEN": token} | environment
+    with patch.dict(os.environ, given), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        for name in TOKENS.keys() - given.keys():
+            os.environ.pop(name, None)
+        try:
+            status = main([*map(str, arguments)])
+        except SystemExit as refused:  # of a command line that is none
+            status = refused.code
+    return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
 
 
 def printed(*arguments, **options):

@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation.layer_wise_pruning import layer_deviations, layer_wise_pruning
-from aggregator_server.aggregation.updates import Layout
 from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
-from fleet_protocol.bundle import Layer
-from tests.support.update_sets import LAYOUT, fleets, updates
+from tests.support.update_sets import fleets, updates
 
 # conv: mean (0, 0, 0), deviations 0, 5, 0, 0, 5.   head: mean (4, 0, 0), deviations 4, 3, 2, 1, 10.
 FIVE = updates([[0, 0, 0, 0, 0, 0], [3, 0, 4, 1, 0, 0], [0, 0, 0, 2, 0, 0], [0, 0, 0, 3, 0, 0], [-3, 0, -4, 14, 0, 0]])
@@ -57,20 +55,6 @@ def test_devices_that_are_left_without_clips_count_alike():
     np.testing.assert_allclose(pruned.weights[:3], [1, 0, 4 / 3], rtol=1e-6)
 
 
-def test_two_devices_are_equally_far_from_their_mean_so_the_last_goes():
-    pruned = layer_wise_pruning(updates([[0.1] * 6, [0.3] * 6]), np.ones(2), v_l=0.0, v_h=0.5)
-    assert pruned.highest == {"conv": ["b"], "head": ["b"]}
-    np.testing.assert_allclose(pruned.weights, [0.1] * 6, rtol=1e-6)
-
-
-@settings(derandomize=True, deadline=None)
-@given(fleets())
-def test_without_pruning_it_is_the_weighted_mean(case):
-    fleet, sizes = case
-    pruned = layer_wise_pruning(fleet, sizes, v_l=0.0, v_h=0.0)
-    assert pruned.weights.tobytes() == weighted_mean(fleet, sizes).tobytes()
-
-
 @settings(derandomize=True, deadline=None)
 @given(fleets(), st.floats(0, 0.49), st.floats(0, 0.49))
 def test_as_many_are_dropped_as_the_paper_says_and_nobody_twice(case, v_l, v_h):
@@ -93,14 +77,3 @@ def test_whoever_is_dropped_lies_further_out_than_whoever_stays(case, v):
         kept = [named[d] for d in named if d not in pruned.lowest[layer] + pruned.highest[layer]]
         assert min(named[d] for d in pruned.highest[layer]) >= max(kept) * (1 - 1e-5) - 1e-6
         assert max(named[d] for d in pruned.lowest[layer]) <= min(kept) * (1 + 1e-5) + 1e-6
-
-
-def test_a_layer_wider_than_a_block_is_one_vector():
-    layout = Layout((Layer("wide", ("w",)),), {"w": (20_000,)})
-    rng = np.random.default_rng(1)
-    rows = rng.normal(size=(70, 20_000)).astype(np.float32)
-    rows[7, -1] += 1_000
-    pruned = layer_wise_pruning(updates(rows, layout), np.ones(70), 0.0, 1 / 70)
-    assert pruned.highest == {"wide": [updates(rows, layout).device_ids[7]]}
-    np.testing.assert_allclose(pruned.weights, np.delete(rows, 7, axis=0).mean(axis=0), rtol=1e-4, atol=1e-6)
-    assert LAYOUT.width == 6

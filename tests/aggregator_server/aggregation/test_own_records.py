@@ -52,14 +52,6 @@ def test_who_flips_weakly_after_honest_rounds_counts_no_more_from_the_first_such
     assert fleet.round() == {}  # they are as before: nothing is held against them
 
 
-def test_without_records_nobody_sees_it():
-    fleet = Clips()
-    for _ in range(6):
-        fleet.round(own_records=False)
-    assert fleet.state == {}
-    assert fleet.round((2,), 1.0, own_records=False) == {}
-
-
 def test_a_round_of_two_devices_sees_it_too_and_one_of_attackers_alone_changes_nothing():
     fleet = Clips()
     fleet.round()
@@ -120,15 +112,6 @@ def test_a_record_of_another_model_is_not_continued():
     other.state = state
     assert other.round((2,)) == {}
     assert other.state["records.sketches"].shape == (10, 256)
-
-
-def test_the_result_does_not_depend_on_the_processor_s_threads_or_on_when_it_is_computed():
-    one, other = Clips(40), Clips(40)
-    for fleet in (one, other):
-        for number in range(4):
-            fleet.round((2,) if number == 3 else ())
-    assert pack(one.state, {}) == pack(other.state, {})
-    assert (one.weights["kernel"] == other.weights["kernel"]).all()
 
 
 def test_a_device_that_sends_back_what_it_got_has_not_turned():

@@ -72,18 +72,8 @@ def test_where_the_silhouette_does_not_decide_no_similarity_is_said():
     assert "joins_from" not in discover(unnamed, [], count=None, seed=0).details
 
 
-def test_one_report_is_one_class():
-    reports, known = fleet([[1]])
-    assert members(discover(reports, known, count=None, seed=0)) == {(0,)}
-
-
-def test_the_same_seed_gives_the_same_groups_and_details():
-    reports, known = fleet([[1, 2], [2, 3], [3, 1]])
-    assert discover(reports, known, count=3, seed=4) == discover(reports, known, count=3, seed=4)
-
-
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="scikit-learn-extra has no wheels for Python 3.12 and later")
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_loss_is_no_worse_than_that_of_scikit_learn_extra(seed):
     from sklearn_extra.cluster import KMedoids
 

@@ -100,13 +100,6 @@ def test_the_rows_of_a_new_class_lie_around_the_mean_of_its_devices_as_clips_of_
     assert space.nearest(prototypes.mean(axis=0))[1] < 0.8
 
 
-def test_the_same_uploads_give_the_same_rows(public_set):
-    def once():
-        return settle(public_set, upload("a", ("c0",), {4: "go"}, np.random.default_rng(3))).public_set.pack()
-
-    assert once() == once()
-
-
 @pytest.mark.parametrize(
     ("settings", "shape", "message"),
     [

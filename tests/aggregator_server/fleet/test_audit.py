@@ -15,13 +15,6 @@ from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 ANNA = Actor("Anna", "192.0.2.7")
 
 
-@pytest.fixture
-def fleet(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    yield fleet
-    fleet.store.close()
-
-
 def entries(fleet, what=None, before=None, limit=100):
     return list_entries(fleet.store, before, limit, what)
 
@@ -84,4 +77,3 @@ def test_the_rounds_of_a_series_do_not_fill_the_audit(tmp_path):
         assert fleet.advance() == round_id
     assert [entry.details["round_id"] for entry in entries(fleet, "round_opened")] == [1]
     assert entries(fleet, "round_closed") == ()
-    fleet.store.close()

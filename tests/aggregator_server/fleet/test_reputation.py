@@ -5,7 +5,6 @@ import pytest
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.fleet.reputation import note_round, suspicion_after
 from aggregator_server.limits import SUSPICION
-from tests.support.core_fleet import CoreFleet
 
 FAR = {"distances": {"head": 4.2}, "against": False}
 LARGE = FAR | {"explained": True}
@@ -19,8 +18,7 @@ def test_what_does_not_count_raises_it_what_counts_lowers_it_and_what_clips_expl
 
 
 @pytest.mark.parametrize(("why", "quarantined"), [(FAR, True), (LARGE, False)])
-def test_a_device_whose_clips_explain_its_updates_is_noted_but_not_put_in_quarantine(tmp_path, why, quarantined):
-    fleet = CoreFleet(tmp_path / "data")
+def test_a_device_whose_clips_explain_its_updates_is_noted_but_not_put_in_quarantine(fleet, why, quarantined):
     suspect, *others = [device.device_id for device in fleet.devices]
     for round_id in range(1, SUSPICION + 1):
         with fleet.store.writing() as session:
@@ -30,4 +28,3 @@ def test_a_device_whose_clips_explain_its_updates_is_noted_but_not_put_in_quaran
     assert reputation[suspect].screened == SUSPICION
     assert (reputation[suspect].quarantined_at is not None) == quarantined
     assert all(reputation[device].counted == SUSPICION for device in others)
-    fleet.store.close()

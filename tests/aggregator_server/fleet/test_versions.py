@@ -7,7 +7,6 @@ from aggregator_server.fleet.devices import describe_device, enrol, list_devices
 from aggregator_server.fleet.versions import is_outdated
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import Enrolment, Versions, parse
-from tests.support.core_fleet import CoreFleet
 
 SAID = Versions(
     program=version(),
@@ -17,13 +16,6 @@ SAID = Versions(
     python="3.11.2",
     system="Debian GNU/Linux 12 (bookworm), armv7l",
 )
-
-
-@pytest.fixture
-def fleet(tmp_path):
-    found = CoreFleet(tmp_path / "data")
-    yield found
-    found.store.close()
 
 
 def say(fleet, device, **changes):

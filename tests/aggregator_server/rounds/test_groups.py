@@ -10,13 +10,11 @@ from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.publishing import publish_model
 from aggregator_server.rounds.views.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
-from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.messages import Choice, Learned
 from fleet_protocol.tensors import unpack
-from tests.support.aggregator_process import SETTINGS, FakeDevice
+from tests.support.aggregator_process import SharingDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet
 
 # Two devices with few clips, one with many; two rounds among the small ones, one for the large.
@@ -24,49 +22,26 @@ CLIPS = {1: 10, 2: 10, 3: 4000}
 GROUPS = Choice("group_balanced", {"groups": 2, "most_rounds": 2, "least_rounds": 1})
 
 
-class WeightDevice(FakeDevice):
-    """A device whose training adds its number to the first weight."""
+class WeightDevice(SharingDevice):
+    """A device whose training adds its number to the first weight, and makes all others 0."""
 
     def arrays(self, work, samples):
-        kernel = np.array([[work["start"] + self.number, 0, 0, 0]], np.float32)
-        return {"weights/head/kernel": kernel, "weights/head/bias": np.zeros(4, np.float32)}
-
-
-def bundle():
-    """A shared model of one layer; the aggregator never runs its graph."""
-    shapes = {"head/kernel": (1, 4), "head/bias": (4,)}
-    weights = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    manifest = Manifest(
-        architecture="one",
-        options={},
-        capacity=4,
-        batch=1,
-        input_shape=SETTINGS.shape,
-        embedding=1,
-        features=SETTINGS.to_json(),
-        mean=(0.0,),
-        std=(1.0,),
-        layers=(Layer("head", tuple(shapes)),),
-        weight_shapes=shapes,
-        parameters=8,
-        seed=0,
-    )
-    return write_bundle(manifest, b"", weights)
+        weights = {name: np.zeros_like(array) for name, array in super().arrays(work, samples).items()}
+        weights["weights/body/kernel"][0, 0] = work["start"] + self.number
+        return weights
 
 
 class WeightFleet(CoreFleet):
     def __init__(self, folder):
         super().__init__(folder, [WeightDevice(number, ("c0", "c1")) for number in CLIPS])
-        with self.store.blobs.receive() as incoming:
-            incoming.write(bundle())
-            publish_model(self.store, incoming)
+        self.publish_model()
 
     def open(self, now=100.0, **request):
         return open_round(self.store, RoundRequest("fedavg", **request), now)
 
     def weight(self, sha256):
-        """The first weight in a blob of weights; 0: the bundle's."""
-        return 0.0 if sha256 is None else float(unpack(self.store.blobs.read(sha256))[0]["head/kernel"][0, 0])
+        """The first weight in a blob of weights; 0 in place of the bundle's."""
+        return 0.0 if sha256 is None else float(unpack(self.store.blobs.read(sha256))[0]["body/kernel"][0, 0])
 
     def body(self, device, work):
         start = {"start": self.weight(work.weights)}

@@ -73,4 +73,3 @@ def test_a_fleet_of_embeddings_is_recommended_prototypes(tmp_path):
     best = list_choices(fleet.store)[0]
     assert (best.name, best.is_recommended, best.obstacle) == ("prototypes", True, None)
     assert 0 < best.upload_bytes < 100_000
-    fleet.store.close()

@@ -107,7 +107,6 @@ def test_a_store_that_is_told_to_keeps_none_and_a_round_with_too_many_bytes_is_n
     fleet.store.keep_uploads = "none"
     sent = {part.upload for part in describe_round(fleet.store, fleet.run_round(200.0)).participants}
     assert not sent & on_disk(fleet)
-    fleet.store.close()
 
 
 def test_a_store_that_is_told_to_keeps_them(tmp_path):
@@ -118,4 +117,3 @@ def test_a_store_that_is_told_to_keeps_them(tmp_path):
     sent = {participant.upload for participant in describe_round(fleet.store, round_id).participants}
     assert sent
     assert sent <= on_disk(fleet)
-    fleet.store.close()

@@ -31,11 +31,6 @@ ROUND = RoundRequest("zero_shot", deadline_s=600.0)
 
 
 @pytest.fixture
-def fleet(tmp_path):
-    return CoreFleet(tmp_path / "data")
-
-
-@pytest.fixture
 def empty(tmp_path):
     """A fleet without devices."""
     return CoreFleet(tmp_path / "data", [])

@@ -123,7 +123,6 @@ class TestRounds:
         fleet.run_round()  # the fake devices say 41, 42, 43 and 44 clips
         with fleet.store.reading() as session:
             assert [candidate.clips for candidate in read_candidates(session, 0.0)] == [41, 42, 43, 44]
-        fleet.store.close()
 
     def test_a_device_joins_with_the_next_round_and_one_that_fell_silent_is_left_out(self, tmp_path):
         fleet = CoreFleet(tmp_path, devices(3))
@@ -140,7 +139,6 @@ class TestRounds:
         cancel_round(fleet.store, 2, 2001.0)
         with pytest.raises(NoDevicesError, match="600 s"):
             self.selected(fleet, now=9000.0, selection=lately)
-        fleet.store.close()
 
     def test_a_round_keeps_the_median_loss_and_selection_finds_r_from_it(self, tmp_path):
         fleet = CoreFleet(tmp_path, [FakeDevice(number, ("c0", "c1")) for number in (1, 2, 3)])
@@ -159,4 +157,3 @@ class TestRounds:
             assert read_history(session, "another") == History()
         assert history == History(3, (3.0, 2.0, 2.5))
         assert settled_after(history.losses, 1) == 3
-        fleet.store.close()

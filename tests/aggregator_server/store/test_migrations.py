@@ -85,7 +85,6 @@ def test_rows_of_version_3_stay_the_open_round_ends_and_the_next_one_goes_on_fro
     assert (ended.state, "newer release" in ended.reason) == ("failed", True)
     assert fleet.run_round(300.0) == 3
     assert set(describe_round(fleet.store, 3).accuracies) == {device.device_id for device in fleet.devices}
-    fleet.store.close()
 
 
 def test_an_open_round_of_version_4_goes_on_and_its_devices_are_known_to_be_outdated(tmp_path):
@@ -96,7 +95,6 @@ def test_an_open_round_of_version_4_goes_on_and_its_devices_are_known_to_be_outd
         fleet.upload(device, 300.0)
     assert fleet.advance(301.0) == 2
     assert summarise_round(fleet.store, 2).state == "done"
-    fleet.store.close()
 
 
 def test_what_operators_did_and_series_of_rounds_get_tables_of_their_own(tmp_path):
@@ -137,7 +135,6 @@ def test_what_operators_did_and_series_of_rounds_get_tables_of_their_own(tmp_pat
         "continuous",
         3600,
     )
-    store.close()
 
 
 def test_the_second_start_changes_nothing(folder):
@@ -151,7 +148,7 @@ def test_the_second_start_changes_nothing(folder):
 @pytest.mark.slow
 def test_a_change_that_was_killed_anywhere_is_made_by_the_next_start(folder):
     before = tables(folder)
-    for steps in range(0, 120, 5):
+    for steps in range(0, 120, 12):
         run = subprocess.run([sys.executable, "-c", OPEN, str(folder), str(steps)], capture_output=True, text=True)
         if run.returncode == 0:
             break

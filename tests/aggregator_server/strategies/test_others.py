@@ -6,25 +6,21 @@ import itertools
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
-from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
-from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import Choice, ClassReport
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import unpack
-from tests.support.aggregator_process import FakeDevice, SharingDevice, public_set, tiny_bundle
+from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet
+from tests.support.round_inputs import BUNDLE, MODEL, WORK, contribution
+from tests.support.round_inputs import inputs as inputs_of
 
-WORK = {"round_id": 3, "public_set": "0" * 64}
-BUNDLE = unpack_bundle(tiny_bundle(), "a bundle")
 OTHERS = Choice("zero_shot")
 FEDAVG = strategy("fedavg")
-MODEL = SharedModel(BUNDLE.manifest, BUNDLE.weights, {})
 
 
 def reporting(kind, number, classes, sound, name):
@@ -38,22 +34,9 @@ SEVEN, EIGHT = reporting(SharingDevice, 1, ("c0", "c1"), 7, "stop"), reporting(S
 SEVEN_TOO, NINE = reporting(FakeDevice, 2, ("c2", "c3"), 7, "Stop"), reporting(FakeDevice, 4, ("c3", "c0"), 9, "bell")
 
 
-def contribution(device):
-    return Contribution(device.update(WORK), lambda: device.arrays(WORK, 24))
-
-
 def inputs(sharers, scorers, request=None, **changes):
-    fields = {
-        "round_id": 3,
-        "plan": make_plan(request or RoundRequest("fedavg", others=OTHERS)),
-        "public_set": public_set(),
-        "consensus": np.zeros((24, 4), np.float32),
-        "contributions": tuple(map(contribution, sharers)),
-        "model": MODEL,
-        "has_consensus": False,
-        "others": tuple(map(contribution, scorers)),
-    }
-    return RoundInputs(**(fields | changes))
+    request = request or RoundRequest("fedavg", others=OTHERS)
+    return inputs_of(request, sharers, others=tuple(map(contribution, scorers)), **changes)
 
 
 def column(result, slot):
@@ -63,9 +46,7 @@ def column(result, slot):
 def test_weights_are_combined_as_without_others_and_scores_as_without_weights():
     mixed = aggregate(FEDAVG, inputs(SHARERS, SCORERS))
     weights = FEDAVG.aggregate(inputs(SHARERS, (), RoundRequest("fedavg")))
-    scores = strategy("zero_shot").aggregate(
-        inputs((), (), RoundRequest("zero_shot"), contributions=tuple(map(contribution, SCORERS)))
-    )
+    scores = strategy("zero_shot").aggregate(inputs_of(RoundRequest("zero_shot"), SCORERS))
     assert {name: array.tobytes() for name, array in mixed.weights.items()} == {
         name: array.tobytes() for name, array in weights.weights.items()
     }
@@ -212,14 +193,6 @@ def test_the_quorum_counts_both_kinds_and_a_kind_may_be_absent(tmp_path, absent)
     moved = not np.array_equal(weights["body/kernel"], BUNDLE.weights["body/kernel"])
     assert moved == (SEVEN not in absent or EIGHT not in absent)
     assert (shown.result_consensus is None) == (SEVEN_TOO in absent and NINE in absent)
-
-
-def test_a_quorum_that_both_kinds_together_miss_is_missed(tmp_path):
-    fleet, _, round_id = mixed_fleet(tmp_path, quorum=0.75, deadline_s=60)
-    fleet.upload(SEVEN)
-    fleet.upload(NINE)
-    fleet.advance(160.0)
-    assert "2 of 4 selected devices" in describe_round(fleet.store, round_id).summary.reason
 
 
 def test_a_device_that_says_its_network_is_not_taken_by_the_name_of_its_architecture(tmp_path):

@@ -184,7 +184,6 @@ def test_new_classes_wait_for_an_operator(tmp_path):
     fleet.all_learned(shown.summary.round_id)
     fleet.run_round(400.0, strategy="fedavg")  # the third device reports the rejected sound as if it had not followed
     assert names(fleet) == ["c0", "c1", "c2", "c3", "c4"]
-    fleet.store.close()
 
 
 def test_an_approved_class_has_the_column_that_its_reporters_trained(tmp_path):
@@ -215,7 +214,6 @@ def test_a_proposal_can_be_merged_into_a_class(tmp_path):
     merge_class(fleet.store, "c5", "c0", 200.0)
     assert fleet.work(fleet.devices[2], 201.0).assignments == (ClassAssignment(2, "c0"),)
     assert states(fleet)["c5"] == "merged"
-    fleet.store.close()
 
 
 def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_old_places(tmp_path):
@@ -238,7 +236,6 @@ def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_ol
     again = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
     assert dict(zip(again.class_ids, again.devices.tolist(), strict=True)) == {"c1": 2, "c3": 2}
     np.testing.assert_allclose(again.means[0], before.means[1], rtol=1e-6)
-    fleet.store.close()
 
 
 def test_a_continuous_series_goes_on_after_a_change(tmp_path):
@@ -254,4 +251,3 @@ def test_a_continuous_series_goes_on_after_a_change(tmp_path):
     for member in members:
         fleet.learned(member, fleet.work(member, 104.0).round_id)
     assert fleet.work(members[1], 105.0).kind == "contribute"
-    fleet.store.close()

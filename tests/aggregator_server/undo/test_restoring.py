@@ -156,7 +156,6 @@ def test_what_a_device_said_in_earlier_rounds_goes_with_its_upload(tmp_path):
     restored = restore_round(fleet.store, second, [members[0].device_id], 300.0)
     found = FleetPrototypes.unpack(fleet.store.blobs.read(state_after(fleet, restored)[3]))
     assert dict(zip(found.class_ids, found.devices.tolist(), strict=True)) == {"c1": 1, "c2": 1}
-    fleet.store.close()
 
 
 def test_a_continuous_series_goes_on_from_the_restored_state(tmp_path):
@@ -173,4 +172,3 @@ def test_a_continuous_series_goes_on_from_the_restored_state(tmp_path):
     assert (following.state, following.series, following.round_id) == ("open", 1, restored + 1)
     shown = describe_round(fleet.store, following.round_id)
     assert shown.prototypes == state_after(fleet, 1)[3]
-    fleet.store.close()

@@ -55,7 +55,6 @@ def test_a_damaged_upload_of_the_open_round_is_sent_again(fleet, folder):
     for device in fleet.devices[:1] + fleet.devices[3:]:
         fleet.upload(device, 202.0)
     assert fleet.advance() == 2
-    fleet.store.close()
 
 
 def test_what_only_a_backup_brings_back_is_said(folder, capsys):

@@ -59,10 +59,9 @@ def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
     assert (gone.state, "does not answer" in gone.what) == ("problem", True)
 
 
-def test_json_and_a_folder_that_is_none(start_aggregator, tmp_path):
-    server = start_aggregator()
-    result = command("doctor", "--data", server.data, "--json")
-    assert '"subject": "public set", "state": "problem"' in result.stdout
+def test_json_and_a_folder_that_is_none(fleet, tmp_path):
+    result = command("doctor", "--data", fleet.store.folder, "--json")
+    assert '"subject": "public set", "state": "ok"' in result.stdout
     failed(command("doctor", "--data", tmp_path / "typo"), "no data folder")
     with pytest.raises(StartError):
         examine(tmp_path / "typo", time.time())

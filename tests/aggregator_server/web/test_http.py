@@ -5,8 +5,6 @@ import hashlib
 import http.client
 import json
 import re
-import subprocess
-import sys
 import threading
 import time
 
@@ -31,6 +29,7 @@ from tests.support.aggregator_process import (
     tiny_bundle,
 )
 from tests.support.checkout import ROOT
+from tests.support.commands import command, failed, printed
 from tests.support.core_fleet import devices
 from tests.support.edge_process import wait_for
 
@@ -66,12 +65,9 @@ def test_before_anything_was_published_or_enrolled(fleet):
 def test_a_public_set_is_published_by_the_command(fleet, tmp_path):
     path = tmp_path / "public.safetensors"
     path.write_bytes(public_set().pack())
-    command = [sys.executable, "-m", "aggregator_server.cli", "publish", str(path), "--url", fleet.aggregator.url]
-    wrong = subprocess.run([*command, "--token", "nonsense"], capture_output=True, text=True, check=False)
-    assert wrong.returncode == 1
-    assert "401" in wrong.stderr
-    right = subprocess.run([*command, "--token", ADMIN], capture_output=True, text=True, check=True)
-    info = json.loads(right.stdout)
+    publish = ("publish", path, "--url", fleet.aggregator.url)
+    failed(command(*publish, token="nonsense"), "401")
+    info = json.loads(printed(*publish))
     assert info == fleet.admin.get("/v1/public-set").json()
     assert (info["samples"], info["synthetic"], info["consensus"]) == (24, 0, None)
     assert info["features"] == SETTINGS.to_json()
@@ -95,9 +91,7 @@ def test_a_shared_model_is_published_by_the_command(fleet, tmp_path):
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "fedavg"}), 409, "no_model", "publish-model")
     path = tmp_path / "tiny.auricle"
     path.write_bytes(tiny_bundle(capacity=6))
-    command = [sys.executable, "-m", "aggregator_server.cli", "publish-model", str(path), "--url", fleet.aggregator.url]
-    shown = subprocess.run([*command, "--token", ADMIN], capture_output=True, text=True, check=True)
-    info = json.loads(shown.stdout)
+    info = json.loads(printed("publish-model", path, "--url", fleet.aggregator.url))
     assert info == fleet.admin.get("/v1/model").json()
     assert (info["version"], info["architecture"], info["capacity"], info["weights"]) == (1, "tiny", 6, None)
     assert fleet.admin.put("/v1/model", content=path.read_bytes()).json() == info  # again changes nothing
@@ -222,19 +216,8 @@ def test_rounds_that_cannot_be_opened(fleet):
         return fleet.admin.post("/v1/rounds", json=request)
 
     refused(post(strategy="fedsgd"), 422, "unknown_strategy", "'fedsgd'", "fedavg", "zero_shot")
-    refused(
-        post(strategy="fedavg", aggregation={"name": "label_wise"}), 422, "invalid_plan", "'label_wise'", "lpa, median"
-    )
-    refused(post(strategy="zero_shot", aggregation={"name": "krum"}), 422, "invalid_plan", "'krum'", "label_wise")
-    wrong = {"name": "lpa", "settings": {"v": 0.1}}
-    refused(post(strategy="fedavg", aggregation=wrong), 422, "invalid_plan", "'v'", "v_l, v_h")
-    refused(post(strategy="fedavg", selection={"name": "best"}), 422, "invalid_plan", "'best'", "all, dynamic")
-    refused(post(strategy="zero_shot", settings={"epoch": 3}), 422, "invalid_plan", "'epoch'", "epochs")
-    refused(post(strategy="zero_shot", settings={"epochs": True}), 422, "invalid_plan", "True")
     refused(post(strategy="zero_shot", settings={"learning_rate": 10**400}), 422, "invalid_plan", "learning_rate")
-    refused(post(strategy="zero_shot", quorum=2), 422, "invalid_plan", "quorum")
     refused(post(strategy="zero_shot", seed=10**30), 422, "invalid_plan", "seed")
-    refused(post(strategy="zero_shot", deadlines=3), 422, "invalid_request", "deadlines")
     misspelt = {"name": "uniform", "setings": {}}
     for part in ("aggregation", "selection", "personalisation"):
         refused(post(strategy="zero_shot", **{part: misspelt}), 422, "invalid_request", "setings")
@@ -303,8 +286,6 @@ def test_devices_that_wait_are_woken_when_a_round_opens(fleet):
 
 def bad_uploads(device, work):
     good = device.arrays(work, 24)
-    nan = {name: array.copy() for name, array in good.items()}
-    nan["scores"][5, 1] = float("nan")
 
     def packed(arrays=good, **changes):
         return pack(arrays, dataclasses.asdict(device.update(work, **changes)))
@@ -322,11 +303,7 @@ def bad_uploads(device, work):
         "hostile document": (with_header(raw, hostile), "malformed_update", ["values"]),
         "wrong types": (pack(good, {**dataclasses.asdict(device.update(work)), "classes": 5}), "malformed_update", []),
         "missing field": (pack(good, {"round_id": 1}), "malformed_update", ["device_id"]),
-        "non-finite": (packed(nan), "malformed_update", ["nan", "(5, 1)"]),
         "no scores": (packed({}), "malformed_update", ["'scores' is missing"]),
-        "short": (packed({**good, "scores": good["scores"][1:]}), "malformed_update", ["(23, 2)", "(24, 2)"]),
-        "unknown class": (packed(classes=("c1", "c77")), "malformed_update", ["'c77'"]),
-        "unprintable class": (packed(classes=("c1", "\ud800")), "malformed_update", []),
         "clips": (packed(clips=-1), "malformed_update", ["clips", "-1"]),
         "metrics": (packed(metrics={"a\n": 1.0}), "malformed_update", ["metric"]),
         "huge metric": (packed(metrics={"a": 10**400}), "malformed_update", ["metric"]),
@@ -589,6 +566,8 @@ def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_devices")
     for _ in range(2):
         assert fleet.admin.post(f"/v1/devices/{first.device_id}/admit").status_code == 204
+    other = public_set(settings=PRESETS["hello_edge"])
+    refused(fleet.admin.put("/v1/public-set", content=other.pack()), 409, "fleet_features", "device 1", "hello_edge")
     refused(fleet.admin.post(f"/v1/devices/{foreign.device_id}/admit"), 422, "feature_mismatch", "kws40")
     assert fleet.clients[first.number].get("/v1/work").status_code == 204
     round_id = fleet.open_round()
@@ -661,28 +640,11 @@ def test_a_revoked_device_that_waits_is_told_at_once(fleet):
     refused(answers[0], 403, "device_revoked")
 
 
-def test_a_public_set_with_other_features_than_the_fleets(start_aggregator):
-    fleet = Fleet(start_aggregator(), devices(1))
-    fleet.enrol()
-    other = public_set(settings=PRESETS["hello_edge"])
-    refused(fleet.admin.put("/v1/public-set", content=other.pack()), 409, "fleet_features", "device 1", "hello_edge")
-
-
 def test_addresses_and_methods_that_do_not_exist(fleet):
     refused(fleet.admin.get("/nothing"), 404, "not_found", "GET /nothing")
     refused(fleet.admin.get("/v2/rounds"), 404, "not_found", "/docs")
     refused(fleet.admin.post("/v1/health"), 405, "method_not_allowed", "POST /v1/health")
     refused(fleet.admin.delete("/v1/classes"), 405, "method_not_allowed")
-
-
-def test_an_unforeseen_failure_has_the_same_shape_and_tells_no_secrets(start_aggregator):
-    fleet = Fleet(start_aggregator(), devices(1))
-    digest = fleet.publish().json()["sha256"]
-    next((fleet.aggregator.data / "blobs").rglob(digest)).unlink()
-    response = fleet.admin.get(f"/v1/blobs/{digest}")
-    refused(response, 500, "internal_error", "log")
-    assert str(fleet.aggregator.data) not in response.text
-    assert fleet.admin.get("/v1/health").status_code == 200
 
 
 def schema_of(fleet):
@@ -822,3 +784,12 @@ def test_the_protocol_document_names_every_address_and_every_error(fleet):
     known = all_errors() | {"method_not_allowed"}
     table = set(re.findall(r"^\| `(\w+)` \| \d{3} \|", text, re.MULTILINE))
     assert table == known - abstract
+
+
+def test_an_unforeseen_failure_has_the_same_shape_and_tells_no_secrets(fleet):
+    digest = fleet.admin.get("/v1/public-set").json()["sha256"]
+    next((fleet.aggregator.data / "blobs").rglob(digest)).unlink()
+    response = fleet.admin.get(f"/v1/blobs/{digest}")
+    refused(response, 500, "internal_error", "log")
+    assert str(fleet.aggregator.data) not in response.text
+    assert fleet.admin.get("/v1/health").status_code == 200

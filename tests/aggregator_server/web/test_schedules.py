@@ -47,14 +47,6 @@ def test_a_continuous_schedule_opens_the_next_round_when_one_has_closed(fleet):
     fleet.admin.delete(f"/v1/rounds/{first + 1}").raise_for_status()
 
 
-def test_what_is_no_schedule_is_refused(fleet):
-    is_refused(fleet.admin.post("/v1/schedules", json={}), 422, "invalid_request", "daily_at")
-    is_refused(fleet.admin.post("/v1/schedules", json={"at": "03:00"}), 422, "invalid_request", "at")
-    wanted = {"round": {"strategy": "no"}, "continuous": True}
-    is_refused(fleet.admin.post("/v1/schedules", json=wanted), 422, "unknown_strategy")
-    assert schedules(fleet) == []
-
-
 def test_the_clock_opens_a_round_that_waited_for_another_one(fleet):
     opened = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}).json()["round_id"]
     made = fleet.admin.post("/v1/schedules", json={"round": {"strategy": "zero_shot"}, "interval_s": 3600}).json()

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory, bundles, aggregator):
     folder = tmp_path_factory.mktemp("fleet")
-    yield from device_fleet(folder, bundles, lambda: aggregator, labels=("yes", "no"), public=4)
+    with device_fleet(folder, bundles, lambda: aggregator, labels=("yes", "no")) as made:
+        yield made
 
 
 def edge(device, command):

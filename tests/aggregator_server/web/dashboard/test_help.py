@@ -2,7 +2,6 @@
 
 import re
 from html import unescape
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -10,7 +9,7 @@ from aggregator_server.cli import parser
 from aggregator_server.web.dashboard.documents import TOPICS, documents
 from aggregator_server.web.dashboard.rendering import TEMPLATES
 from tests.support.aggregator_process import Aggregator
-from tests.support.dashboard_visitor import Visitor, sign_in
+from tests.support.dashboard_visitor import Visitor
 from tests.support.pictured_fleet import HOSTILE
 
 # Each page, and the heading that explains it.
@@ -53,34 +52,17 @@ def help_on(text):
     return found and (unescape(found[1]), found[2])
 
 
-@pytest.mark.slow
-def test_the_help_of_each_page_shows_the_heading_that_explains_it(page, aggregator):
-    page.goto(aggregator.url)
-    titles = {"/sign-in": helped(page)}
-    sign_in(page, aggregator.url)
-    for path in PAGES:
-        page.goto(aggregator.url + path)
-        titles[path] = helped(page)
-    page.goto(f"{aggregator.url}/fleet")
-    page.locator("input[name=device]").first.check()
-    page.get_by_role("button", name="Go on…").click()
-    page.get_by_role("heading", name="Admit").wait_for()
-    titles["chosen"] = helped(page)
-    assert titles == {"/sign-in": "Signing in", "chosen": "Several devices"} | PAGES
+def test_the_help_of_each_page_shows_the_heading_that_explains_it(visitor):
+    def helped(page):
+        """The heading that a page's link of help leads to."""
+        address, _, fragment = help_on(page.text)[0].partition("#")
+        return re.search(rf'<h[1-6] id="{fragment}">([^<]*)<', visitor.get(address).text)[1]
 
-
-def helped(page):
-    """The heading that a page's link of help leads to."""
-    with page.expect_popup() as opened, page.context.expect_event("response") as answered:
-        page.get_by_role("link", name="Help (in a new tab)").click()
-    shown = opened.value
-    assert answered.value.status == 200
-    shown.wait_for_load_state()
-    target = shown.locator(f"[id='{urlsplit(shown.url).fragment}']")
-    assert re.fullmatch("H[1-6]", target.evaluate("item => item.tagName"))
-    title = target.inner_text()
-    shown.close()
-    return title
+    titles = {"/sign-in": helped(visitor.get("/sign-in"))}
+    visitor.sign_in()
+    titles |= {path: helped(visitor.get(path)) for path in PAGES}
+    chosen = visitor.post("/fleet", "/fleet", action="admit", device=[f"{1:032x}"])
+    assert titles | {"chosen": helped(chosen)} == {"/sign-in": "Signing in", "chosen": "Several devices"} | PAGES
 
 
 def test_every_page_has_a_topic_and_every_topic_a_heading(visitor):

@@ -1,0 +1,33 @@
+"""The inputs of a round's aggregation, of fake devices' uploads, without a server."""
+
+import numpy as np
+
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
+from aggregator_server.rounds.plan import make_plan
+from aggregator_server.schemas import RoundRequest
+from fleet_protocol.bundle import unpack_bundle
+from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
+
+WORK = {"round_id": 3, "public_set": "0" * 64}
+BUNDLE = unpack_bundle(tiny_bundle(), "a bundle")
+MODEL = SharedModel(BUNDLE.manifest, BUNDLE.weights, {})
+PUBLIC = public_set()
+
+
+def contribution(device: FakeDevice, **changes) -> Contribution:
+    return Contribution(device.update(WORK, **changes), lambda: device.arrays(WORK, 24))
+
+
+def inputs(request: RoundRequest, uploads, **changes) -> RoundInputs:
+    """Return the inputs of a round without a consensus; ``uploads`` are devices, or what they contribute."""
+    given = tuple(one if isinstance(one, Contribution) else contribution(one) for one in uploads)
+    fields = {
+        "round_id": 3,
+        "plan": make_plan(request),
+        "public_set": PUBLIC,
+        "consensus": np.zeros((24, 4), np.float32),
+        "contributions": given,
+        "model": MODEL,
+        "has_consensus": False,
+    }
+    return RoundInputs(**(fields | changes))
