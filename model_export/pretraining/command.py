@@ -12,6 +12,7 @@ import numpy as np
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
+from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.batches import Augmentation
@@ -170,7 +171,7 @@ def _finish(
         "attribution": chosen.attribution,
         **report,
     }
-    data = front_end_file.serialise(description, float32, int8, statistics.pack(head))
+    data = front_end_file.serialise(description, float32, int8, statistics.pack(), head=pack(head, {}))
     write_durably(chosen.output, data, 0o644)
     return {"file": str(chosen.output), "bytes": len(data), **report}
 

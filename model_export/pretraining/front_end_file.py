@@ -2,6 +2,8 @@
 
 ``frontend.json`` holds the other members' sizes and SHA-256 digests. Equal content gives equal bytes. A file may leave
 out a member that another file in its folder holds. A network without a quantised form has an empty one.
+The classifier of its words, if there is one, is a member of its own: so the statistics are the bytes that a bundle has,
+and a bundle beside the file can leave them out. In older files it is one with the statistics.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from model_export.errors import ExportError
 
 FORMAT, VERSION = "auricle-front-end", 1
 FLOAT32, INT8, STATISTICS = "network.tflite", "network_int8.tflite", "statistics.safetensors"
+HEAD = "head.safetensors"
+_MEMBERS = (DESCRIPTION, FLOAT32, INT8, STATISTICS, HEAD)
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold
 
 
@@ -31,12 +35,18 @@ class FrontEndFile:
     description: dict[str, Any]  # content of ``frontend.json``
     float32: bytes  # the network's graph
     int8: bytes  # the same, quantised; empty where there is no such form
-    statistics: Arrays  # arrays that describe the words of its training
+    statistics: Arrays  # arrays that describe the words of its training, and ``head/..``, their classifier, if any
     words: tuple[str, ...]  # these words
 
 
 def serialise(
-    description: Mapping[str, Any], float32: bytes, int8: bytes, statistics: bytes, *, left_out: Sequence[str] = ()
+    description: Mapping[str, Any],
+    float32: bytes,
+    int8: bytes,
+    statistics: bytes,
+    *,
+    head: bytes = b"",
+    left_out: Sequence[str] = (),
 ) -> bytes:
     """Return the file's bytes; format, version, sizes and digests are filled in here.
 
@@ -45,9 +55,10 @@ def serialise(
         float32: the network's graph.
         int8: the same, quantised; empty where there is no such form.
         statistics: of the words, packed.
+        head: classifier of the words, packed; empty where there is none.
         left_out: names of members that another file of the same folder holds.
     """
-    members = {FLOAT32: float32, INT8: int8, STATISTICS: statistics}
+    members = {FLOAT32: float32, INT8: int8, STATISTICS: statistics} | ({HEAD: head} if head else {})
     files = {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in members.items()}
     document = {"format": FORMAT, "version": VERSION, **description, "files": files}
     members[DESCRIPTION] = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
@@ -66,7 +77,7 @@ def read(path: Path) -> FrontEndFile:
     try:
         with zipfile.ZipFile(path) as archive:
             held = set(archive.namelist())
-            members = {name: archive.read(name) for name in (DESCRIPTION, FLOAT32, INT8, STATISTICS) if name in held}
+            members = {name: archive.read(name) for name in _MEMBERS if name in held}
         description = json.loads(members[DESCRIPTION])
         if (description.get("format"), description.get("version")) != (FORMAT, VERSION):
             raise ExportError(
@@ -83,6 +94,8 @@ def read(path: Path) -> FrontEndFile:
         if _digest(members[name]) != sha256:
             raise ExportError(f"{path} is damaged: {name} does not match its digest; copy or make it again")
     statistics, document = unpack(members[STATISTICS])
+    if HEAD in members:
+        statistics |= unpack(members[HEAD])[0]
     return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, tuple(document["words"]))
 
 

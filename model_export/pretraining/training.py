@@ -148,7 +148,7 @@ class Training:
             raise ExportError(
                 f"the checkpoint {self._checkpoint} is damaged ({error}); remove it to begin anew"
             ) from error
-        if document.get("run") != self.identity:
+        if not self._goes_on_from(document):
             raise ExportError(
                 f"the checkpoint {self._checkpoint} is of another run "
                 f"({_difference(document.get('run'), self.identity)}); "
@@ -157,6 +157,18 @@ class Training:
         for name, variable in self._state().items():
             variable.assign(arrays[name].reshape(variable.shape))  # no file keeps an array without axes
         self.step = int(document["step"])
+
+    def _goes_on_from(self, checkpoint: dict[str, Any]) -> bool:
+        """Return whether it is of this run, or of one of another length that did the same until then."""
+        its = checkpoint.get("run")
+        if not isinstance(its, dict) or {**its, "steps": 0, "decay": 0} != {**self.identity, "steps": 0, "decay": 0}:
+            return False
+        return its == self.identity or checkpoint["step"] <= min(_begin_of_decay(its), _begin_of_decay(self.identity))
+
+
+def _begin_of_decay(identity: dict[str, Any]) -> int:
+    """Return after how many steps the learning rate of a run begins to fall."""
+    return int(identity["steps"] - (identity["decay"] or identity["steps"]))
 
 
 def _identity(options: Options, batches: Batches, corpus_digest: str) -> dict[str, Any]:

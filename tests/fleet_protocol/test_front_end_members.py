@@ -26,14 +26,15 @@ def rewritten(data, **changes):
     return buffer.getvalue()
 
 
-def test_a_thin_bundle_opens_as_the_whole_one():
-    thin = find_bundle("sounds_2s").read_bytes()
+@pytest.mark.parametrize(("name", "kilobytes"), [("sounds_2s", 1000), ("words", 800)])
+def test_a_thin_bundle_opens_as_the_whole_one(name, kilobytes):
+    thin = find_bundle(name).read_bytes()
     assert set(members(thin)) == {"manifest.json", "model.tflite", "weights.safetensors"}
     opened = unpack_bundle(thin, "thin")
     assert digest(opened.manifest.front_end) == opened.manifest.feature_settings.network.sha256
     assert len(opened.manifest.embedding_statistics.words) >= 30
     whole = write_bundle(opened.manifest, opened.graph, opened.weights)
-    assert len(whole) > len(thin) + 1_000_000
+    assert len(whole) > len(thin) + 1000 * kilobytes
     assert unpack_bundle(whole, "whole").manifest == opened.manifest
     assert without_shipped(whole) == thin
 

@@ -92,6 +92,33 @@ def test_a_run_that_was_killed_ends_in_the_same_file(tmp_path, corpus, trained):
     assert (tmp_path / "ears.frontend").read_bytes() == trained[0].read_bytes()
 
 
+def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus):
+    """A run that is made longer before its last steps writes the file of a run that was as long from the start."""
+    once, later = tmp_path / "once", tmp_path / "later"
+    for folder in (once, later):
+        folder.mkdir()
+    lengths = {"short": ("--steps", 12, "--decay", 4), "long": ("--steps", 20, "--decay", 6)}
+    assert pretrain(*arguments(once, corpus), *lengths["long"]).returncode == 0
+    checkpoint = later / "ears.checkpoint"
+    with subprocess.Popen(
+        command(*arguments(later, corpus), *lengths["short"]),
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        while not checkpoint.exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert 1 <= unpack(checkpoint.read_bytes())[1]["step"] <= 8
+    done = pretrain(*arguments(later, corpus), *lengths["long"])
+    assert done.returncode == 0, done.stderr
+    assert (later / "ears.frontend").read_bytes() == (once / "ears.frontend").read_bytes()
+    refused = pretrain(*arguments(later, corpus), *lengths["short"])
+    assert refused.returncode == 1
+    assert "is of another run (steps 20, not 12, decay 6, not 4)" in refused.stderr
+
+
 def test_the_file_says_what_is_in_it_and_stays_within_its_size(trained):
     path, report = trained
     front_end = read(path)

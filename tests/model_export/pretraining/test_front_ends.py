@@ -98,6 +98,9 @@ def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
     for bundle, trains in zip(bundles, ("head", "last_block"), strict=True):
         options = ["--features", str(path), "--train", trains, "-o", str(bundle)]
         run_python("-m", "model_export.cli", "build", "linear", *options)
+    # A bundle beside the file can leave its statistics out.
+    held = read_bundle(bundles[0]).manifest.sha256["embedding.safetensors"]
+    assert held == file.description["files"][front_end_file.STATISTICS]["sha256"]
     frozen, training = map(embeddings, bundles)
     np.testing.assert_allclose(training, frozen, rtol=1e-3, atol=1e-4)
 
