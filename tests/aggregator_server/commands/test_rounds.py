@@ -51,7 +51,7 @@ def contribute(fleet, device):
 
 
 def learn(fleet, device):
-    work = fleet.work(device)
+    work = wait_for(lambda: fleet.work(device), what="the round's result")
     assert work["kind"] == "learn"
     fleet.learned(device, work["round_id"]).raise_for_status()
 
