@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -85,6 +86,26 @@ class TrainingPlan:
     proximal: float = 0.0
     steps: int | None = None
     rehearse: Callable[[Floats, Floats], None] = lambda _x, _targets: None
+
+
+class TrainingMethod(Protocol):
+    """What a local method says of the shared model's training."""
+
+    @property
+    def name(self) -> str:
+        """Name in plans."""
+
+    @property
+    def prepare(self) -> Callable[[LocalTask], TrainingPlan]:
+        """Function that does what comes before the training, and says how to train."""
+
+    @property
+    def any_architecture(self) -> bool:
+        """Whether the device's bundle may differ from the shared one."""
+
+    @property
+    def keeps_own(self) -> bool:
+        """Whether the device keeps a model that is trained on its own."""
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edge_client.errors import ModelError
 from edge_client.learning.class_links import SlotOrder, adopt_classes, link_recognised, move_head, to_report, unlinked
 from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent, require_clips, require_finite
-from edge_client.learning.rounds.local_training import PublicRows, prepare_task, train_shared
+from edge_client.learning.rounds.local_training import PublicRows, TrainingMethod, prepare_task, train_shared
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
@@ -25,16 +24,13 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo, Update, Work
 from fleet_protocol.tensors import Arrays
 
-if TYPE_CHECKING:
-    from edge_client.learning.methods.local_method import LocalMethod
-
 
 class WeightSharing(NetworkJob):
     """One device's work in one round. The device's model is trained in place; the label map is replaced."""
 
     def __init__(
         self,
-        method: LocalMethod,
+        method: TrainingMethod,
         model: ModelRuntime,
         label_map: LabelMap,
         work: Work,
