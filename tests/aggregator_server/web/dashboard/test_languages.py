@@ -5,7 +5,7 @@ import re
 import pytest
 
 from aggregator_server.web.dashboard.languages import LANGUAGES
-from tests.aggregator_server.web.dashboard.test_pages import too_wide
+from tests.aggregator_server.web.dashboard.test_pages import too_wide, violations
 from tests.support.aggregator_process import ADMIN
 from tests.support.dashboard_visitor import PAGES, Visitor
 
@@ -82,7 +82,7 @@ def test_everybody_can_read_every_page_in_each_language(browser, aggregator, cod
         page.goto(aggregator.url + path)
         assert page.locator("html").get_attribute("lang") == code
         page.evaluate("document.querySelectorAll('details').forEach((item) => { item.open = true; })")
-        problems[path] = too_wide(page, 1200) + too_wide(page, 375)
+        problems[path] = too_wide(page, 1200) + too_wide(page, 375) + violations(page)
     context.close()
     assert {path: found for path, found in problems.items() if found} == {}
 
