@@ -143,9 +143,7 @@ def _unpack(root: Path, name: str, system: System) -> None:
         shutil.copy(root / f"usr/share/base-passwd/{file}.master", root / "etc" / file)
     for name in ("mnt", "root", "srv"):
         (root / name).mkdir(exist_ok=True)
-    certificates = sorted(root.glob("usr/share/ca-certificates/*/*.crt"))
-    (root / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
-    (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(b"".join(path.read_bytes() for path in certificates))
+    _join_certificates(root)
     for library in root.glob("usr/lib/*/openblas-pthread/lib*.so.?"):
         (library.parent.parent / library.name).symlink_to(f"{library.parent.name}/{library.name}")
     run(*enter(root, "ldconfig"))
@@ -160,7 +158,15 @@ def _install(root: Path, name: str, system: System) -> None:
     options = [f"--arch={system.architecture}", "--variant=minbase", f"--include={','.join(_packages(system))}"]
     # Its mounts end with it.
     _from_mirror(root, system, "unshare", "--mount", "debootstrap", *options, name, root, mirror())
+    _join_certificates(root)
     run(*enter(root, "apt-get", "clean"))
+
+
+def _join_certificates(root: Path) -> None:
+    """Write what update-ca-certificates would: pip of Debian 13 does not start without it."""
+    certificates = sorted(root.glob("usr/share/ca-certificates/*/*.crt"))
+    (root / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
+    (root / "etc/ssl/certs/ca-certificates.crt").write_bytes(b"".join(path.read_bytes() for path in certificates))
 
 
 def _from_mirror(root: Path, system: System, *command: str | Path) -> None:
