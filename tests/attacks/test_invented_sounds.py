@@ -6,6 +6,7 @@ from aggregator_server.limits import CLASSES, NEW_CLASSES_OF_A_DEVICE, REPORTS_P
 from fleet_protocol.limits import REPORTS
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
+from tests.support.edge_process import wait_for
 from tests.support.hostile_upload import inventing
 
 CAPACITY = 16
@@ -46,7 +47,8 @@ def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_roun
         work, scoring = fleet.work(device), FakeDevice(device.number, device.classes)
         fleet.upload(device, work, inventing(scoring, work, fleet.samples, REPORTS)).raise_for_status()
     for device in fleet.devices:
-        fleet.learned(device, fleet.work(device)["round_id"]).raise_for_status()
+        work = wait_for(lambda device=device: fleet.work(device), what="the round's result")
+        fleet.learned(device, work["round_id"]).raise_for_status()
     shown = fleet.round(round_id)
     assert shown["summary"]["state"] == "done"
     assert len(fleet.admin.get("/v1/classes").json()) == CAPACITY
