@@ -23,8 +23,9 @@ from benchmarks.bundles import build_bundles
 from benchmarks.command import BenchmarkError, Command, said
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
+from fleet_protocol.embedding_statistics import Scatter
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.joint_statistics import unpack_statistics
 from model_export.front_ends import PRECISIONS, find_front_end
 from model_export.pretraining.corpus import NOISE, read_features
 from model_export.pretraining.evaluation import FewShot, few_shot
@@ -51,9 +52,10 @@ def open_ear(name: str, precision: str) -> Ear:
     if name.endswith(".auricle"):
         return _of_bundle(name, Path(name))
     found = find_front_end(name, precision)
-    if not found.statistics:
+    statistics = unpack_statistics(found.statistics)
+    if statistics is None:
         raise BenchmarkError(f"{name} is no embedding: words cannot be told from few takes by their prototypes")
-    return Ear(name, found.settings, EmbeddingStatistics.unpack(found.statistics))
+    return Ear(name, found.settings, statistics)
 
 
 def _of_bundle(name: str, path: Path) -> Ear:

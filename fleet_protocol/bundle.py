@@ -3,9 +3,9 @@
 docs/architecture.md, "One exported graph for every method", says why the graph has one form.
 
 The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite``, ``weights.safetensors``
-and, where the front end has a pretrained network, ``front_end.tflite`` and ``embedding.safetensors``; the manifest
-holds the digests of the others, so that damage is seen on opening. A ready bundle leaves out what the front ends that
-ship hold already (:mod:`fleet_protocol.front_end_members`); its digest says what it is.
+and, where the front end has a pretrained network, ``front_end.tflite`` and ``embedding.safetensors``; a joint front end
+has two of each. The manifest holds the digests of the others, so that damage is seen on opening. A ready bundle leaves
+out what the front ends that ship hold already (:mod:`fleet_protocol.front_end_members`); its digest says what it is.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ import dacite
 
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings, NetworkSettings
+from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.front_end_members import find_member
+from fleet_protocol.joint_statistics import unpack_statistics
 from fleet_protocol.ready_bundles import ready_names
 from fleet_protocol.tensors import Arrays, Buffer, digest, pack, unpack
 
@@ -32,7 +33,8 @@ FORMAT = "auricle-bundle"
 VERSION = 1
 SIGNATURES = ("train", "predict", "input_gradient", "embed", "get_weights", "set_weights")
 _MEMBERS = ("manifest.json", "model.tflite", "weights.safetensors")
-_FRONT_END, _STATISTICS = "front_end.tflite", "embedding.safetensors"
+_NETWORKS = ("front_end.tflite", "front_end_2.tflite")
+_STATISTICS = ("embedding.safetensors", "embedding_2.safetensors")
 BACKGROUND = ("_other_", "_nothing_")
 """What is no class and no word of the pretraining: other sounds, and no sound in particular."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the oldest date that zip can hold: equal content gives equal bytes
@@ -67,8 +69,8 @@ class Manifest:
         sha256: Digests of the bundle's other members, by member name.
         background: Names of what the head's last outputs mean where they are no classes, but what is no class: the
             words of the front end's pretraining and :data:`BACKGROUND`, or nothing.
-        front_end: Network of the front end, a TFLite file, a member of its own; empty where the front end has none.
-        statistics: Words of the network's pretraining in the embedding, a member of its own; or empty.
+        networks: Networks of the front end, TFLite files, members of their own.
+        statistics: Words of each network's pretraining in its embedding, packed, members of their own; or none.
         steps: Outputs over time, of a bundle that transcribes; 0 where it recognises classes.
         characters: Characters that the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0
             is CTC's blank. Empty where the outputs mean classes.
@@ -91,8 +93,8 @@ class Manifest:
     format: str = FORMAT
     version: int = VERSION
     background: tuple[str, ...] = ()
-    front_end: bytes = dataclasses.field(default=b"", repr=False)
-    statistics: bytes = dataclasses.field(default=b"", repr=False)
+    networks: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
+    statistics: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
     steps: int = 0
     characters: str = ""
 
@@ -103,16 +105,13 @@ class Manifest:
 
     @cached_property
     def feature_settings(self) -> FeatureSettings:
-        """The settings of the features that the model was built for, with the front end's network."""
-        settings = FeatureSettings.from_json(self.features)
-        if isinstance(settings, NetworkSettings):
-            return dataclasses.replace(settings, network=dataclasses.replace(settings.network, data=self.front_end))
-        return settings
+        """The settings of the features that the model was built for, with the front end's networks."""
+        return FeatureSettings.from_json(self.features).with_networks(self.networks)
 
     @property
     def embedding_statistics(self) -> EmbeddingStatistics | None:
-        """The words of the pretraining of the front end's network; None where the bundle has none."""
-        return EmbeddingStatistics.unpack(self.statistics) if self.statistics else None
+        """The words of the pretraining of the front end's networks; None where the bundle has none."""
+        return unpack_statistics(self.statistics)
 
     @property
     def slots(self) -> int:
@@ -143,8 +142,8 @@ class Bundle:
 def write_bundle(manifest: Manifest, graph: bytes, weights: Arrays) -> bytes:
     """Serialise a bundle; equal content gives equal bytes. The manifest's digests are filled in here."""
     members = {"model.tflite": graph, "weights.safetensors": pack(weights, {})}
-    own = {_FRONT_END: manifest.front_end, _STATISTICS: manifest.statistics}
-    members |= {name: data for name, data in own.items() if data}
+    members |= dict(zip(_NETWORKS, manifest.networks, strict=False))
+    members |= dict(zip(_STATISTICS, manifest.statistics, strict=False))
     manifest = dataclasses.replace(manifest, sha256={name: digest(data) for name, data in members.items()})
     document = json.dumps(manifest_json(manifest), indent=1, sort_keys=True).encode()
     buffer = io.BytesIO()
@@ -160,7 +159,7 @@ def without_shipped(data: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as given, zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as kept:
         for name in given.namelist():
             member = given.read(name)
-            if name not in (_FRONT_END, _STATISTICS) or find_member(digest(member)) != member:
+            if name not in _NETWORKS + _STATISTICS or find_member(digest(member)) != member:
                 kept.writestr(zipfile.ZipInfo(name, _EPOCH), member)
     return buffer.getvalue()
 
@@ -168,7 +167,7 @@ def without_shipped(data: bytes) -> bytes:
 def manifest_json(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest JSON-ready, without what are members of their own."""
     document = dataclasses.asdict(manifest)
-    del document["front_end"], document["statistics"]
+    del document["networks"], document["statistics"]
     for name in ("background", "steps", "characters"):  # what a bundle does not have, it does not name
         if not document[name]:
             del document[name]
@@ -207,7 +206,7 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
                 raise zipfile.BadZipFile("its members are compressed, and could expand to any size")
             members = {name: archive.read(name) for name in _MEMBERS}
-            members |= {name: archive.read(name) for name in (_FRONT_END, _STATISTICS) if name in archive.namelist()}
+            members |= {name: archive.read(name) for name in _NETWORKS + _STATISTICS if name in archive.namelist()}
     # A damaged archive raises any of these: places outside the file, members that end early, encryption.
     except (OSError, zipfile.BadZipFile, KeyError, RuntimeError, ValueError, EOFError) as error:
         raise BundleError(
@@ -215,19 +214,19 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
             f"or name a ready one ({', '.join(ready_names())})"
         ) from error
     manifest = _parse(members["manifest.json"], path)
-    for name in {_FRONT_END, _STATISTICS} & (manifest.sha256.keys() - members.keys()):
+    for name in {*_NETWORKS, *_STATISTICS} & (manifest.sha256.keys() - members.keys()):
         members[name] = find_member(manifest.sha256[name])
         if not members[name]:
             raise BundleError(f"{path} is a ready bundle of another version, or damaged: it has no {name}; update")
-    manifest = dataclasses.replace(
-        manifest, front_end=members.get(_FRONT_END, b""), statistics=members.get(_STATISTICS, b"")
+    networks, statistics = (
+        tuple(members[name] for name in names if name in members) for names in (_NETWORKS, _STATISTICS)
     )
+    manifest = dataclasses.replace(manifest, networks=networks, statistics=statistics)
     for name, expected in manifest.sha256.items():
         if digest(members.get(name, b"")) != expected:
             raise BundleError(f"{path} is damaged: {name} does not match its digest; copy or build it again")
-    settings = manifest.feature_settings
-    if isinstance(settings, NetworkSettings) and digest(manifest.front_end) != settings.network.sha256:
-        raise BundleError(f"{path}: its {_FRONT_END} is not the network of its features; build it again")
+    if [digest(network) for network in networks] != [one.sha256 for one in manifest.feature_settings.networks]:
+        raise BundleError(f"{path}: its {_NETWORKS[0]} is not the network of its features; build it again")
     weights, _ = unpack(members["weights.safetensors"])
     shapes = {name: array.shape for name, array in weights.items()}
     if shapes != manifest.weight_shapes:

@@ -6,7 +6,7 @@ A bundle whose front end has a pretrained network carries them; so few takes are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,18 +36,23 @@ class Scatter:
     Attributes:
         means: Mean embedding of every class, float32 [classes, embedding].
         within: Covariance of the embeddings within a class, pooled over the classes, float32 [embedding, embedding].
+        split: Numbers of the first network, where an embedding has those of two; else 0.
     """
 
     means: Floats
     within: Floats
+    split: int = field(default=0, kw_only=True)
 
     @property
     def shrunk(self) -> Doubles:
-        """Covariance within a word, of which 5 % is replaced by a multiple of the identity, [embedding, embedding]."""
-        covariance = self.within.astype(np.float64)
-        size = len(covariance)
-        spread = max(np.trace(covariance) / size, 1e-12)
-        result: Doubles = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * spread * np.eye(size)
+        """Covariance within a word, of which 5 % is replaced by a multiple of the identity, [embedding, embedding]; of
+        each network's numbers by a multiple of its own.
+        """
+        result: Doubles = (1 - _SHRINKAGE) * self.within.astype(np.float64)
+        for part in (slice(self.split), slice(self.split, None)):
+            variances = np.diagonal(self.within)[part].astype(np.float64)
+            spread = max(variances.sum() / max(1, len(variances)), 1e-12)
+            result[part, part] += _SHRINKAGE * spread * np.eye(len(variances))
         return result
 
     @property

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.tensors import is_digest
@@ -61,6 +61,20 @@ class FeatureSettings:
     def hears_sounds(self) -> bool:
         """Whether the front end's network knows everyday sounds rather than words."""
         return False
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether a clip becomes the numbers of pretrained networks that hear it as a whole."""
+        return False
+
+    @property
+    def networks(self) -> tuple[FrozenNetwork, ...]:
+        """Networks of the front end, in order; none of cepstra."""
+        return ()
+
+    def with_networks(self, data: Sequence[bytes]) -> Self:  # noqa: ARG002  (cepstra have none)
+        """Return the settings with the networks' TFLite files, in the order of :attr:`networks`."""
+        return self
 
     @cached_property
     def digest(self) -> str:
@@ -177,6 +191,15 @@ class NetworkSettings(FeatureSettings):
         """(1, numbers) of one clip's features."""
         return (1, self.numbers)
 
+    @property
+    def networks(self) -> tuple[FrozenNetwork, ...]:
+        """The network."""
+        return (self.network,)
+
+    def with_networks(self, data: Sequence[bytes]) -> Self:
+        """Return the settings with the network's TFLite file."""
+        return dataclasses.replace(self, network=dataclasses.replace(self.network, data=data[0] if data else b""))
+
     def to_json(self) -> dict[str, object]:
         """Return the kind and every field, JSON-ready, of the network its digest alone."""
         return super().to_json() | {"network": self.network.sha256}
@@ -209,6 +232,11 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
         return self.filters == KALDI_32K
 
     @property
+    def is_embedding(self) -> bool:
+        """Whether a clip becomes the numbers of a pretrained network: yes."""
+        return True
+
+    @property
     def log_mel(self) -> LogMelSettings:
         """Settings of the log-mel features that the network takes."""
         shared = {item.name: getattr(self, item.name) for item in dataclasses.fields(LogMelSettings)}
@@ -234,8 +262,63 @@ class SpeechEmbeddingSettings(NetworkSettings):
     kind = "speech_embedding"
 
 
+@dataclass(frozen=True)
+class JointSettings(FeatureSettings):
+    """The numbers of two networks that hear the same clip, one behind the other: of words, and of everyday sounds."""
+
+    kind = "words_and_sounds"
+
+    words: EmbeddingSettings
+    sounds: EmbeddingSettings
+
+    def __post_init__(self) -> None:
+        """Check that both hear the same clip. Raises ProtocolError: they do not, or make several frames of it."""
+        for name in ("sample_rate_hz", "clip_s", "window_s", "hop_s", "frames"):
+            if not getattr(self, name) == getattr(self.words, name) == getattr(self.sounds, name):
+                raise ProtocolError(f"feature setting {name!r} of words and of sounds must be the same to join them")
+        if not self.words.network_frames == self.sounds.network_frames == 1:
+            raise ProtocolError("only networks that make one frame of a clip can be joined")
+
+    @classmethod
+    def of(cls, preset: str, words: EmbeddingSettings, sounds: EmbeddingSettings) -> JointSettings:
+        """Join two front ends. Raises ProtocolError: they do not fit one another."""
+        clip = {item.name: getattr(words, item.name) for item in dataclasses.fields(FeatureSettings)}
+        return cls(**clip | {"preset": preset}, words=words, sounds=sounds)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(1, numbers of both) of one clip's features."""
+        return (1, self.words.numbers + self.sounds.numbers)
+
+    @property
+    def is_embedding(self) -> bool:
+        """Whether a clip becomes the numbers of pretrained networks: yes."""
+        return True
+
+    @property
+    def networks(self) -> tuple[FrozenNetwork, ...]:
+        """The network of words, and that of sounds."""
+        return (self.words.network, self.sounds.network)
+
+    def with_networks(self, data: Sequence[bytes]) -> Self:
+        """Return the settings with both TFLite files."""
+        words, sounds = self.words.with_networks(data[:1]), self.sounds.with_networks(data[1:])
+        return dataclasses.replace(self, words=words, sounds=sounds)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the kind and every field, JSON-ready; the two front ends without a name of their own."""
+        fields: dict[str, object] = {"kind": self.kind}
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, EmbeddingSettings):
+                value = {name: part for name, part in value.to_json().items() if name not in ("kind", "preset")}
+            fields[item.name] = value
+        return fields
+
+
 _KINDS = {
-    settings.kind: settings for settings in (MfccSettings, LogMelSettings, EmbeddingSettings, SpeechEmbeddingSettings)
+    settings.kind: settings
+    for settings in (MfccSettings, LogMelSettings, EmbeddingSettings, SpeechEmbeddingSettings, JointSettings)
 }
 
 
@@ -253,6 +336,10 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> Featur
             if not isinstance(value, str) or not is_digest(value):
                 raise ProtocolError(f"feature setting {item.name!r} must be 64 hex digits, not {value!r}")
             value = FrozenNetwork(value)
+        if item.type == "EmbeddingSettings":
+            if not isinstance(value, dict):
+                raise ProtocolError(f"feature setting {item.name!r} must be an object, not {value!r}")
+            value = _read(EmbeddingSettings, value | {"preset": item.name})
         if isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # holds for NaN too
             raise ProtocolError(f"feature setting {item.name!r} must be finite and sensible, not {value!r}")
         if item.type == "float" and type(value) is int:

@@ -1,7 +1,7 @@
 """Networks and statistics that ship with Auricle, found by their digests.
 
-The files ``front_ends/NAME.frontend`` hold them. A ready bundle, or a second front end on the same network, leaves them
-out, so that they are installed once.
+The files ``front_ends/NAME.frontend`` hold them, and the ready bundle ``base`` the statistics of its words. A ready
+bundle, or a second front end on the same network, leaves them out, so that they are installed once.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ FOLDER = Path(__file__).resolve().parent.parent / "edge_client" / "front_ends"
 """Folder of the front ends that ship."""
 SUFFIX = ".frontend"
 DESCRIPTION = "frontend.json"
+_WHOLE = FOLDER.parent / "bundles" / "base.auricle"
+"""A ready bundle that leaves out nothing, and holds statistics as no front end's file does."""
 
 
 def find_member(sha256: str, folder: Path = FOLDER) -> bytes:
-    """Return the member of a front end's file that has a SHA-256 digest; nothing where a folder has none.
+    """Return what has a SHA-256 digest of what ships; nothing where there is none.
 
     The digest is the one that the file states: the caller checks the bytes.
 
     Raises BundleError: a front end's file is damaged.
     """
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
+    for path in [*sorted(folder.glob(f"*{SUFFIX}")), *([_WHOLE] if _WHOLE.exists() else [])]:
         try:
             if (member := _member(path, sha256)) is not None:
                 return member
@@ -47,7 +49,10 @@ def find_member(sha256: str, folder: Path = FOLDER) -> bytes:
 
 def _member(path: Path, sha256: str) -> bytes | None:
     with zipfile.ZipFile(path) as archive:
-        files = json.loads(archive.read(DESCRIPTION))["files"]
         held = set(archive.namelist())
-        name = next((name for name, file in files.items() if file["sha256"] == sha256 and name in held), None)
+        if DESCRIPTION in held:
+            files = {name: file["sha256"] for name, file in json.loads(archive.read(DESCRIPTION))["files"].items()}
+        else:
+            files = json.loads(archive.read("manifest.json"))["sha256"]
+        name = next((name for name, digest in files.items() if digest == sha256 and name in held), None)
         return None if name is None else archive.read(name)

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
-from fleet_protocol.feature_settings import NetworkSettings
 from fleet_protocol.tensors import Arrays
 from model_export import network
 from model_export.errors import ExportError, OperatorError
@@ -109,7 +108,7 @@ def describe(model: keras.Model, specification: Specification) -> Manifest:
         weight_shapes={name: array.shape for name, array in weights.items()},
         parameters=sum(array.size for array in weights.values()),
         seed=specification.seed,
-        front_end=settings.network.data if isinstance(settings, NetworkSettings) else b"",
+        networks=tuple(network.data for network in settings.networks if network.data),
         background=specification.background,
         statistics=specification.statistics,
         characters=specification.characters,

@@ -14,7 +14,14 @@ import numpy as np
 
 from fleet_protocol.arrays import Array
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FeatureSettings, FrozenNetwork, NetworkSettings
+from fleet_protocol.feature_settings import (
+    PRESETS,
+    EmbeddingSettings,
+    FeatureSettings,
+    FrozenNetwork,
+    JointSettings,
+    NetworkSettings,
+)
 from fleet_protocol.front_end_members import FOLDER, SUFFIX
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
@@ -27,6 +34,7 @@ from model_export.speech_embedding import package as speech_embedding
 PRECISIONS = ("float32", "int8")
 TRAINED = ("head", "last_block", "all")
 _CONSTANT = 1e-3
+JOINED = ("base", "sounds")  # of words, and of sounds
 SHIPPED = {path.stem: path for path in sorted(FOLDER.glob(f"*{SUFFIX}"))}
 
 
@@ -36,8 +44,8 @@ class FoundFrontEnd:
 
     settings: FeatureSettings  # of its features
     normalisation: Normalisation | None = None  # of them; None for a preset, which has no file
-    # the words of its network's pretraining, packed; empty for a preset, and where the embedding trains
-    statistics: bytes = b""
+    # the words of each network's pretraining, packed; none for a preset, and where the embedding trains
+    statistics: tuple[bytes, ...] = ()
     pretrained: Pretrained | None = None  # layers of its network that train
 
 
@@ -45,7 +53,8 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
     """Return a front end by its name.
 
     Args:
-        name: a preset, a network that ships with Auricle, ``speech_embedding``, or a file NAME.frontend.
+        name: a preset, a network that ships with Auricle, ``words_and_sounds``, ``speech_embedding``, or a file
+            NAME.frontend.
         precision: of the network, ``float32`` or ``int8``.
         trains: what of the network trains with the head: nothing (``head``), its ``last_block``, or ``all``.
 
@@ -58,12 +67,14 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
         if trains != "head":
             raise ExportError(f"features {name!r} have no network of which --train {trains} could speak; take base")
         return FoundFrontEnd(PRESETS[name])
+    if name == JointSettings.kind:
+        return _joint(precision, trains)
     if name == speech_embedding.NAME:
         if trains != "head":
             raise ExportError(f"{name} comes as a frozen network: --train {trains} is for base and files of `pretrain`")
         return _without_statistics(precision)
     if name not in SHIPPED and not name.endswith(SUFFIX):
-        known = ", ".join([*PRESETS, *SHIPPED, speech_embedding.NAME])
+        known = ", ".join([*PRESETS, *SHIPPED, JointSettings.kind, speech_embedding.NAME])
         raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{SUFFIX}")
     file = front_end_file.read(SHIPPED.get(name, Path(name)))
     settings = FeatureSettings.from_json(file.description["features"])
@@ -78,8 +89,22 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
     statistics = EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)}))
     return FoundFrontEnd(
-        dataclasses.replace(settings, network=network), _measured(statistics.samples), statistics.pack()
+        dataclasses.replace(settings, network=network), _measured(statistics.samples), (statistics.pack(),)
     )
+
+
+def _joint(precision: str, trains: str) -> FoundFrontEnd:
+    """Return the two front ends that hear words and sounds, side by side."""
+    words, sounds = (find_front_end(name, precision, trains) for name in JOINED)
+    assert isinstance(words.settings, EmbeddingSettings)
+    assert isinstance(sounds.settings, EmbeddingSettings)
+    assert words.normalisation is not None
+    assert sounds.normalisation is not None
+    normalisation = Normalisation(
+        words.normalisation.mean + sounds.normalisation.mean, words.normalisation.std + sounds.normalisation.std
+    )
+    settings = JointSettings.of(JointSettings.kind, words.settings, sounds.settings)
+    return FoundFrontEnd(settings, normalisation, (*words.statistics, *sounds.statistics))
 
 
 def _without_statistics(precision: str) -> FoundFrontEnd:

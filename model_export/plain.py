@@ -78,8 +78,8 @@ def export(chosen: argparse.Namespace) -> list[Path]:
         weights, labels = _learned(chosen.model, bundle, labels)
         networks = {"model": _convert(bundle.manifest, weights, labels, chosen)}
         defines = _shape(bundle.manifest)
-        if bundle.manifest.front_end:
-            networks["front_end"] = bundle.manifest.front_end
+        names = ("front_end", "front_end_2")
+        networks |= dict(zip(names, bundle.manifest.networks, strict=False))
     files = {f"{name}{_SUFFIX}": data for name, data in networks.items()}
     if labels:
         files["labels.txt"] = "".join(f"{label}\n" for label in labels).encode()

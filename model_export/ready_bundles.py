@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.bundle import unpack_bundle, without_shipped
-from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.bundle import Bundle, unpack_bundle, without_shipped
+from fleet_protocol.feature_settings import PRESETS, JointSettings
 from fleet_protocol.ready_bundles import FOLDER, SUFFIX
 from fleet_protocol.tensors import digest
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
-from model_export.front_ends import SHIPPED, find_front_end
+from model_export.front_ends import JOINED, SHIPPED, find_front_end
 from model_export.pretraining import front_end_file
 from model_export.specification import Specification
 
@@ -47,6 +47,7 @@ RECIPES = {
     "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),
     "sounds": Recipe("teach a device everyday sounds by a few takes; hears one second", "linear", "sounds", thin=True),
     "sounds_2s": Recipe("the same, hears two seconds: more accurate", "linear", "sounds_2s", thin=True),
+    "words_and_sounds": Recipe("words as base and everyday sounds as sounds", "linear", "words_and_sounds", thin=True),
     "cnn1": Recipe("Gudur & Perepu 2021, trains from scratch", "cnn1", "gudur"),
     "cnn2": Recipe("the same, the most accurate of the six", "cnn2", "gudur"),
     "cnn3": Recipe("the same", "cnn3", "gudur"),
@@ -86,23 +87,25 @@ def describe(data: bytes, name: str) -> Entry:
     from model_export import cost
 
     bundle = unpack_bundle(data, name)
-    network = bundle.manifest.front_end
     return Entry(
         sha256=digest(data),
         bytes=len(data),
         weights=bundle.manifest.parameters,
-        multiply_adds=cost.multiply_adds_of(bundle.graph, "predict") + _multiply_adds(RECIPES[name], network),
+        multiply_adds=cost.multiply_adds_of(bundle.graph, "predict") + _multiply_adds(RECIPES[name], bundle),
         training_multiply_adds=cost.training_multiply_adds(bundle.graph, bundle.manifest.batch),
     )
 
 
-def _multiply_adds(recipe: Recipe, network: bytes) -> int:
-    """Return those of a front end's network: of one for clips of any length only its file can say."""
-    if recipe.features in SHIPPED and recipe.precision == "float32":
-        return int(front_end_file.read(SHIPPED[recipe.features]).description["network"]["multiply_adds"])
+def _multiply_adds(recipe: Recipe, bundle: Bundle) -> int:
+    """Return those of a front end's networks: of one for clips of any length only its file can say."""
     from model_export import cost
 
-    return cost.multiply_adds_of(network, "embed") if network else 0
+    settings = bundle.manifest.feature_settings
+    names = JOINED if isinstance(settings, JointSettings) else (recipe.features,)
+    if recipe.precision == "float32" and set(names) <= SHIPPED.keys():
+        files = [front_end_file.read(SHIPPED[name]) for name in names]
+        return sum(int(file.description["network"]["multiply_adds"]) for file in files)
+    return sum(cost.multiply_adds_of(network, "embed") for network in bundle.manifest.networks)
 
 
 def make(folder: Path) -> None:

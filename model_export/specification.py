@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from fleet_protocol.bundle import BACKGROUND, Manifest
-from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.joint_statistics import unpack_statistics
 from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
@@ -54,7 +54,8 @@ class Specification:
     downsampling: str = "stride"  # how activations shrink; likewise
     width: float = 1.0  # share of every hidden layer's channels and units that are kept
     seed: int = 0  # of the initial weights
-    statistics: bytes = b""  # the words of the pretraining of the features' network, packed; empty where they have none
+    # the words of the pretraining of each of the features' networks, packed; none where they have none
+    statistics: tuple[bytes, ...] = ()
     pretrained: Pretrained | None = None  # layers in front of the network's, which train too; None: only its own do
     alphabet: str = ALPHABET  # characters that a network that transcribes can write
 
@@ -108,9 +109,8 @@ class Specification:
     @property
     def background(self) -> tuple[str, ...]:
         """What the head's outputs beyond the slots mean: the words of the pretraining, and what is none of them."""
-        if not self.statistics:
-            return ()
-        return (*EmbeddingStatistics.unpack(self.statistics).words, *BACKGROUND)
+        statistics = unpack_statistics(self.statistics)
+        return (*statistics.words, *BACKGROUND) if statistics else ()
 
     @property
     def options(self) -> dict[str, str]:

@@ -22,7 +22,6 @@ from aggregator_server.limits import (
 from aggregator_server.names import check_name
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import TensorError
-from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.limits import REPORTS
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
@@ -81,7 +80,7 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
         MalformedUpdateError: naming the array, what was expected and what was given.
     """
     described = len(update.known) + len(update.reports)
-    if described and isinstance(terms.settings, EmbeddingSettings):
+    if described and terms.settings.is_embedding:
         wanted = wanted | {"prototypes": (described, *terms.settings.shape)}
     elif described:
         wanted = wanted | {"impressions": (described, None, *terms.settings.shape)}

@@ -29,7 +29,7 @@ from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, Participa
 from aggregator_server.strategies.registry import FleetKind, local_methods, recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy, read_statistics
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import CONTINUOUS, RoundPlan
 
 
@@ -146,7 +146,7 @@ def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: Abstract
 
 def are_embeddings(public_set: PublicSetRow) -> bool:
     """Tell whether a public set's features are embeddings of a pretrained front end."""
-    return isinstance(FeatureSettings.from_json(public_set.features), EmbeddingSettings)
+    return FeatureSettings.from_json(public_set.features).is_embedding
 
 
 def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:

@@ -45,6 +45,10 @@ class Tail:
         logit = self.level - self.scale * math.log(per_hour)
         return 1 / (1 + math.exp(-min(max(logit, _LOWEST), _LARGEST)))
 
+    def at_least(self, least: Tail) -> Tail:
+        """Return the tail with a level and a scale that are at least those of another one."""
+        return Tail(max(self.level, least.level), max(self.scale, least.scale))
+
 
 def threshold_of(label: str, config: DetectorConfig, tails: Mapping[str, Tail]) -> float:
     """Return a label's threshold, above 0 to 1: the owner's, or for the promised rate, or else a fixed one."""
@@ -55,9 +59,9 @@ def threshold_of(label: str, config: DetectorConfig, tails: Mapping[str, Tail]) 
     return tails[label].threshold(config.false_accepts_per_hour) if label in tails else THRESHOLD
 
 
-def fit_tails(scores: Floats, least: Tail | None = None) -> list[Tail]:
+def fit_tails(scores: Floats) -> list[Tail]:
     """Return every label's tail, of scores, float32 [sounds, labels], 0..1, of sounds that are no label's: clips of
-    other words, the room, noise. The scale is the same for all labels. ``least`` has the smallest level and scale.
+    other words, the room, noise. The scale is the same for all labels.
     """
     logits = _logits(scores)
     begins = np.quantile(logits, 1 - _TAIL, axis=0)
@@ -65,10 +69,7 @@ def fit_tails(scores: Floats, least: Tail | None = None) -> list[Tail]:
     excesses = [float(np.mean(column[column >= begin] - begin)) for column, begin in zip(logits.T, begins, strict=True)]
     scale = max(_SMALLEST_SCALE, float(np.mean(excesses))) if excesses else _SMALLEST_SCALE
     rise = scale * math.log(_LOOKS_PER_HOUR * _TAIL)
-    found = [Tail(float(begin) + rise, scale / _FASTER) for begin in begins]
-    if least is None:
-        return found
-    return [Tail(max(tail.level, least.level), max(tail.scale, least.scale)) for tail in found]
+    return [Tail(float(begin) + rise, scale / _FASTER) for begin in begins]
 
 
 def _logits(scores: Floats) -> Doubles:

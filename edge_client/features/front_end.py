@@ -14,6 +14,7 @@ import numpy as np
 
 from edge_client.errors import FeatureError
 from edge_client.features.embedding import Embedding
+from edge_client.features.joint_embedding import JointEmbedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
 from edge_client.features.speech_embedding import SlidingSpeechEmbedding, SpeechEmbedding
@@ -21,6 +22,7 @@ from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import (
     EmbeddingSettings,
     FeatureSettings,
+    JointSettings,
     LogMelSettings,
     MfccSettings,
     SpeechEmbeddingSettings,
@@ -57,6 +59,8 @@ def open_front_end(settings: FeatureSettings) -> FrontEnd:
         return LogMel(settings)
     if isinstance(settings, EmbeddingSettings):
         return Embedding(settings)
+    if isinstance(settings, JointSettings):
+        return JointEmbedding(settings)
     if isinstance(settings, SpeechEmbeddingSettings):
         return SpeechEmbedding(settings)
     raise FeatureError(f"no front end computes features of the kind {settings.kind!r}; update the software")
@@ -81,6 +85,8 @@ def open_sliding(settings: FeatureSettings, hop_frames: int) -> Sliding:
     """Return the sliding form of a front end, for windows, as long as a clip, that lie so many frames apart."""
     if isinstance(settings, EmbeddingSettings):
         return SlidingEmbedding(settings, hop_frames)
+    if isinstance(settings, JointSettings):
+        return SlidingJointEmbedding(settings, hop_frames)
     if isinstance(settings, SpeechEmbeddingSettings):
         return SlidingSpeechEmbedding(settings, hop_frames)
     return SlidingFeatures(settings, hop_frames)
@@ -101,6 +107,22 @@ class SlidingEmbedding:
         """Return float32 [frames, numbers] of float32 [clip_samples], one hop after the last window."""
         embedding: Floats = self._embedding.of_log_mel(self._log_mel(window)[None])[0]
         return embedding
+
+
+class SlidingJointEmbedding:
+    """Both networks of a joint front end, window by window."""
+
+    def __init__(self, settings: JointSettings, hop_frames: int) -> None:
+        self._both = [SlidingEmbedding(part, hop_frames) for part in (settings.words, settings.sounds)]
+
+    def reset(self) -> None:
+        """Forget the last window: the next one does not lie one hop after it."""
+        for part in self._both:
+            part.reset()
+
+    def __call__(self, window: Floats) -> Floats:
+        """Return float32 [1, numbers of both] of float32 [clip_samples], one hop after the last window."""
+        return np.concatenate([part(window) for part in self._both], axis=-1)
 
 
 class SlidingFeatures:

@@ -18,7 +18,6 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.strategies.registry import FleetKind, complete, recommended
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.setting import Value
@@ -277,5 +276,5 @@ class Experiment(AnyExperiment):
         """What the recommended strategy depends on."""
         shared = read_bundle(self.model.bundle).manifest
         own = [read_bundle(path).manifest.network for path in self.model.own]
-        embeddings = isinstance(shared.feature_settings, EmbeddingSettings)
+        embeddings = shared.feature_settings.is_embedding
         return FleetKind(embeddings=embeddings, shares_network=not own or shared.network in own)

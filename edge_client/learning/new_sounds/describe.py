@@ -17,7 +17,6 @@ from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Doubles, Floats, Ints
-from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
@@ -80,7 +79,7 @@ def describe(
         clips: normalised for the model; each class that is wanted has one.
         public: the public set's normalised features, float32 [samples, frames, coefficients].
     """
-    if isinstance(model.manifest.feature_settings, EmbeddingSettings):
+    if model.manifest.feature_settings.is_embedding:
         return {"prototypes": class_means(model.denormalise(clips.x[0]), clips.slots, slots)}
     impressions = synthesise(model, mask, list(slots), synthesis_of(settings), rng)
     own, heard = model.embed(clips.x[0]), model.embed(public)

@@ -26,7 +26,7 @@ from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.expectation import expectations
-from edge_client.learning.teaching.head_material import HeadMaterial, head_material
+from edge_client.learning.teaching.head_material import SOUND, HeadMaterial, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.taught import Taught, known_slots, require_learned, with_labels
 from edge_client.model.runtime import ModelRuntime
@@ -137,16 +137,22 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     others = material.draws(label_map.background, _OTHERS, rng)
     talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
     rejected = [clips[:, 0] for clips in heard.rejected.values()]
-    tails = _tails(model, label_map, np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected]))
+    tails = _tails(
+        model, label_map, np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected]), material
+    )
     expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
     clips = sum(len(takes) for takes in heard.takes.values())
     return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
 
 
-def _tails(model: ModelRuntime, label_map: LabelMap, negatives: Floats) -> dict[str, tuple[float, float]]:
+def _tails(
+    model: ModelRuntime, label_map: LabelMap, negatives: Floats, material: HeadMaterial
+) -> dict[str, tuple[float, float]]:
     """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it."""
     scores = model.predict(model.normalise(negatives[:, None]), label_map.listening_mask)[:, : len(label_map.slots)]
-    tails = fit_tails(scores, _SOUNDS if model.manifest.feature_settings.hears_sounds else None)
+    every = model.manifest.feature_settings.hears_sounds
+    sounds = {sound.slot for sound in material.sounds if every or sound.kind == SOUND}
+    tails = [tail.at_least(_SOUNDS) if slot in sounds else tail for slot, tail in enumerate(fit_tails(scores))]
     return {name: (tail.level, tail.scale) for name, tail in zip(label_map.names, tails, strict=True)}
 
 

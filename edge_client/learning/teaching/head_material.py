@@ -2,18 +2,24 @@
 
 The words of the pretraining say how far clips of a sound scatter: a draw is a centre plus a normally distributed
 distance with the covariance within a word. They also stand for what no label is, and for known words without clips.
+
+Where an embedding has the numbers of two networks, of words and of everyday sounds, a row of a word gets the second
+half of any word, and a row of a sound the first half of any sound: so a label is told from its like by the half that
+knows it, and not by the room of its few takes in the other one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_client.learning.targets import from_slots
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.joint_statistics import JointStatistics
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.public_set import PublicSet
 
@@ -31,6 +37,8 @@ _SAME_NAME, SAME_SOUND = 0.4, 0.75
 # Rows in one pass, as a share of a label's, of a label that others alone have clips of: with 1, two points less of it
 # are recognised (docs/class-discovery.md).
 _UNHEARD = 2.0
+NEITHER, WORD, SOUND = -1, 0, 1
+_HALVES = 400  # of either kind that rows get
 
 
 @dataclass(frozen=True)
@@ -54,13 +62,30 @@ class Heard:
 class Sound:
     """What one output of the head learns: embeddings, and means around which more are drawn, float32 [any, numbers].
 
-    ``share``: Rows in one pass, as a share of a label's.
+    ``share``: Rows in one pass, as a share of a label's. ``kind``: WORD, SOUND, or what is neither.
     """
 
     slot: int
     rows: Floats
     centres: Floats
     share: float = 1.0
+    kind: int = NEITHER
+
+
+@dataclass(frozen=True)
+class OtherHalves:
+    """First halves of sounds, float32 [rows, split], and second halves of words, float32 [rows, numbers - split]."""
+
+    of_sounds: Floats
+    of_words: Floats
+
+    def exchange(self, rows: Floats, kinds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        """Give rows, float32 [rows, numbers], of words and of sounds another half; they are overwritten."""
+        split = self.of_sounds.shape[1]
+        for kind, pool, part in ((SOUND, self.of_sounds, slice(split)), (WORD, self.of_words, slice(split, None))):
+            chosen = np.flatnonzero(kinds == kind)
+            rows[chosen, part] = pool[rng.integers(len(pool), size=len(chosen))]
+        return rows
 
 
 @dataclass(frozen=True)
@@ -68,12 +93,14 @@ class HeadMaterial:
     """All sounds, of which an output may have several, and how far draws lie from their centres.
 
     ``scatter`` times normal numbers is a draw's distance from its centre, float64 [numbers, numbers]. ``own`` is made
-    of the device's own takes alone; None where there is nothing else, or no take.
+    of the device's own takes alone; None where there is nothing else, or no take. ``halves`` are of an embedding with
+    the numbers of two networks.
     """
 
     sounds: tuple[Sound, ...]
     scatter: Doubles
     own: HeadMaterial | None = None
+    halves: OtherHalves | None = None
 
     @property
     def slots(self) -> frozenset[int]:
@@ -84,7 +111,8 @@ class HeadMaterial:
         """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
         drawn = count if not len(sound.rows) else count // 2 if len(sound.centres) else 0
         real = sound.rows[rng.integers(max(1, len(sound.rows)), size=count - drawn)]
-        return np.concatenate([real, self._around(sound.centres, drawn, rng)])
+        found = np.concatenate([real, self._around(sound.centres, drawn, rng)])
+        return self._exchanged(found, np.full(count, sound.kind), rng)
 
     def one_pass(self, capacity: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """Draw the embeddings and targets of one pass: float32 [rows, numbers] and [rows, capacity]."""
@@ -97,12 +125,20 @@ class HeadMaterial:
 
         Of the background's outputs these are negatives that nothing was trained on.
         """
-        centres = np.concatenate([sound.centres for sound in self.sounds if sound.slot in slots])
-        return self._around(centres, count if len(centres) else 0, rng)
+        sounds = [sound for sound in self.sounds if sound.slot in slots]
+        centres = np.concatenate([sound.centres for sound in sounds])
+        chosen = rng.integers(max(1, len(centres)), size=count if len(centres) else 0)
+        kinds = np.repeat([sound.kind for sound in sounds], [len(sound.centres) for sound in sounds])
+        return self._exchanged(self._scattered(centres[chosen], rng), kinds[chosen], rng)
 
     def _around(self, centres: Floats, count: int, rng: np.random.Generator) -> Floats:
-        chosen = centres[rng.integers(max(1, len(centres)), size=count)]
-        return np.asarray(chosen + rng.standard_normal((count, len(self.scatter))) @ self.scatter, np.float32)
+        return self._scattered(centres[rng.integers(max(1, len(centres)), size=count)], rng)
+
+    def _scattered(self, centres: Floats, rng: np.random.Generator) -> Floats:
+        return np.asarray(centres + rng.standard_normal((len(centres), len(self.scatter))) @ self.scatter, np.float32)
+
+    def _exchanged(self, rows: Floats, kinds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+        return rows if self.halves is None else self.halves.exchange(rows, kinds, rng)
 
 
 def head_material(
@@ -113,6 +149,7 @@ def head_material(
     public_set: PublicSet | None,
     imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
+    chosen_kinds: Mapping[str, int] | None = None,
 ) -> HeadMaterial:
     """Collect what every output learns from.
 
@@ -122,6 +159,7 @@ def head_material(
         public_set: of the fleet; None where the device never saw one.
         imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
+        chosen_kinds: WORD or SOUND by label, where the owner said so.
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
     fleet = _of_fleet(label_map, wanted, prototypes or {})
@@ -129,6 +167,9 @@ def head_material(
     fleet = {slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics)}
     described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
     same, other = _words(label_map, described, statistics)
+    kinds = {
+        label_map.names[slot]: kind_of(np.concatenate(parts), statistics) for slot, parts in described.items() if parts
+    } | dict(chosen_kinds or {})
     sounds = []
     for slot in wanted:
         parts = recorded[slot]
@@ -139,16 +180,39 @@ def head_material(
         elif not described[slot]:
             parts = [imagine(slot)]
             centres = [parts[0].mean(axis=0)]
+        kind = kinds.get(label_map.names[slot], NEITHER)
         if not parts:
-            sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD))
+            sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD, kind))
             continue
         centres = [fleet[slot].mean(axis=0)] if slot in fleet else centres
-        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres)))
+        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres), kind=kind))
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
-        own = head_material(label_map, (), heard, statistics, None, imagine)
-    return HeadMaterial(tuple(sounds), statistics.varied.scatter, own)
+        own = head_material(label_map, (), heard, statistics, None, imagine, chosen_kinds=chosen_kinds)
+    return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, _other_halves(sounds, statistics))
+
+
+def kind_of(embeddings: Floats, statistics: EmbeddingStatistics) -> int:
+    """Return of what kind a label is, by embeddings of it, [clips, numbers]; NEITHER where one network hears all."""
+    if not isinstance(statistics, JointStatistics):
+        return NEITHER
+    return SOUND if statistics.is_sound(embeddings) else WORD
+
+
+def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> OtherHalves | None:
+    """Return the halves that rows get: of the device's own sounds and words, and of those that it does not know."""
+    if not isinstance(statistics, JointStatistics):
+        return None
+
+    def pool(kind: int, part: slice, unknown: Floats) -> Floats:
+        own = [sound.rows[:, part] for sound in sounds if sound.kind == kind and len(sound.rows)]
+        return np.concatenate(
+            [np.resize(rows, (_HALVES, rows.shape[1])) for rows in (unknown, np.concatenate(own or [unknown]))]
+        )
+
+    first, second = slice(statistics.split), slice(statistics.split, None)
+    return OtherHalves(pool(SOUND, first, statistics.beyond_words), pool(WORD, second, statistics.talk))
 
 
 def _words(
@@ -219,11 +283,18 @@ def _background(
     numbers = statistics.means.shape[1]
     nobody = np.zeros((0, numbers), np.float32)
     sounds = [
-        Sound(word_slots[word], statistics.samples[word], statistics.varied.means[[word]], _WORD) for word in other
+        Sound(
+            word_slots[word],
+            statistics.samples[word],
+            statistics.varied.means[[word]],
+            _WORD,
+            int(statistics.are_sounds[word]) if isinstance(statistics, JointStatistics) else NEITHER,
+        )
+        for word in other
     ]
     talk = statistics.speech.draw(statistics.speech.means[0], _TALK, np.random.default_rng(0))
     sounds += [
-        Sound(other_slot, talk, nobody),
+        Sound(other_slot, talk, nobody, kind=WORD),
         Sound(other_slot, heard.spliced, nobody, _SPLICED),
         Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
