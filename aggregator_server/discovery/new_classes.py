@@ -143,7 +143,7 @@ def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: 
 
     Args:
         name: wanted for it; a number is added where that is taken.
-        rows: that stand for it, float32 [rows, frames, coefficients].
+        rows: Rows that stand for it, float32 [rows, frames, coefficients].
     """
     name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(

@@ -48,11 +48,11 @@ def restore_round(
 ) -> int:
     """Bring back the fleet's state after a round; return the number of the round that does so.
 
-    Public set, consensus, weights, prototypes and classes are as they were then. Classes that came later are undone:
+    Public set, consensus, weights, prototypes and classes are as they were then. Classes of later rounds are undone:
     devices report their sounds again. A name that a person gave since stays.
 
     Args:
-        round_id: of a round that is done, with the whole fleet.
+        round_id: Number of a finished round of the whole fleet.
         without: devices without whose uploads the round's result is computed again.
 
     Raises:
@@ -240,9 +240,9 @@ def _undo_later(session: Session, round_id: int, by: int) -> None:
 
 
 def _restore_classes(session: Session, classes: Sequence[ClassInfo], since: int) -> None:
-    """Make these classes the fleet's again, and let those that came later be none.
+    """Make these classes the fleet's again, and undo the later ones.
 
-    Devices are told again of their sounds that are one of the classes which come back. What was recognised as a class
+    Devices get notice again of their sounds that belong to a restored class. What was recognised as a class
     that is none now is forgotten, so that it is reported again; that of a class which was split is the former's again.
     """
     present = {info.class_id for info in all_classes(session)}
