@@ -1,6 +1,8 @@
 """A device whose owner teaches it, or that takes part in rounds: its folders, and the training process on them."""
 
 import dataclasses
+import io
+import logging
 import subprocess
 import sys
 
@@ -9,6 +11,7 @@ from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.job import to_teach
 from edge_client.learning.training_job import to_line
+from edge_client.learning.worker import run
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
@@ -54,8 +57,18 @@ class Device:
         return self.do(None)
 
     def do(self, job):
-        with self.worker(job) as child:
-            self.log = ended(child)
+        """Do a job as the training process does it, in this one: a process of its own takes seconds to load."""
+        log = io.StringIO()
+        root, handler = logging.getLogger(), logging.StreamHandler(log)
+        level = root.level
+        root.setLevel(logging.INFO)
+        root.addHandler(handler)
+        try:
+            run(self.config, job)
+        finally:
+            root.removeHandler(handler)
+            root.setLevel(level)
+        self.log = log.getvalue()
         return self.state.model.load(self.bundle)
 
     def to_teach(self):
