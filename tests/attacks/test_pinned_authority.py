@@ -111,14 +111,6 @@ def pretend(between, authority):
     between.received = ""
 
 
-def test_a_device_does_not_join_whoever_shows_his_own_authority_after_the_right_one(between, right, config):
-    pretend(between, right + between.authority)
-    result = edge(config, "join", str(invitation(between, right)))
-    assert result.returncode == 1
-    assert "2 PEM blocks" in result.stderr
-    assert between.asked == ["GET /v1/authority"]
-
-
 @pytest.mark.parametrize("what", TEXTS)
 def test_whoever_is_in_between_gets_neither_the_invitation_nor_the_secret(between, right, config, what):
     pretend(between, TEXTS[what](right, between.authority))

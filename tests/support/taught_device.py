@@ -6,6 +6,8 @@ import logging
 import subprocess
 import sys
 
+import numpy as np
+
 from edge_client.audio.recordings import Recordings
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
@@ -16,7 +18,7 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
 from tests.support.edge_process import give_identity
-from tests.support.sounds import write_clips
+from tests.support.sounds import melody, write_clips
 
 
 def worker(config, job=None):
@@ -73,6 +75,14 @@ class Device:
 
     def to_teach(self):
         return to_teach(self.config, self.state)
+
+
+def recall_as(saved, sound, label):
+    """Share of unheard clips of a sound that the device takes for a label."""
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
+    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
 def recall(tmp_path, saved, label, *, listening=True):

@@ -115,9 +115,8 @@ def _children(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("bundle = ", "bundel = "), "unknown key 'bundel'"),
+        (('bundle = "', '# "'), "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base"),
         (('.auricle"', '.gone"'), "not a readable model bundle"),
-        (('url = "http', 'url = "ftp'), "must start with http"),
     ],
 )
 def test_a_daemon_that_cannot_start_says_why(tmp_path, bundles, change, message):
