@@ -69,7 +69,8 @@ def restore_round(
             based_on = _require_restorable(session, round_id)
             last = _last_round(session)
             snapshot = _snapshot(store, session, based_on, without, last + 1) if without else None
-        public_set = PublicSet.unpack(store.blobs.read(_public_set(based_on, again=snapshot is not None)))
+        blob = str(based_on.result_public_set) if snapshot is None else based_on.public_set
+        public_set = PublicSet.unpack(store.blobs.read(blob))
         result = None if snapshot is None else compute(store.blobs, snapshot)
         if isinstance(result, str):
             raise AggregationError(f"round {round_id} cannot be computed again: {result}")
@@ -151,10 +152,6 @@ def _require_restorable(session: Session, round_id: int) -> RoundRow:
 
 def _last_round(session: Session) -> int:
     return session.scalar(select(func.max(RoundRow.round_id))) or 0
-
-
-def _public_set(row: RoundRow, *, again: bool) -> str:
-    return row.public_set if again else str(row.result_public_set)
 
 
 def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection[str], round_id: int) -> RoundSnapshot:
