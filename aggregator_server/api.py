@@ -54,8 +54,8 @@ class WeightCombiner:
 
         Args:
             rule: one of :func:`weight_rules`; docs/methods.md describes them.
-            settings: of the rule, of norm clipping in front of it (``clip_norm``) and of the server optimiser behind it
-                (``server_optimiser`` and the like); those that are left out have their defaults.
+            settings: Settings of the rule, of norm clipping in front of it (``clip_norm``) and of the server optimiser
+                behind it (``server_optimiser`` and the like); those that are left out have their defaults.
         """
         self._choice = Choice(rule, settings)
         self._state: Arrays = {}
@@ -101,8 +101,8 @@ def average_scores(
     Gudur & Perepu 2021, algorithm 1. :func:`alpha_update` comes before it.
 
     Args:
-        scores: of each device, float32 [samples, its classes].
-        columns: of each device, the fleet's class of each of these columns: its column in the result.
+        scores: Scores of each device, float32 [samples, its classes].
+        columns: For each device and each of these columns, the column of its class in the result.
         labels: int64 [samples], the public samples' classes.
         previous: float32 [samples, classes], the fleet's scores so far; None: zeros.
         synthetic: bool [samples], True for data impressions; None: all are recordings.

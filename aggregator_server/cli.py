@@ -1,5 +1,5 @@
 # PYTHON_ARGCOMPLETE_OK
-"""``auricle-aggregator``: run the server, look after its tokens and devices, publish a public set and a model."""
+"""``auricle-aggregator``: run the server, manage its tokens and devices, publish a public set and a model."""
 
 import argparse
 import sys

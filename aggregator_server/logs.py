@@ -36,7 +36,7 @@ def configure(kind: LogFormat) -> None:
     text = logging.Formatter("%(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if kind == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at a revision
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs every check of a revision
 
 
 def configured() -> LogFormat:

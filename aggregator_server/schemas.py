@@ -111,8 +111,8 @@ class DeviceInfo:
         enrolled_at: Time of its first enrolment.
         seen_at: Time of its last request, to half a minute.
         revoked_at: Time of its revocation, or of its leaving; None for an active device.
-        group: Group of the invitation by which it came, for people.
-        invitation: Number of that invitation; None for one that came by the enrolment token.
+        group: Group of its invitation, for people.
+        invitation: Number of its invitation; None if it enrolled with the enrolment token.
         waiting: Whether an operator has yet to admit it.
         conduct: Its reputation from the rounds so far.
         versions: Versions that it runs, as it says; empty texts where it does not.
@@ -194,7 +194,7 @@ class InvitationInfo:
     Attributes:
         invitation_id: Number of the invitation, from 1.
         devices: Number of devices that it lets in.
-        used: Number of devices that came by it.
+        used: Number of devices that enrolled with it.
         group: Group that these devices belong to, for people.
         made_at: Time at which it was made.
         expires_at: Time from which it lets nobody in; None: it does not expire.

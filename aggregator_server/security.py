@@ -33,7 +33,7 @@ def hash_secret(secret: str) -> str:
 
 
 def same(left: str, right: str) -> bool:
-    """Compare two secrets in a time that does not tell where they differ."""
+    """Compare two secrets in a time that does not depend on where they differ."""
     return hmac.compare_digest(left.encode(), right.encode())
 
 

@@ -6,7 +6,7 @@
     k has turned if c_k < -0.1, where the round's median | c_j | is 0.2 or more
     r_k <- 0.8 r_k + 0.2 s_k  of an upload that counts,  r_k = s_k of its first
 
-Late in the training the honest devices' updates add up to about nothing, so their directions cannot tell a flipped one
+Late in the training the honest devices' updates add up to about nothing, so their directions do not show a flipped one
 (docs/methods.md, "The screened mean"). But each goes on pulling to its own clips, round after round. Where the last
 update of half of the devices turned, it was the model that did: then nobody has. A device that has turned
 ``SUSPICION`` times in a row is in quarantine, and its record begins anew, so that it can come back. After very few
@@ -83,7 +83,7 @@ class Records:
         """Tell which updates point against their devices' records, bool [updates]; and count that.
 
         Args:
-            sketches: of these, float64 [updates, numbers].
+            sketches: Their sketches, float64 [updates, numbers].
         """
         rows = {device_id: row for row, device_id in enumerate(self.device_ids)}
         known = {place: rows[device_id] for place, device_id in enumerate(device_ids) if device_id in rows}
@@ -102,8 +102,8 @@ class Records:
         """Return the records after a round.
 
         Args:
-            sketches: of these, float64 [updates, numbers].
-            counted: which of them made the result, bool [updates].
+            sketches: Their sketches, float64 [updates, numbers].
+            counted: Mask of those that made the result, bool [updates].
         """
         found = dict(zip(self.device_ids, zip(self.sketches, self.turns.tolist(), strict=True), strict=True))
         for device_id, sketch, counts in zip(device_ids, sketches, counted, strict=True):

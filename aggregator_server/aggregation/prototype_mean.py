@@ -48,7 +48,7 @@ def combine(prototypes: Doubles, counts: Doubles, whitening: Doubles, values: Ma
         prototypes: one row for each device, float64 [devices, numbers].
         counts: clips behind each row, float64 [devices].
         whitening: matrix after which clips of a class scatter alike, float64 [numbers, numbers].
-        values: of the rule's settings.
+        values: Values of the rule's settings.
     """
     weights = np.minimum(counts, float(values["vote_cap"]))
     shares = weights / weights.sum()

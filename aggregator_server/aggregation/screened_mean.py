@@ -71,7 +71,10 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
     squares = layer_distances(updates, median)
     squares[ALL_LAYERS] = np.sum(list(squares.values()), axis=0)
     allowed = np.sqrt(np.maximum(1.0, sizes / usual_size(sizes)))
-    floors = {name: _ROUNDING * _norm(median[columns]) for name, columns in updates.layout.layer_columns.items()}
+    floors = {
+        name: _ROUNDING * float(np.linalg.norm(median[columns].astype(np.float64)))
+        for name, columns in updates.layout.layer_columns.items()
+    }
     distances = {}
     for name, values in squares.items():
         found = np.sqrt(values)
@@ -81,10 +84,6 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
     dropped = against | (furthest > threshold)
     explained = ~against & (furthest <= threshold * allowed)
     return Screened(distances, against, explained, dropped & (len(updates) >= _FEWEST), median)
-
-
-def _norm(row: Floats) -> float:
-    return float(np.linalg.norm(row.astype(np.float64)))
 
 
 def _against(updates: Updates, start: Floats, median: Floats) -> Bools:

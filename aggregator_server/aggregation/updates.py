@@ -119,7 +119,7 @@ def stack_updates(layout: Layout, uploads: Mapping[str, Callable[[], Mapping[str
     """Read every device's upload once, straight into its row of the matrix; several are read at the same time.
 
     Args:
-        uploads: by device: what returns its arrays, for example out of a blob; called from other threads.
+        uploads: By device, a function that returns its arrays, for example out of a blob; called from other threads.
 
     Raises:
         AggregationError: nobody uploaded, or an upload does not fit the layout; names the device.

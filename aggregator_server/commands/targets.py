@@ -19,7 +19,7 @@ def add_server(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
         "--data",
         type=Path,
         default=default,
-        help="data folder of a server on this machine: tells its address, certificate and token",
+        help="data folder of a server on this machine: holds its address, certificate and token",
     )
     parser.add_argument(
         "--url", default=default, help="the server, e.g. http://127.0.0.1:8470 (with --data: where it listened last)"
@@ -55,7 +55,7 @@ def connect(options: argparse.Namespace) -> Client:
 
 @dataclass(frozen=True)
 class Named:
-    """Something that a command can be told to act on.
+    """Something that a command can act on.
 
     Attributes:
         present: Whether it is in use; what is not counts only where nothing that is in use fits.

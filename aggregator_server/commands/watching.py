@@ -155,17 +155,14 @@ def seats(detail: Mapping[str, Any], troubles: Mapping[str, str], now: datetime)
     opened = datetime.fromisoformat(detail["summary"]["opened_at"])
     waited = (now - opened).total_seconds()
     participants = sorted(detail["participants"], key=_name)
-    times = [_after(item, opened) for item in participants]
+    uploads = [item["uploaded_at"] for item in participants]
+    times = [None if upload is None else _seconds(opened, upload) for upload in uploads]
     late = waited > late_after([after for after in times if after is not None], len(times))
     found = [
         Seat(item["name"], _state(item, detail["summary"]["state"], late=late), after, _details(item, troubles))
         for item, after in zip(participants, times, strict=True)
     ]
     return tuple(found)
-
-
-def _after(item: Mapping[str, Any], opened: datetime) -> float | None:
-    return None if item["uploaded_at"] is None else _seconds(opened, item["uploaded_at"])
 
 
 def _seconds(opened: datetime, text: str) -> float:

@@ -91,7 +91,7 @@ class Discovery:
         groups: The groups, ordered by their first members.
         details: JSON-ready details: ``counted_by``; ``joins_from``, where the silhouette counted them: the cosine from
             which two reports would be one class if there were no others; ``projection``, [x, y] of every report;
-            ``similarity``, the cosine of every two reports, where there are few enough to look at.
+            ``similarity``, the cosine of every two reports, where there are few enough to show.
     """
 
     groups: tuple[Group, ...]
@@ -109,7 +109,7 @@ def discover(
     """Group the reports by class.
 
     Args:
-        reports: at least one.
+        reports: Reports, at least one.
         known: the reporting devices' descriptions of classes that the fleet has.
         public_set: the public set whose recordings the profiles score, or prototypes are compared by.
         count: number of new classes; None: the number of different names where every report has one, else the
@@ -198,7 +198,7 @@ def _reach(distances: Doubles, references: Ints, alone: float) -> float:
     They are as far from the reference classes as the reports are on average; of two reports it is what decided.
 
     Args:
-        distances: of the reports and then the descriptions of known classes, float64 [n, n].
+        distances: Distances of the reports and then the descriptions of known classes, float64 [n, n].
     """
     first = len(distances) - len(references)
     rows = distances[:first, first:]

@@ -64,7 +64,8 @@ def settle(
         members = sorted(first_of.values())
         if group.class_id is None:
             rows = rows_of(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
-            name = _name(class_id, [reports[index].name for index in members])
+            name = majority_name([reports[index].name for index in members])
+            name = name or f"sound-{class_id.removeprefix('c')}"
             if terms.review:
                 proposals.append(Proposal(class_id, name, rows))
             else:
@@ -134,16 +135,12 @@ def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.ran
     return np.asarray(np.mean([rows[:count] for rows in impressions], axis=0, dtype=np.float64), np.float32)
 
 
-def _name(class_id: str, names: Sequence[str | None]) -> str:
-    return majority_name(names) or f"sound-{class_id.removeprefix('c')}"
-
-
 def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
     """Return a public set with another class as its last one.
 
     Args:
         name: wanted for it; a number is added where that is taken.
-        rows: that stand for it, float32 [rows, frames, coefficients].
+        rows: Rows that stand for it, float32 [rows, frames, coefficients].
     """
     name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(

@@ -120,7 +120,7 @@ def recognise(
     A device reports a sound again when the answer to its first report got lost.
 
     Args:
-        inputs: of the round; what its ``others`` report is recognised along with the contributions.
+        inputs: Inputs of the round; the reports of its ``others`` are recognised along with the contributions.
     """
     reassigned: list[Assigned] = []
     reports: list[ReportedClass] = []
@@ -190,8 +190,8 @@ def _described(arrays: Arrays, count: int) -> list[tuple[Floats | None, Floats |
 def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:
     """Group the reports that are a class of the fleet already, and those that are new.
 
-    A device never gets a class that it has clips of, or was told of another of its sounds: its owner has two names for
-    them. So an owner who disagrees gives the clips another label.
+    A device never gets a class that it has clips of, or that another of its sounds was recognised as: its owner has two
+    names for them. So an owner who disagrees gives the clips another label.
     """
     known: dict[str, list[int]] = {}
     if all(report.prototype is not None for report in reports):

@@ -71,7 +71,7 @@ class PublicEmbedding:
         The mean of few devices may lie off the class, so what is drawn for it scatters more.
 
         Args:
-            prototypes: of the devices that have clips of it, float32 [n, 1, numbers]; each counts the same.
+            prototypes: Prototypes of the devices that have clips of it, float32 [n, 1, numbers]; each counts the same.
 
         Returns:
             float32 [rows, 1, numbers].

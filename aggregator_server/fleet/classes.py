@@ -47,7 +47,7 @@ def require_class(session: Session, class_id: str, *states: str) -> ClassRow:
     """Return a class.
 
     Args:
-        states: that it may have; all, where none is given.
+        states: States that it may have; all, where none is given.
 
     Raises:
         ClassNotFoundError: there is no such class, or it has another state.

@@ -54,7 +54,7 @@ def note_round(
     """Note whose uploads counted in a round and whose stood out.
 
     Args:
-        screened: by device why the screen dropped its upload, as the round's details have it.
+        screened: By device, why the screen dropped its upload, as in the round's details.
 
     Returns:
         The devices that this put in quarantine.

@@ -44,7 +44,7 @@ def compute_here(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | s
     """Return a round's result, or why it has none, computed in this process.
 
     Args:
-        blobs: that the round's inputs are in, and its result's arrays are put into.
+        blobs: Store of the round's inputs and of its result's arrays.
 
     Raises:
         OSError, MemoryError: a full disk or memory says nothing about the round.

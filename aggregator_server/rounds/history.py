@@ -94,7 +94,7 @@ def schedule_of(fleets: RoundRow) -> Schedule:
     return Schedule((), ()) if fleets.groups is None else parse(Schedule, fleets.groups)
 
 
-# The columns that tell devices something.
+# The columns of which devices get notice.
 _RESULTS = ("result_public_set", "result_consensus", "result_prototypes")
 
 
@@ -117,7 +117,7 @@ def is_due(session: Session, row: RoundRow, device_id: str, now: float) -> bool:
 
 
 def has_learned_as_much(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a round of a series told a device nothing that a former round had not."""
+    """Return whether a round of a series held nothing new for a device."""
     if not is_merging(row):
         return False
     last = session.scalar(

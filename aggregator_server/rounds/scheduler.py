@@ -86,7 +86,7 @@ class RoundScheduler:
         self._write_seen_at = 0.0
 
     def wake(self) -> None:
-        """Look at the open round now: something that it may have waited for has happened. Any thread may call this."""
+        """Check the open round now, because something that it may wait for has happened. Any thread may call this."""
         self._due.notify()
 
     async def run(self) -> None:

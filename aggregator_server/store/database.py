@@ -45,7 +45,7 @@ class FolderIdentity:
         """Check that a database is the folder's, and give it a number where it has none.
 
         Args:
-            connection: to the database, in the transaction that prepares it.
+            connection: Connection to the database, in the transaction that prepares it.
             empty: whether it was without tables.
 
         Raises:

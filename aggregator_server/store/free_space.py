@@ -25,7 +25,7 @@ class FreeSpace:
 
 
 def free_space(folder: Path) -> FreeSpace:
-    """Return the room on the disk of a folder. Raises OSError: the disk does not tell."""
+    """Return the room on the disk of a folder. Raises OSError: it cannot be read."""
     usage = shutil.disk_usage(folder)
     return FreeSpace(usage.free, usage.free + usage.used)
 

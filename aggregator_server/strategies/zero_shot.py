@@ -1,7 +1,7 @@
 """Zero-shot federated learning with new classes (Gudur & Perepu 2021, algorithm 1): what the aggregator does.
 
 Devices upload scores on the public set, and data impressions of the new sounds that they met. Scores are averaged
-label by label; the impressions tell which sounds are the same class, and that class joins the public set.
+label by label; the impressions show which sounds are the same class, and that class joins the public set.
 """
 
 import numpy as np

@@ -83,7 +83,7 @@ def changed_head(
     Args:
         initial: the bundle's own, for slots that are free afterwards, and classes that nobody trained.
         before: the classes of its first slots.
-        change: of the classes; the head has a slot for each.
+        change: Change of the classes; the head has a slot for each.
     """
     changed = dict(weights)
     for name in head:

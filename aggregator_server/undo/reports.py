@@ -29,7 +29,7 @@ def reports_of_class(session: Session, class_id: str) -> tuple[AssignmentRow, ..
 
 
 def move_reports(session: Session, class_id: str, device_ids: Sequence[str], new: str, operation: int) -> None:
-    """Make devices' reports of a class another class; the devices are told."""
+    """Make devices' reports of a class another class, and notify the devices."""
     for row in reports_of_class(session, class_id):
         if row.device_id in device_ids:
             session.execute(
@@ -72,7 +72,7 @@ def rows_by_reports(
 
 
 def _described(store: Store, session: Session, row: AssignmentRow) -> ReportedClass | None:
-    """Return a report out of the upload that it came with; None where that is no longer kept."""
+    """Return a report out of its upload; None if that upload was deleted."""
     taken_part = session.get(ParticipantRow, (row.round_id, row.device_id))
     if taken_part is None or taken_part.upload is None:
         return None

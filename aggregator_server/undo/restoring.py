@@ -48,11 +48,11 @@ def restore_round(
 ) -> int:
     """Bring back the fleet's state after a round; return the number of the round that does so.
 
-    Public set, consensus, weights, prototypes and classes are as they were then. Classes that came later are undone:
+    Public set, consensus, weights, prototypes and classes are as they were then. Classes of later rounds are undone:
     devices report their sounds again. A name that a person gave since stays.
 
     Args:
-        round_id: of a round that is done, with the whole fleet.
+        round_id: Number of a finished round of the whole fleet.
         without: devices without whose uploads the round's result is computed again.
 
     Raises:
@@ -69,7 +69,8 @@ def restore_round(
             based_on = _require_restorable(session, round_id)
             last = _last_round(session)
             snapshot = _snapshot(store, session, based_on, without, last + 1) if without else None
-        public_set = PublicSet.unpack(store.blobs.read(_public_set(based_on, again=snapshot is not None)))
+        blob = str(based_on.result_public_set) if snapshot is None else based_on.public_set
+        public_set = PublicSet.unpack(store.blobs.read(blob))
         result = None if snapshot is None else compute(store.blobs, snapshot)
         if isinstance(result, str):
             raise AggregationError(f"round {round_id} cannot be computed again: {result}")
@@ -151,10 +152,6 @@ def _require_restorable(session: Session, round_id: int) -> RoundRow:
 
 def _last_round(session: Session) -> int:
     return session.scalar(select(func.max(RoundRow.round_id))) or 0
-
-
-def _public_set(row: RoundRow, *, again: bool) -> str:
-    return row.public_set if again else str(row.result_public_set)
 
 
 def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection[str], round_id: int) -> RoundSnapshot:
@@ -240,9 +237,9 @@ def _undo_later(session: Session, round_id: int, by: int) -> None:
 
 
 def _restore_classes(session: Session, classes: Sequence[ClassInfo], since: int) -> None:
-    """Make these classes the fleet's again, and let those that came later be none.
+    """Make these classes the fleet's again, and undo the later ones.
 
-    Devices are told again of their sounds that are one of the classes which come back. What was recognised as a class
+    Devices get notice again of their sounds that belong to a restored class. What was recognised as a class
     that is none now is forgotten, so that it is reported again; that of a class which was split is the former's again.
     """
     present = {info.class_id for info in all_classes(session)}

@@ -83,7 +83,7 @@ def back_up(folder: Path, file: Path) -> int:
     """Copy a data folder into a file; a server may run on it. Return the file's size in bytes.
 
     Args:
-        file: to be made; it must not exist.
+        file: New file; it must not exist.
 
     Raises:
         BackupError: there is no data folder, the file exists, or a blob is missing or damaged.
@@ -117,7 +117,7 @@ def restore(file: Path, folder: Path) -> None:
     """Make a data folder of a backup. A kill leaves the folder as it was.
 
     Args:
-        folder: that must be empty or not exist.
+        folder: Folder that is empty or does not exist.
 
     Raises:
         BackupError: the file is no backup or damaged, or the folder holds something.

@@ -45,7 +45,7 @@ _REPAIR = "stop the server and run this with --repair"
 
 
 def check(folder: Path, *, repair: bool = False) -> list[Finding]:
-    """Look at everything in a data folder. Without ``repair`` nothing is changed, and a server may run on it.
+    """Check everything in a data folder. Without ``repair`` nothing is changed, and a server may run on it.
 
     Args:
         repair: forget damaged uploads of the open round, whose devices then send them again, and remove files that

@@ -1,4 +1,4 @@
-"""Looks at a server and its fleet as an operator would, and says of each thing how it is and what to do about it."""
+"""Checks a server and its fleet: the state of each thing, and what to do about it."""
 
 import stat
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ _TIMESYNC = Path("/run/systemd/timesync")
 
 @dataclass(frozen=True)
 class Observation:
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Attributes:
         way_out: Advice on it; "" where nothing needs to be done.
@@ -52,7 +52,7 @@ class Observation:
 
 
 def examine(data: Path, now: float) -> list[Observation]:
-    """Look at everything; nothing is changed, and the server may run.
+    """Check everything; nothing is changed, and the server may run.
 
     Raises:
         StartError: it is no data folder, or another release wrote it.
@@ -139,7 +139,7 @@ def _server(data: Path) -> Iterator[Observation]:
 
 
 def _certificate(data: Path, now: float) -> Iterator[Observation]:
-    """Look at the certificate that ``--tls auto`` made; one from elsewhere is its owner's to look at."""
+    """Check the certificate that ``--tls auto`` made; another is its owner's to check."""
     url, vouching = read_address(data)
     if vouching is None or url is None or urlsplit(url).scheme != "https":
         return
@@ -209,6 +209,7 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
     waiting = [info for info in present if info.waiting]
     shut = [info for info in present if info.conduct.quarantined_at is not None]
     troubled = [info for info in present if info.trouble]
+    outdated = [info for info in present if info.outdated]
     if unseen:
         yield Observation(
             "devices",
@@ -229,7 +230,14 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
         )
     for info in troubled:
         yield Observation("devices", "warning", f"{info.name} could not contribute: {info.trouble}", "tell its owner")
-    if not (unseen or waiting or shut or troubled):
+    if outdated:
+        yield Observation(
+            "devices",
+            "warning",
+            f"run an older program than {version('auricle')}: {_names(outdated)}",
+            "update their boards (docs/updating.md)",
+        )
+    if not (unseen or waiting or shut or troubled or outdated):
         yield Observation("devices", "ok", f"{len(present)}, all seen within {_UNSEEN_DAYS} days")
 
 

@@ -42,7 +42,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
     """Return the server's application; the store stays the caller's, to close.
 
     Args:
-        first_tokens: of ``tokens.json`` or the environment.
+        first_tokens: Tokens of ``tokens.json`` or the environment.
         docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
     """
 

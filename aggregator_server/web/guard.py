@@ -43,7 +43,7 @@ class Verdict:
     """What becomes of a failed authentication.
 
     Attributes:
-        wait_s: Seconds that the address is told to wait; 0: none.
+        wait_s: Seconds that the address has to wait; 0: none.
         begins: Whether the wait begins with this failure.
     """
 
@@ -123,7 +123,7 @@ class NotedFailures:
             return False
 
     def take_more(self, now: float, *, ends: bool) -> tuple[int, int]:
-        """Return (failures that were counted, addresses that they came from), once, when their time is over.
+        """Return (failures that were counted, their addresses), once, when their time is over.
 
         At once where the server ``ends``.
         """
@@ -159,7 +159,7 @@ class Guard:
 
         Raises:
             AggregatorError: ``error`` itself.
-            TooManyError: the address failed too often, and is told to wait.
+            TooManyError: the address failed too often, and has to wait.
         """
         actor = caller(request, "somebody")
         verdict = self._failures.add(actor.address or "", time.monotonic())
@@ -176,7 +176,7 @@ class Guard:
         raise error
 
     def note_revoked(self, actor: Actor) -> None:
-        """Note that a revoked device came back, once an hour: it may ask for ever."""
+        """Note that a revoked device asked again, once an hour: it may ask for ever."""
         if self._is_due(f"revoked {actor.who}", _REVOKED_AGAIN_S):
             self._note("authentication_failed", actor, reason="device_revoked")
 

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from aggregator_server.fleet.versions import is_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
@@ -86,6 +87,11 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
     yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", present)
     held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
+    running = session.scalars(select(DeviceRow.versions).where(active))
+    outdated = sum(is_outdated((versions or {}).get("program", "")) for versions in running)
+    yield GaugeMetricFamily(
+        "auricle_devices_outdated", "Devices, but revoked ones, that run an older program than the server.", outdated
+    )
 
 
 def _rounds(session: Session) -> Iterator[Metric]:

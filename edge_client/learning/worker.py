@@ -57,10 +57,14 @@ def run(config: Config, job: TrainingJob) -> None:
     After a power cut in between, the model is as it was, and the same job is done again.
     """
     state = DeviceState(config.device.state)
-    state.lock("training", _PATIENCE_S)
-    if job is None:
-        teach(config, state)
-        return
+    lock = state.lock("training", _PATIENCE_S)
+    try:
+        teach(config, state) if job is None else _take_part(config, state, job)
+    finally:
+        os.close(lock)
+
+
+def _take_part(config: Config, state: DeviceState, job: Work) -> None:
     work = dataclasses.replace(job, plan=checked_plan(job.plan))
     saved = _following(config, state.model.load(config.model.bundle), work)
     method, known = work.plan.local.name, local_methods()

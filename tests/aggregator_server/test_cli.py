@@ -47,10 +47,6 @@ def test_the_option_for_several_processes_is_refused_with_the_way_out(tmp_path):
     assert "leave the option out" in refused.stderr
 
 
-def test_tokens_that_are_too_short_stop_the_start(tmp_path):
-    failed(command("run", "--data", tmp_path, "--port", "0", token="x"), "admin token", "16")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 
 PROGRAMS = {
     "auricle-edge": "edge_client.cli",
@@ -17,14 +17,9 @@ PROGRAMS = {
 }
 
 
-def run(module, *arguments, **options):
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, **options)
-
-
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_path):
-    told = run(PROGRAMS[program], "--version")
+    told = run_module(PROGRAMS[program], "--version")
     assert told.returncode == 0, told.stderr
     runtime = r", TensorFlow Lite 2\.17\.1 \(pymicro-wakeword 2\.5\.0, SHA-256 [0-9a-f]{12}\)"
     assert re.fullmatch(
@@ -32,7 +27,7 @@ def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_pat
     )
     line, found = f"{program} --ver", tmp_path / "completions"
     asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
-    result = run(
+    result = run_module(
         PROGRAMS[program],
         env={**os.environ, **asked, "_ARGCOMPLETE_STDOUT_FILENAME": str(found), "_ARGCOMPLETE_IFS": " "},
     )
@@ -41,7 +36,9 @@ def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_pat
 
 
 def test_a_device_without_a_runtime_tells_its_version_and_why(tmp_path):
-    told = run(PROGRAMS["auricle-edge"], "--version", env={**os.environ, "AURICLE_TFLITE_LIBRARY": str(tmp_path)})
+    told = run_module(
+        PROGRAMS["auricle-edge"], "--version", env={**os.environ, "AURICLE_TFLITE_LIBRARY": str(tmp_path)}
+    )
     assert (told.returncode, told.stdout.count("\n")) == (0, 1)
     assert f", no runtime: AURICLE_TFLITE_LIBRARY names {tmp_path}, which is no file; unset it" in told.stdout
 

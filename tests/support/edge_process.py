@@ -11,7 +11,7 @@ from pathlib import Path
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Identity
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 
 
 def wait_for(condition, seconds=180, what="the condition"):
@@ -79,14 +79,7 @@ class EdgeDaemon:
         return self.device_state().model.load(find_bundle(str(self.bundle))).progress
 
     def command(self, *arguments, check=True):
-        return subprocess.run(
-            [sys.executable, "-m", "edge_client.cli", *arguments, "--config", str(self.config)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=check,
-            timeout=180,
-        )
+        return run_module("edge_client.cli", *arguments, "--config", self.config, check=check, timeout=180)
 
     def status(self) -> dict:
         path = self.runtime / "status.json"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.listening.workers.protocol import own_output, run
+from benchmarks.listening.workers.protocol import run
 
 
 class Loudness:
@@ -19,5 +19,4 @@ class Loudness:
 
 
 if __name__ == "__main__":
-    out = own_output()
-    run(Loudness(), out)
+    run(lambda _: Loudness())

@@ -25,6 +25,15 @@ class OwnerPage:
             raise AssertionError(f"no page: {line}{out}{errors}")
         self.url = found[0]
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Kill it where a test failed before it ended it."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
     def end(self) -> tuple[int, str]:
         """Ask it to end; return its exit status and what it wrote to its standard error."""
         self.process.send_signal(signal.SIGTERM)

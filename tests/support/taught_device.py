@@ -1,19 +1,24 @@
 """A device whose owner teaches it, or that takes part in rounds: its folders, and the training process on them."""
 
 import dataclasses
+import io
+import logging
 import subprocess
 import sys
+
+import numpy as np
 
 from edge_client.audio.recordings import Recordings
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.job import to_teach
 from edge_client.learning.training_job import to_line
+from edge_client.learning.worker import run
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
 from tests.support.edge_process import give_identity
-from tests.support.sounds import write_clips
+from tests.support.sounds import melody, write_clips
 
 
 def worker(config, job=None):
@@ -54,12 +59,30 @@ class Device:
         return self.do(None)
 
     def do(self, job):
-        with self.worker(job) as child:
-            self.log = ended(child)
+        """Do a job as the training process does it, in this one: a process of its own takes seconds to load."""
+        log = io.StringIO()
+        root, handler = logging.getLogger(), logging.StreamHandler(log)
+        level = root.level
+        root.setLevel(logging.INFO)
+        root.addHandler(handler)
+        try:
+            run(self.config, job)
+        finally:
+            root.removeHandler(handler)
+            root.setLevel(level)
+        self.log = log.getvalue()
         return self.state.model.load(self.bundle)
 
     def to_teach(self):
         return to_teach(self.config, self.state)
+
+
+def recall_as(saved, sound, label):
+    """Share of unheard clips of a sound that the device takes for a label."""
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
+    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
 def recall(tmp_path, saved, label, *, listening=True):

@@ -5,7 +5,7 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
-from aggregator_server import tls
+from aggregator_server import certificates, tls
 from tests.support.listener import Listener
 
 
@@ -17,8 +17,8 @@ class TlsServer(Listener):
         certificate = tls.automatic(folder, [], made)
         self.authority = str(certificate.authority)
         if names is not None:  # not those of this machine
-            key, authority = tls._read(folder / "tls" / "authority.pem")
-            tls._make_certificate(certificate.file, key, authority, names, made)
+            key, authority = certificates.read(folder / "tls" / "authority.pem")
+            certificates.make_certificate(certificate.file, key, authority, names, made)
         self.received, self.asked = "", []
         self._answers: dict[str, bytes] = {}
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

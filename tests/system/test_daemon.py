@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.resampling import resample
-from tests.support.checkout import run_module, without_tensorflow
+from tests.support.checkout import without_tensorflow
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_clips
@@ -117,10 +117,3 @@ def test_systemd_is_told_that_it_is_ready_that_it_lives_and_that_it_ends(shelf, 
         while b"STOPPING=1" not in manager.recv(1000):
             pass
     assert shelf.process.wait(180) == 0
-
-
-def test_a_daemon_without_a_bundle_says_what_to_write(tmp_path):
-    (tmp_path / "edge.toml").write_text('[device]\nname = "shelf"\nstate = "state"\n')
-    result = run_module("edge_client.cli", "run", "--config", tmp_path / "edge.toml")
-    assert result.returncode == 1
-    assert "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base, base_hidden" in result.stderr

@@ -72,6 +72,7 @@ def test_the_server_counts_devices_rounds_and_uploads(server):
     assert "auricle_last_round_seconds" not in before
     assert within["auricle_devices"][(("state", "active"),)] == 4
     assert within["auricle_devices_present"] == {(): 4}
+    assert (before["auricle_devices_outdated"], after["auricle_devices_outdated"]) == ({(): 0}, {(): 4})
     assert within["auricle_open_round"] == {(): 1}
     assert within["auricle_open_round_devices"] == {(("uploaded", "yes"),): 1, (("uploaded", "no"),): 3}
     assert after["auricle_open_round"] == {(): 0}

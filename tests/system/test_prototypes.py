@@ -6,12 +6,9 @@ import pytest
 from edge_client.clips.files import check_label
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.aggregator_process import Fleet
 from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
-from tests.support.embedded_words import CENTRES, PrototypeDevice, embedded_public_set
 from tests.support.sounds import melody, write_clips
 
 pytestmark = pytest.mark.slow
@@ -75,33 +72,3 @@ def retire_and_restore(server, owner, other, last):
         assert "sound-4" in other.progress().listening_labels.labels
         assert len(admin.get("/v1/classes").json()) == 5
     assert len(list((owner.clips / check_label("stop")).iterdir())) >= 6
-
-
-class Liar(PrototypeDevice):
-    """Says that its classes lie far away, with as many clips as it can think of."""
-
-    def arrays(self, work, samples):
-        true = super().arrays(work, samples)
-        lies = np.full_like(true["prototypes"], 30.0)  # as far as the door lets in, or nearly
-        return {"prototypes": lies, "counts": np.full(len(lies), 1e6, np.float32)}
-
-
-def distance_from_the_truth(server, centre):
-    """How far the fleet's prototype lies from a word, with a liar among five devices; clips scatter by about 3."""
-    devices = [PrototypeDevice(n, ("c0",)) for n in (1, 2, 3, 4)] + [Liar(5, ("c0",))]
-    fleet = Fleet(server, devices)
-    public_set = embedded_public_set(np.random.default_rng(7)).pack()
-    fleet.admin.put("/v1/public-set", content=public_set).raise_for_status()
-    fleet.enrol()
-    round_id = fleet.open_round(strategy="prototypes", aggregation={"centre": centre})
-    for device in devices:
-        fleet.upload(device, fleet.work(device)).raise_for_status()
-    found = finished(server, round_id, learned=False)
-    blob = fleet.admin.get(f"/v1/blobs/{found['result_prototypes']}").content
-    fleet.close()
-    return float(np.linalg.norm(FleetPrototypes.unpack(blob).means[0, 0] - CENTRES["yes"]))
-
-
-def test_a_liar_among_five_does_not_move_a_class(start_aggregator):
-    assert distance_from_the_truth(start_aggregator("median"), "geometric_median") < 2
-    assert distance_from_the_truth(start_aggregator("mean"), "mean") > 20

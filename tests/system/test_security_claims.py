@@ -85,5 +85,6 @@ def test_every_page_says_what_a_browser_may_do_with_it(aggregator, path, signed_
     assert headers["x-frame-options"] == "DENY"
     assert headers["referrer-policy"] == "same-origin"
     assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
+    assert path in ("/docs", "/static/dashboard.css") or headers["cache-control"] == "no-store"
     assert ("<style>" in body) == (path == "/docs")
     visitor.close()

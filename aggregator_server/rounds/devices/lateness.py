@@ -16,7 +16,7 @@ def late_after(took: Collection[float], selected: int) -> float:
         selected: number of devices that the round waits for, these included.
 
     Returns:
-        Infinity until half of the devices have uploaded: too few tell how long a device takes.
+        Infinity until half of the devices have uploaded: fewer do not show how long a device takes.
     """
     if not took or 2 * len(took) < selected:
         return math.inf

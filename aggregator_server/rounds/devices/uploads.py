@@ -100,7 +100,7 @@ class Place:
 
 
 def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:
-    """Return where the upload belongs, or None where it is there already, or may be: only its bytes tell.
+    """Return where the upload belongs, or None where it is there already, or may be: only its bytes decide.
 
     Args:
         sha256: of the bytes; None where they are not known yet.

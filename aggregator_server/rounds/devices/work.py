@@ -155,7 +155,7 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
 
 
 def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
-    """Tell whether there may be a result that a device has not learned, or not fine-tuned; of groups it is not told."""
+    """Return whether there may be a result that a device has not learned, or not fine-tuned. Groups are ignored."""
     if place.newest_round is None:
         return False
     if place.has_groups or place.personalised is None:
@@ -169,7 +169,7 @@ def _is_new(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
 
 
 def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
-    """Tell whether the open round may want something of a device; of a series it is not told."""
+    """Return whether the open round may want something of a device. Series are ignored."""
     if place.open_round is None or place.quarantined_at is not None:
         return False
     return place.merges or bool(place.is_asked and place.deadline_at > now)
@@ -240,7 +240,7 @@ def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -
 
 
 def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:
-    """Return what a device has not been told of its new sounds; nothing of classes that wait for an operator."""
+    """Return the notices of its new sounds that a device has not got; none of classes that wait for an operator."""
     rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
     present = {item.class_id: item.into for item in merged}
     return tuple(ClassAssignment(slot, present.get(class_id, class_id)) for slot, class_id in rows)

@@ -27,7 +27,7 @@ class StrategyChoice:
     """A strategy, as a choice for the next round.
 
     Attributes:
-        upload_bytes: Bytes that a device sends, about; None where nobody can tell yet.
+        upload_bytes: Bytes that a device sends, about; None where it is not known yet.
         last_s: Seconds that the last round by it took; None where there was none.
         obstacle: Reason why no round by it can be opened; None where one can.
     """

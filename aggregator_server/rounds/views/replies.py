@@ -238,8 +238,8 @@ def recognition_of(metrics: Mapping[str, float]) -> tuple[RecognitionInfo, ...]:
     """Return what a report of what was learned says of a device before and after, own clips first.
 
     Args:
-        metrics: of the report, in %. One of an older device says 0 % of the model before, although there was none: such
-            a model knew no class.
+        metrics: Metrics of the report, in %. One of an older device says 0 % of the model before, although there was
+            none: such a model knew no class.
     """
     classes_before = metrics.get("classes_before")
     return tuple(

@@ -30,7 +30,7 @@ from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-Look = Callable[[], tuple[RoundSummary, ...]]
+ReadRounds = Callable[[], tuple[RoundSummary, ...]]
 Draw = Callable[[], str]
 
 
@@ -112,16 +112,16 @@ class _Counted(StreamingResponse):
             self._streams.leave(self._number)
 
 
-def _stream(service: Service, visit: Visit, streams: Streams, look: Look, draw: Draw) -> StreamingResponse:
+def _stream(service: Service, visit: Visit, streams: Streams, read: ReadRounds, draw: Draw) -> StreamingResponse:
     number = streams.enter(visit)
-    return _Counted(_events(service, f"page {number}", look, draw), streams, number)
+    return _Counted(_events(service, f"page {number}", read, draw), streams, number)
 
 
-async def _events(service: Service, page: str, look: Look, draw: Draw) -> AsyncIterator[str]:
+async def _events(service: Service, page: str, read: ReadRounds, draw: Draw) -> AsyncIterator[str]:
     end, shown = time.monotonic() + limits.STREAM_S, None
     while time.monotonic() < end and not service.new_work.closed:
         event = service.new_work.subscribe(page)
-        found = await run_in_threadpool(look)
+        found = await run_in_threadpool(read)
         if found != shown:
             shown = found
             yield _as_event(await run_in_threadpool(draw))

@@ -74,7 +74,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
     """Return the round that a form asks for.
 
     Args:
-        form: with the strategy alone, which takes its defaults, or with all settings.
+        form: Fields of the form: the strategy alone, which takes its defaults, or all settings.
 
     Raises:
         InvalidRequestError: a field cannot be read.

@@ -30,7 +30,7 @@ def is_of_fleet(head: bytes) -> bool:
 
 
 class Turns:
-    """Lets few begin in each turn of the event loop, in the order in which they came. It belongs to that loop.
+    """Lets few begin in each turn of the event loop, in the order of their arrival. It belongs to that loop.
 
     So health and people's requests need not wait for a fleet that comes as one (docs/security.md, "Load").
     """

@@ -8,13 +8,12 @@ threshold.
 from __future__ import annotations
 
 import random
-import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.listening.workers.protocol import RATE_HZ, clips, own_output, run
+from benchmarks.listening.workers.protocol import RATE_HZ, clips, run
 
 _WINDOW = 3 * RATE_HZ // 2
 _EXAMPLES = 10
@@ -58,5 +57,4 @@ class EfficientWordNet:
 
 
 if __name__ == "__main__":
-    out = own_output()
-    run(EfficientWordNet(Path(sys.argv[1])), out)
+    run(EfficientWordNet)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.listening.workers.protocol import RATE_HZ, clips, own_output, run
+from benchmarks.listening.workers.protocol import RATE_HZ, clips, run
 
 _EXAMPLES = 10
 _BUFFER = RATE_HZ
@@ -78,5 +78,4 @@ def _features_module() -> Any:  # noqa: ANN401
 
 
 if __name__ == "__main__":
-    out = own_output()
-    run(LocalWake(Path(sys.argv[1])), out)
+    run(LocalWake)

@@ -7,14 +7,13 @@ that must be downloaded; here other words of the training speakers, the other la
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.listening.workers.protocol import RATE_HZ, clips, own_output, run
+from benchmarks.listening.workers.protocol import RATE_HZ, clips, run
 
 _COLUMNS, _NUMBERS, _WINDOW, _STEP, _HOP = 16, 96, 76, 8, 1280
 # Two seconds; the word ends up to so much before their end.
@@ -117,5 +116,4 @@ def _call(interpreter: Any, x: NDArray[np.float32]) -> NDArray[np.float32]:  # n
 
 
 if __name__ == "__main__":
-    out = own_output()
-    run(OpenWakeWord(Path(sys.argv[1])), out)
+    run(OpenWakeWord)

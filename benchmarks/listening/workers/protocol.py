@@ -11,6 +11,8 @@ import json
 import os
 import struct
 import sys
+import wave
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -52,17 +54,8 @@ def serve(listener: Listener, source: BinaryIO, sink: BinaryIO) -> None:
         sink.flush()
 
 
-def own_output() -> BinaryIO:
-    """Return standard output for the answers alone; what a package prints goes to standard error."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return answers
-
-
 def clips(folder: Path) -> dict[str, list[NDArray[np.int16]]]:
     """Read ``<label>/*.wav`` of 16-bit samples."""
-    import wave
-
     found: dict[str, list[NDArray[np.int16]]] = {}
     for path in sorted(folder.glob("*/*.wav")):
         with wave.open(str(path), "rb") as file:
@@ -70,6 +63,11 @@ def clips(folder: Path) -> dict[str, list[NDArray[np.int16]]]:
     return found
 
 
-def run(listener: Listener, answers: BinaryIO) -> None:
-    """Serve standard input."""
-    serve(listener, sys.stdin.buffer, answers)
+def run(make: Callable[[Path], Listener]) -> None:
+    """Make the detector of the folder on the command line, and serve it.
+
+    Standard output is for the answers alone; what a package prints goes to standard error.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    serve(make(Path(sys.argv[1])), sys.stdin.buffer, answers)

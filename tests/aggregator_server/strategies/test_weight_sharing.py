@@ -167,10 +167,6 @@ def test_a_model_that_is_too_small_for_the_fleet_is_refused(tmp_path):
 GOOD = SharingDevice(1, ("c0", "c1"), reports=(ClassReport(2, None, 5),), known=("c0",), sounds={2: 7})
 
 
-def test_a_good_upload_passes():
-    check(TERMS, GOOD.update(WORK), GOOD.arrays(WORK, 24))
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

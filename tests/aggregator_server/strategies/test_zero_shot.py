@@ -71,12 +71,6 @@ def test_the_consensus_grows_with_zeros_for_what_nobody_has_scored_yet():
     assert result.consensus[:24, :4].all()
 
 
-def test_a_report_that_was_answered_before_gets_the_same_answer_and_makes_no_class():
-    result = aggregate(inputs(REQUEST, DEVICES[:1], assigned={(DEVICES[0].device_id, 2): "c3"}))
-    assert result.assignments == (Assigned(DEVICES[0].device_id, 2, "c3"),)
-    assert result.public_set is PUBLIC
-
-
 def reports_of(*owners):
     shape = (4, *SETTINGS.shape)
     return [ReportedClass(owner, slot, None, np.full(shape, slot, np.float32)) for owner, slot in owners]

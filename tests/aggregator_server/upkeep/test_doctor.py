@@ -6,6 +6,7 @@ import pytest
 
 from aggregator_server.errors import StartError
 from aggregator_server.upkeep.doctor import examine
+from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ENROL, FakeDevice, public_set, tiny_bundle
 from tests.support.commands import command, failed
 
@@ -33,14 +34,16 @@ def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
     with server.client() as admin, server.client(ENROL) as entry:
         admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
         admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-        for number in (1, 2):
-            entry.post("/v1/devices", json=FakeDevice(number, ()).enrolment()).raise_for_status()
+        for number, program in ((1, "99.0"), (2, "0.0.9")):
+            enrolment = FakeDevice(number, ()).enrolment(versions={"program": program})
+            entry.post("/v1/devices", json=enrolment).raise_for_status()
         assert admin.post(f"/v1/devices/{1:032x}/admit").status_code == 204
         admin.post(f"/v1/devices/{1:032x}/quarantine", json={"reason": "it lies"}).raise_for_status()
     found = examine(server.data, time.time())
     assert [(item.what, item.way_out.split(" ID")[0]) for item in found if item.subject == "devices"] == [
         ("wait to be admitted: device 2 (00000000)", "auricle-aggregator devices admit NAME"),
         ("device 1 is in quarantine: it lies", f"where that is wrong: auricle-aggregator devices release {1:032x}"),
+        (f"run an older program than {version()}: device 2 (00000000)", "update their boards (docs/updating.md)"),
     ]
     assert {by_subject(found)[name].state for name in ("public set", "model")} == {"ok"}
 

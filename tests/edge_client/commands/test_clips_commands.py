@@ -68,10 +68,7 @@ def test_a_tenth_of_a_second_is_refused_with_what_is_needed(edge):
 
 def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge):
     write_clips(edge.folder / "recordings", "yes", 120, seed=1)
-    command = [sys.executable, "-m", "edge_client.cli", "import", str(edge.folder / "recordings")]
-    child = subprocess.Popen(
-        [*command, "--config", str(edge.config)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    child = edge.start("import", str(edge.folder / "recordings"))
     clips = edge.folder / "state" / "clips" / "yes"
     wait_for(lambda: clips.is_dir() and any(clips.glob("*.wav")), what="the first clip")
     child.send_signal(signal.SIGINT)

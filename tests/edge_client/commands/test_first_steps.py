@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -123,8 +121,7 @@ def test_membership_is_checked_by_a_question_to_the_aggregator(edge, aggregator)
     edge.config.write_text(text + f'[server]\nurl = "{aggregator.url}"\nenrol_token = "{ENROL}"\nwait_s = 1\n')
     found = findings(edge, 0)["aggregator"]
     assert (found["verdict"], found["way_out"]) == ("warning", "start the daemon, which enrols: auricle-edge run")
-    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(edge.config)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as daemon:
+    with edge.start("run") as daemon:
         try:
             known = wait_for(lambda: (got := finding_of(edge, "aggregator"))["verdict"] == "ok" and got)
         finally:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from edge_client.config import place
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 
 
 @pytest.fixture
@@ -17,17 +17,8 @@ def type_(tmp_path):
 
     def typed(*arguments, status=0, folder=tmp_path, **environment):
         known = {name: value for name, value in os.environ.items() if name not in ("AURICLE_CONFIG", "SUDO_UID")}
-        program = [sys.executable, "-m", "edge_client.cli", *map(str, arguments)]
-        done = subprocess.run(
-            program,
-            cwd=folder,
-            env={**known, "PYTHONPATH": str(ROOT), **environment},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=180,
-            check=False,
-        )
+        environment = {**known, "PYTHONPATH": str(ROOT), **environment}
+        done = run_module("edge_client.cli", *arguments, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout if status == 0 else done.stderr
 

@@ -1,19 +1,17 @@
 """Whole devices as processes of their own, with a real aggregator: rounds, new sounds, and what goes wrong."""
 
-import json
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.messages import Work, parse
 from fleet_protocol.tensors import digest
-from tests.support.checkout import ROOT
 from tests.support.device_fleet import SETTINGS_OF_ROUND, enrolled, finished, open_round
 from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.taught_device import ended, worker
 
 pytestmark = pytest.mark.slow
 
@@ -73,14 +71,8 @@ def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
     write_durably(edge.device_state().blobs.path(found["public_set"]), blob)
     work = {"kind": "contribute", "round_id": round_id, "plan": found["plan"], "classes": classes}
     work |= {"public_set": found["public_set"], "consensus": None}
-    with subprocess.Popen(
-        [sys.executable, "-m", "edge_client.learning.worker", str(edge.folder / "edge.toml")],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-    ) as worker:
-        worker.stdin.write(json.dumps(work).encode() + b"\n")
-        worker.stdin.flush()
-        assert worker.wait(600) == 0
+    with worker(edge.config, parse(Work, work)) as again:
+        ended(again)
     sent = edge.device_state().outbox.read(edge.device_state().outbox.update_path(round_id))
     assert digest(sent) == found["participants"][0]["upload"]
 
@@ -115,9 +107,8 @@ def _children(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("bundle = ", "bundel = "), "unknown key 'bundel'"),
+        (('bundle = "', '# "'), "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base"),
         (('.auricle"', '.gone"'), "not a readable model bundle"),
-        (('url = "http', 'url = "ftp'), "must start with http"),
     ],
 )
 def test_a_daemon_that_cannot_start_says_why(tmp_path, bundles, change, message):

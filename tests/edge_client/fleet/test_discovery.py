@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 from edge_client.fleet.discovery import SERVICE, find_aggregators
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 from tests.support.edge_process import wait_for
 from tests.support.multicast import reaches_itself
 
@@ -47,10 +47,8 @@ def test_an_aggregator_is_listed_with_its_fleet_and_who_vouches_for_it(fleet_id)
 
 
 def test_the_command_lists_it_and_says_how_to_join(fleet_id):
-    command = [sys.executable, "-m", "edge_client.cli", "join", "--seconds", "1"]
-
     def search(*options):
-        return subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=180).stdout
+        return run_module("edge_client.cli", "join", "--seconds", "1", *options).stdout
 
     def listed():
         return text if fleet_id in (text := search()) else None

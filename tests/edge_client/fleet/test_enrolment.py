@@ -3,14 +3,11 @@
 import json
 import platform
 import re
-import subprocess
-import sys
 
 import pytest
 
 from fleet_protocol.command_line import version
 from fleet_protocol.tensors import digest
-from tests.support.checkout import ROOT
 from tests.support.device_fleet import device_fleet, enrolled, open_round
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
@@ -23,16 +20,6 @@ def fleet(tmp_path_factory, bundles, aggregator):
     folder = tmp_path_factory.mktemp("fleet")
     with device_fleet(folder, bundles, lambda: aggregator, labels=("yes", "no")) as made:
         yield made
-
-
-def edge(device, command):
-    return subprocess.run(
-        [sys.executable, "-m", "edge_client.cli", command, "--config", str(device.folder / "edge.toml")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
 
 
 def change(device, old, new):
@@ -49,12 +36,12 @@ def test_a_device_without_a_token_is_refused_at_start_and_told_where_it_comes_fr
     _, device = fleet
     found = device("without", "cnn1", ("yes",))
     change(found, token_line(found), "")
-    result = edge(found, "run")
+    result = found.command("run", check=False)
     assert result.returncode == 1
     assert "auricle-edge join LINK" in result.stderr
     assert "`auricle-aggregator tokens` prints it" in result.stderr
     change(found, "wait_s = 5", 'enrol_token = "a secret with blanks"\nwait_s = 5')
-    refused = edge(found, "run")
+    refused = found.command("run", check=False)
     assert refused.returncode == 1
     assert "printable ASCII without blanks" in refused.stderr
     assert "a secret" not in refused.stderr
@@ -67,7 +54,9 @@ def test_a_device_that_the_aggregator_refuses_is_not_enrolled_and_says_so(fleet)
     found.start()
     try:
         wait_for(lambda: "refused (401" in found.log(), what="the refusal")
-        result = wait_for(lambda: (told := edge(found, "status")).returncode == 4 and told, what="status 4")
+        result = wait_for(
+            lambda: (told := found.command("status", check=False)).returncode == 4 and told, what="status 4"
+        )
     finally:
         found.end()
     assert "NOT ENROLLED" in result.stdout

@@ -1,7 +1,5 @@
 """The live feed: what watchers get, that nobody makes the daemon wait, and that nothing is computed for nobody."""
 
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 
 from edge_client.events import Event, Heard
 from edge_client.live.feed import BANDS, LiveFeed, LiveReader, Spectrum
-from tests.support.checkout import ROOT
+from tests.support.checkout import run_module
 
 RATE = 16_000
 STANDING = {"kettle": (0.25, 0.7)}
@@ -125,7 +123,6 @@ def test_more_watchers_than_there_is_room_for_are_turned_away(feed, tmp_path):
 
 def test_watch_says_that_no_daemon_runs(tmp_path):
     (tmp_path / "edge.toml").write_text('[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "base"\n')
-    command = [sys.executable, "-m", "edge_client.cli", "watch", "--config", str(tmp_path / "edge.toml")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    result = run_module("edge_client.cli", "watch", "--config", tmp_path / "edge.toml")
     assert result.returncode == 1
     assert "start it with: auricle-edge run" in result.stderr

@@ -240,15 +240,12 @@ print(json.dumps({"name": runtime.runtime_name, "peak_mb": peak, "modules": sort
 """
 
 
-def opened_with(bundle: Path, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", CHECK, str(bundle)],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def opened_with(bundle: Path, runtime: str = "", code: str = CHECK):
+    """Open a bundle in a process of its own; without a runtime none is chosen."""
+    environment = {name: value for name, value in os.environ.items() if name != "AURICLE_RUNTIME"}
+    environment |= {"AURICLE_RUNTIME": runtime} if runtime else {}
+    command = [sys.executable, "-c", code, str(bundle)]
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -256,24 +253,19 @@ def opened_with(bundle: Path, **environment):
 )
 def test_the_environment_chooses_the_runtime_and_memory_stays_small(bundles, chosen, name):
     require_runtime(chosen)
-    result = json.loads(opened_with(bundles["cnn2"], AURICLE_RUNTIME=chosen).stdout.splitlines()[-1])
+    result = json.loads(opened_with(bundles["cnn2"], chosen).stdout.splitlines()[-1])
     assert result["name"] == name
     assert result["peak_mb"] < 80
     assert "tensorflow" not in result["modules"]
 
 
 def test_an_unknown_runtime_is_refused(bundles):
-    assert (
-        "AURICLE_RUNTIME is 'torch'; it may be c, tflite or litert"
-        in opened_with(bundles["cnn2"], AURICLE_RUNTIME="torch").stderr
-    )
+    said = opened_with(bundles["cnn2"], "torch").stderr
+    assert "AURICLE_RUNTIME is 'torch'; it may be c, tflite or litert" in said
 
 
 def test_a_runtime_that_is_not_installed_names_its_extra_and_the_other_choices(bundles):
-    code = "import sys; sys.modules['ai_edge_litert'] = None\n" + CHECK
-    command = [sys.executable, "-c", code, str(bundles["cnn2"])]
-    environment = {**os.environ, "AURICLE_RUNTIME": "litert"}
-    said = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False).stderr
+    said = opened_with(bundles["cnn2"], "litert", "import sys; sys.modules['ai_edge_litert'] = None\n" + CHECK).stderr
     assert "ai-edge-litert cannot be loaded" in said
     assert "pip install 'auricle[litert]' brings it where it has a wheel" in said
     assert "choose another runtime by AURICLE_RUNTIME (c, tflite or litert)" in said
@@ -281,9 +273,6 @@ def test_a_runtime_that_is_not_installed_names_its_extra_and_the_other_choices(b
 
 def test_without_a_choice_it_is_the_c_library(bundles):
     require_runtime("c")
-    environment = {name: value for name, value in os.environ.items() if name != "AURICLE_RUNTIME"}
-    command = [sys.executable, "-c", CHECK, str(bundles["cnn2"])]
-    told = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    result = json.loads(told.splitlines()[-1])
+    result = json.loads(opened_with(bundles["cnn2"]).stdout.splitlines()[-1])
     assert result["name"] == "pymicro-wakeword"
     assert not {"ai_edge_litert", "tflite_runtime", "pymicro_wakeword", "pymicro_features"} & set(result["modules"])

@@ -3,14 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
 from edge_client.model.library_file import VARIABLE, library_path
 from edge_client.model.self_test import check_runtime, runtime_here
 from edge_client.storage.device_state import DeviceState
-from tests.support.checkout import ROOT, require_runtime
+from tests.support.checkout import require_runtime, run_module
 
 
 @pytest.mark.alone
@@ -60,9 +59,7 @@ def started(tmp_path, bundle, library):
     """Start a daemon with a library; return what its command line says."""
     config = tmp_path / "edge.toml"
     config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundle}"\n')
-    command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
-    environment = {**os.environ, VARIABLE: str(library)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return run_module("edge_client.cli", "run", "--config", config, env=os.environ | {VARIABLE: str(library)})
 
 
 def test_a_device_does_not_start_with_a_library_that_computes_wrongly(tmp_path, bundles, wrong_library):

@@ -2,11 +2,14 @@
 
 import os
 import re
+import shutil
 import signal
 
 import httpx
 import pytest
 
+from edge_client.config import load_config
+from edge_client.learning.worker import run
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
 from tests.support.sound_server import no_sound_devices
@@ -27,17 +30,26 @@ NAMES = {"zero": "stop", "digit0": "stop", "kettle": "yes"}
 PATIENCE_MS = 180_000
 
 
-class Shelf:
-    """A device that was taught these, and its page."""
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory):
+    """The folder of a device that was taught these."""
+    daemon = EdgeDaemon(tmp_path_factory.mktemp("taught") / "shelf", "base", SECTIONS)
+    clips = daemon.state / "clips"
+    for seed, (name, melody) in enumerate(NAMES.items(), 3):
+        write_clips(clips, melody, 8, seed=seed)
+        (clips / melody).rename(clips / name)
+    for melody in ("yes", "stop"):
+        write_clips(daemon.folder / "recordings", melody, 4, seed=9)
+    run(load_config(daemon.config), None)
+    return daemon.folder
 
-    def __init__(self, folder):
-        self.daemon = EdgeDaemon(folder / "shelf", "base", SECTIONS)
+
+class Shelf:
+    """A copy of that device, and its page."""
+
+    def __init__(self, taught, folder):
+        self.daemon = EdgeDaemon(shutil.copytree(taught, folder / "shelf", dirs_exist_ok=True), "base", SECTIONS)
         self.clips = self.daemon.state / "clips"
-        for seed, (name, melody) in enumerate(NAMES.items(), 3):
-            write_clips(self.clips, melody, 8, seed=seed)
-            (self.clips / melody).rename(self.clips / name)
-        for melody in ("yes", "stop"):
-            write_clips(self.daemon.folder / "recordings", melody, 4, seed=9)
         self.daemon.start(os.environ | no_sound_devices(folder))
         self.ui = OwnerPage(self.daemon.config)
 
@@ -52,19 +64,14 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    one = Shelf(tmp_path)
-    try:
+def shelf(taught, tmp_path):
+    one = Shelf(taught, tmp_path)
+    with one.daemon, one.ui:
         wait_for(lambda: set(NAMES) <= one.labels(), what="the taught sounds")
         yield one
         status, errors = one.ui.end()
         assert (status, one.daemon.end(signal.SIGTERM)) == (0, 0)
         assert "Traceback" not in errors + one.daemon.log()
-    finally:
-        for process in (one.ui.process, one.daemon.process):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture

@@ -69,16 +69,13 @@ def shelf(tmp_path_factory, _running_sound_server):
     one.daemon.start(dict(os.environ))
     one.ui = OwnerPage(one.daemon.config)
     try:
-        wait_for(lambda: set(NAMES.values()) <= set(one.daemon.status().get("model", {}).get("labels", ())))
-        yield one
-        status, errors = one.ui.end()
-        assert status == 0, errors
-        assert "Traceback" not in errors
+        with one.daemon, one.ui:
+            wait_for(lambda: set(NAMES.values()) <= set(one.daemon.status().get("model", {}).get("labels", ())))
+            yield one
+            status, errors = one.ui.end()
+            assert status == 0, errors
+            assert "Traceback" not in errors
     finally:
-        for process in (one.ui.process, one.daemon.process):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
         _running_sound_server.silence()
 
 

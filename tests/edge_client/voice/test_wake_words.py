@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from wyoming.server import AsyncEventHandler, AsyncServer
 from wyoming.wake import Detect, Detection, NotDetected
 
 from edge_client.audio.resampling import resample
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 from tests.support.edge_process import wait_for
 from tests.support.sounds import RATE, melody, write_clips
 from tests.support.taught_device import Device
@@ -107,11 +106,6 @@ def test_a_taught_sound_is_a_wake_word(service, rate, channels):
     detection = Detection.from_event(event)
     assert detection.name == "stop"
     assert 3_000 <= detection.timestamp <= 5_000
-
-
-def test_another_sound_does_not_wake(service):
-    (event,) = asyncio.run(listen(service, ("up",), ["stop"]))
-    assert NotDetected.is_type(event.type)
 
 
 def test_any_taught_sound_wakes_where_none_is_named(service):
@@ -280,9 +274,8 @@ def test_silent_clients_make_room_and_one_that_sends_sound_stays(service):
 
 
 def test_a_wrong_address_is_named(service):
-    config = os.path.join(os.path.dirname(service.removeprefix("unix://")), "edge.toml")  # noqa: PTH118, PTH120
-    command = [sys.executable, "-m", "edge_client.cli", "wyoming", "--uri", "http://x", "--config", config]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    config = Path(service.removeprefix("unix://")).with_name("edge.toml")
+    done = run_module("edge_client.cli", "wyoming", "--uri", "http://x", "--config", config)
     assert done.returncode == 1
     assert "--uri http://x" in done.stderr
     assert "tcp://127.0.0.1:10400" in done.stderr

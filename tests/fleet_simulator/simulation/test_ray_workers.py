@@ -4,24 +4,13 @@ import importlib.util
 
 import pytest
 
-from fleet_simulator.experiment.file import load
-from fleet_simulator.runs.run_folder import STATE
 from tests.support.checkout import run_module
-from tests.support.simulated_fleet import simulate, write_experiment
+from tests.support.simulated_fleet import write_experiment
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
-
-
-def test_a_run_on_ray_has_the_bytes_of_one_without(tmp_path, bundles):
-    path = write_experiment(tmp_path / "e.toml", bundles["ann3"])
-    done = run_module("fleet_simulator.cli", "run", path, "--output", tmp_path / "ray", "--ray", "--workers", 2)
-    assert done.returncode == 0, done.stderr
-    simulate(load(path), tmp_path / "here")
-    for name in (STATE, "result.json"):
-        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_a_device_that_fails_on_ray_is_named_and_so_is_a_cluster_that_is_not_there(tmp_path, bundles):

@@ -15,7 +15,7 @@ from fleet_protocol.tensors import unpack
 from model_export.cost import multiply_adds_of
 from model_export.flatbuffer import operators_by_signature
 from model_export.pretraining.front_end_file import read
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -55,7 +55,7 @@ def command(*options):
 
 def pretrain(*options):
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    return subprocess.run(command(*options), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return run_module("model_export.cli", "pretrain", *options, env=environment)
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,13 @@
 """`auricle-export build --features NAME.frontend`: a bundle whose front end is a pretrained network."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from fleet_protocol.bundle import read_bundle
 from model_export.pretraining import front_end_file
-from tests.support.checkout import ROOT, run_python
+from tests.support.checkout import run_module, run_python
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -113,8 +111,7 @@ def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
     ],
 )
 def test_layers_that_cannot_train_are_refused(options, message):
-    command = [sys.executable, "-m", "model_export.cli", "build", "linear", "--features", "base", *options, "-o", "x"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_module("model_export.cli", "build", "linear", "--features", "base", *options, "-o", "x")
     assert done.returncode == 1
     assert message in done.stderr
 
@@ -127,7 +124,6 @@ def test_what_is_no_front_end_is_refused_with_those_that_are(tmp_path, front_end
         (str(tmp_path / "none.frontend"), ["none.frontend", "pretrain"]),
         (str(damaged), ["damaged.frontend", "pretrain"]),
     ):
-        command = [sys.executable, "-m", "model_export.cli", "build", "linear", "--features", name, "-o", "x.auricle"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = run_module("model_export.cli", "build", "linear", "--features", name, "-o", "x.auricle")
         assert done.returncode == 1
         assert all(word in done.stderr for word in words), done.stderr

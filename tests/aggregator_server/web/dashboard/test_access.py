@@ -16,7 +16,6 @@ from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ADMIN
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import PAGES, Visitor
-from tests.support.pictured_fleet import HOSTILE
 
 FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
@@ -64,28 +63,10 @@ def test_a_link_cannot_lead_elsewhere_after_signing_in(visitor, elsewhere):
     assert visitor.sign_in(next=elsewhere).headers["location"] == "/"
 
 
-def test_every_page_says_what_a_browser_may_do_with_it(admin):
-    for path in (*PAGES, "/rounds/999", "/static/dashboard.css"):
-        headers = admin.get(path).headers
-        policy = headers["content-security-policy"]
-        assert "default-src 'none'" in policy, path
-        assert "unsafe" not in policy
-        assert headers["x-content-type-options"] == "nosniff"
-        assert path.startswith("/static/") or headers["cache-control"] == "no-store", path
-
-
 def test_no_page_has_a_script_or_a_style_of_its_own(admin):
     for path in PAGES:
         page = admin.get(path).text
         assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=\"|javascript:", page), path
-
-
-def test_devices_are_found_by_their_words(admin):
-    found = admin.get("/fleet?search=KETTLE").text
-    assert ("kitchen" in found, "workshop" in found) == (True, False)
-    nothing = admin.get("/fleet", params={"search": HOSTILE + "x"}).text
-    assert "No device of that name" in nothing
-    assert "<img" not in nothing
 
 
 def test_the_fleet_page_says_how_many_devices_are_outdated_and_lists_them_alone(admin):

@@ -22,7 +22,9 @@ def aggregator(tmp_path_factory):
     for number, name in enumerate(NAMES, start=1):
         device = FakeDevice(number, ("c0",))
         with process.client(token if number < 3 else ENROL) as client:
-            client.post("/v1/devices", json=device.enrolment(name=name, clips=number)).raise_for_status()
+            client.post(
+                "/v1/devices", json=device.enrolment(name=name, clips=number, labels=[f"kettle {number}"])
+            ).raise_for_status()
     yield process
     assert process.stop() == 0
 
@@ -67,6 +69,7 @@ def test_the_list_is_filtered_by_state_group_and_word_together(operator):
     assert shown(operator.get("/fleet?group=school&sort=name")) == ["attic", "cellar"]
     assert shown(operator.get("/fleet?search=ATTIC&sort=name")) == ["attic", "Attic two"]
     assert shown(operator.get("/fleet?search=attic&group=school&state=online")) == ["attic"]
+    assert shown(operator.get("/fleet?search=KETTLE+4")) == ["barn"]  # what its owner taught it
     for state in ("silent", "quarantine"):
         assert "No device of that name" in operator.get(f"/fleet?state={state}").text
     assert len(shown(operator.get("/fleet?state=waiting"))) == len(NAMES)
@@ -78,6 +81,7 @@ def test_what_an_address_asks_for_is_bounded(operator):
     for page in (0, -1, 2**40, "x"):
         assert operator.get(f"/fleet?page={page}").status_code == 404
     hostile = operator.get("/fleet", params={"search": '"><script>', "group": '"><script>', "sort": '"><script>'})
+    assert "No device of that name" in hostile.text
     assert "<script>" not in hostile.text
 
 

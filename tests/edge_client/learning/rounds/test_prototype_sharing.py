@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,17 +12,14 @@ from edge_client.errors import ModelError
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.prototypes import METHOD
 from edge_client.learning.rounds.prototype_sharing import PrototypeRound
-from edge_client.learning.training_job import to_line
-from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import digest, unpack
-from tests.support.checkout import ROOT
 from tests.support.device_fleet import wait_for
 from tests.support.sounds import melody, write_clips
-from tests.support.taught_device import Device, recall
+from tests.support.taught_device import Device, recall, recall_as
 
 pytestmark = pytest.mark.slow
 
@@ -72,18 +67,11 @@ def work_of(device, public, kind="contribute", prototypes=None, classes=None, **
     )
 
 
-def do(device, work, ends=True):
-    """Have the training process do the work; with ``ends`` False, kill it while it fits the head."""
-    command = [sys.executable, "-m", "edge_client.learning.worker", str(device.folder / "edge.toml")]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        child.stdin.write(to_line(work))
-        child.stdin.flush()
-        if not ends:
-            wait_for(lambda: device.state.embeddings_path.exists(), what="the embeddings")
-            child.kill()
-            return
-        errors = child.stderr.read()
-        assert child.wait(90) == 0, errors
+def killed(device, work):
+    """Have the training process do the work, and kill it while it fits the head."""
+    with device.worker(work) as child:
+        wait_for(device.state.embeddings_path.exists, what="the embeddings")
+        child.kill()
 
 
 def of_another_device(public):
@@ -96,8 +84,8 @@ def of_another_device(public):
 
 def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill(device, public):
     work = work_of(device, public)
-    do(device, work, ends=False)
-    do(device, work)
+    killed(device, work)
+    device.do(work)
     sent = device.state.outbox.read(device.state.outbox.update_path(3))
     arrays, document = unpack(sent)
     assert (document["classes"], document["known"]) == (["yes"], ["yes"])
@@ -109,7 +97,7 @@ def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill
     assert arrays["counts"].tolist() == [4.0, 4.0]
     saved = device.state.model.load(device.bundle)
     assert saved.progress.label_map.names[report["slot"]] == "stop"
-    do(device, work)
+    device.do(work)
     assert device.state.outbox.read(device.state.outbox.update_path(3)) == sent
 
 
@@ -119,9 +107,8 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     prototypes, classes = of_another_device(public)
     work = work_of(device, public, "learn", prototypes, classes)
     shutil.copytree(device.state.folder, tmp_path / "before")
-    do(device, work, ends=False)
-    do(device, work)
-    saved = device.state.model.load(device.bundle)
+    killed(device, work)
+    saved = device.do(work)
     assert saved.progress.provisional_labels == ("sound-2",)
     assert (saved.progress.learned, saved.progress.background_trained) == (3, True)
     assert json.loads(device.state.outbox.read(device.state.outbox.learned_path(3)))["round_id"] == 3
@@ -130,16 +117,8 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     model = (device.state.folder / "model.safetensors").read_bytes()
     shutil.rmtree(device.state.folder)
     shutil.copytree(tmp_path / "before", device.state.folder)
-    do(device, work)
+    device.do(work)
     assert (device.state.folder / "model.safetensors").read_bytes() == model
-
-
-def recall_as(saved, sound, label):
-    """Share of clips of a sound that are taken for a label."""
-    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
-    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
-    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
 def test_a_bundle_without_words_of_a_pretraining_is_refused(tmp_path, bundles, public):

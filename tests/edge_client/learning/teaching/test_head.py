@@ -20,7 +20,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.sounds import melody, write_clips
-from tests.support.taught_device import Device, recall
+from tests.support.taught_device import Device, recall, recall_as
 
 NOTHING = np.zeros((0, 64), np.float32)
 
@@ -134,14 +134,6 @@ def test_what_the_owner_says_is_not_a_label_is_no_longer_taken_for_it(tmp_path, 
     assert saved.progress.label_map.names == ("stop",)
     assert recall_as(saved, "no", "stop") < min(0.2, taken + 0.1)
     assert recall(tmp_path, saved, "stop") > 0.8
-
-
-def recall_as(saved, sound, label):
-    """Share of clips of a sound that are taken for a label."""
-    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
-    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
-    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
 def adopted(device):

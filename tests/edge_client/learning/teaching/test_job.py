@@ -31,12 +31,40 @@ def device(tmp_path, bundles):
     return Device(tmp_path, bundles["cnn2"])
 
 
-def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, device):
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory, bundles):
+    """A device that knew nothing, and was taught three sounds; for tests that change it, a copy."""
+    device = Device(tmp_path_factory.mktemp("taught"), bundles["cnn2"])
     assert device.to_teach() is None
     for label in ("yes", "no", "stop"):
         write_clips(device.clips, label, 8, seed=1)
     assert device.to_teach() is not None
+    device.teach()
+    return device
+
+
+@pytest.fixture(scope="module")
+def grown_up(tmp_path_factory, bundles):
+    """A device that got `yes`, `no` and `up` from the fleet and has no clip of them; for each test a copy."""
+    device = Device(tmp_path_factory.mktemp("grown up"), bundles["cnn2"])
+    for label in ("yes", "no", "up"):
+        write_clips(device.clips, label, 16, seed=3)
     saved = device.teach()
+    linked = saved.progress.label_map
+    for slot, name in enumerate(linked.names):
+        linked = linked.link(slot, name)
+    progress = Progress(architecture="cnn2", label_map=linked, contributed=3, learned=2)
+    device.state.model.save(saved.bundle.weights, saved.listening, progress)
+    shutil.rmtree(device.clips)
+    return device
+
+
+def copied(device, folder, **sections):
+    return Device(shutil.copytree(device.folder, folder, dirs_exist_ok=True), device.bundle, **sections)
+
+
+def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, taught):
+    device, saved = taught, taught.state.model.load(taught.bundle)
     assert saved.progress.label_map == LabelMap(32).add("no").add("stop").add("yes")
     assert min(recall(tmp_path, saved, label) for label in ("yes", "no", "stop")) > 0.8
     assert device.to_teach() is None
@@ -48,28 +76,15 @@ def test_a_device_that_knows_nothing_is_taught_its_first_sounds(tmp_path, device
     assert (scores.max(axis=1) > 0.6).mean() < 0.2  # it stays undecided where there is no sound in particular
 
 
-def grown_up(tmp_path, device, *, public):
-    """Make the device one that got `yes`, `no` and `up` from the fleet and has no clip of them."""
-    for label in ("yes", "no", "up"):
-        write_clips(device.clips, label, 16, seed=3)
-    saved = device.teach()
-    linked = saved.progress.label_map
-    for slot, name in enumerate(linked.names):
-        linked = linked.link(slot, name)
-    progress = Progress(architecture="cnn2", label_map=linked, contributed=3, learned=2)
-    device.state.model.save(saved.bundle.weights, saved.listening, progress)
-    shutil.rmtree(device.clips)
+@pytest.mark.parametrize("public", [True, False], ids=["public set", "impressions"])
+def test_a_new_sound_takes_a_slot_and_what_the_fleet_taught_is_not_forgotten(tmp_path, grown_up, public):
+    device = copied(grown_up, tmp_path / "device")
     if public:
         for label in ("yes", "no", "up", "down"):
             write_clips(tmp_path / "public", label, 12, seed=99)
         blob = build_public_set(tmp_path / "public", SETTINGS, ["yes", "no", "up", "down"], 12).pack()
         write_durably(device.state.blobs.path(digest(blob)), blob)
-    return device.state.model.load(device.bundle)
-
-
-@pytest.mark.parametrize("public", [True, False], ids=["public set", "impressions"])
-def test_a_new_sound_takes_a_slot_and_what_the_fleet_taught_is_not_forgotten(tmp_path, device, public):
-    before = grown_up(tmp_path, device, public=public)
+    before = device.state.model.load(device.bundle)
     write_clips(device.clips, "stop", 8, seed=5)
     saved = device.teach()
     assert saved.progress.label_map.names == (*before.progress.label_map.names, "stop")
@@ -81,13 +96,9 @@ def test_a_new_sound_takes_a_slot_and_what_the_fleet_taught_is_not_forgotten(tmp
         assert np.mean(known) > (0.85 if public else 0.6)
 
 
-def test_a_label_without_clips_is_forgotten_unless_clips_expire_by_themselves(tmp_path, bundles):
+def test_a_label_without_clips_is_forgotten_unless_clips_expire_by_themselves(tmp_path, taught):
     for name, sections in {"deleted": {}, "expired": {"clips": "expire_days = 30"}}.items():
-        (tmp_path / name).mkdir()
-        device = Device(tmp_path / name, bundles["cnn2"], **sections)
-        for label in ("yes", "no", "stop"):
-            write_clips(device.clips, label, 8, seed=1)
-        device.teach()
+        device = copied(taught, tmp_path / name, **sections)
         shutil.rmtree(device.clips / "stop")
         assert device.to_teach() is not None
         saved = device.teach()
