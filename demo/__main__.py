@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--data", type=Path, metavar="FOLDER", help="recordings, LABEL/*.wav|flac|ogg|mp3; else speech is synthesised")
-    add("--new", metavar="A,B", help="the two labels of it that appear on the way (the last two)")
+    add("--new", metavar="A,B", help="the two words that appear on the way (the last two)")
     add("--sounds", type=Path, metavar="FOLDER", help="the third fleet's recordings; else sounds are synthesised")
     add("--json", type=Path, metavar="FILE", help="write the figures there")
     add("--report", type=Path, default=Path("report.html"), metavar="FILE", help="(report.html)")

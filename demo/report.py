@@ -47,7 +47,8 @@ def listening_table(fleets: Fleets) -> Table:
         "where it chooses among the new sounds as well, as it does when it listens. never heard: recordings of the new "
         "sounds of which the device had none; it learned them from what others sent: data impressions (published), the "
         "mean embedding of their clips (base, whose network learned thirty-five words from other people; sounds, whose "
-        "network learned the classes of AudioSet, and whose statistics are of sounds synthesised in the same way).",
+        "network learned the classes of AudioSet; its statistics are of synthesised sounds, as this corpus is unless "
+        "recordings are given).",
     )
 
 
