@@ -53,9 +53,9 @@ $(DEMO_VENV)/.ready: pyproject.toml constraints.txt
 		--editable '.[demo]'
 	@touch $@
 
-demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b JSON=file REPORT=report.html]
+demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder NEW=a,b SOUNDS=folder JSON=file REPORT=report.html]
 	$(DEMO_VENV)/bin/python -m demo --report '$(REPORT)' $(if $(DATA),--data '$(DATA)') \
-		$(if $(NEW),--new '$(NEW)') $(if $(JSON),--json '$(JSON)')
+		$(if $(NEW),--new '$(NEW)') $(if $(SOUNDS),--sounds '$(SOUNDS)') $(if $(JSON),--json '$(JSON)')
 
 site: $(READY)  ## write the documentation as a site into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from demo import DemoError
-from demo.corpus import cached
-from demo.play import PRETRAINED, PUBLISHED, play
+from demo.corpus import EVERYDAY_SOUNDS, cached
+from demo.play import PRETRAINED, PUBLISHED, SOUNDS, play
 from demo.report import Terminal, discovery_table, listening_table, write_page
 from demo.split import KEYWORDS, ROUNDS, Split, deal, read_labels, split
 from edge_client.audio.recordings import FORMATS
@@ -22,8 +22,8 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
 
 _BUILD = Path(__file__).resolve().parent.parent / "build"
-_TAKES = 2
-_FLEETS = (PUBLISHED, PRETRAINED)
+_TAKES, _SOURCES = 2, 60
+_FLEETS = (PUBLISHED, PRETRAINED, SOUNDS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,16 +33,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = _BUILD / "demo" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     try:
-        source, parts = _recordings(options)
+        words, sounds = _words(options), _sounds(options)
     except AuricleError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
     try:
-        terminal, setting = Terminal(), parts.described(source, options.rounds)
+        terminal = Terminal()
+        setting = [line for source, parts in (words, sounds) for line in parts.described(source, options.rounds)]
         for line in setting:
             terminal.say(line)
         fleets = {}
         for kind in _FLEETS:
+            _, parts = sounds if kind is SOUNDS else words
             played = play(kind, parts, options.rounds, options.seed, folder / kind.key, terminal)
             fleets[kind.key] = played | {"seconds": time.monotonic() - started}
         tables = [listening_table(fleets), discovery_table(fleets)]
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             terminal.table(table)
         write_page(options.report, _FLEETS, setting, fleets, tables)
         if options.json:
-            document = fleets[PUBLISHED.key] | {PRETRAINED.key: fleets[PRETRAINED.key]}
+            document = fleets[PUBLISHED.key] | {kind.key: fleets[kind.key] for kind in _FLEETS[1:]}
             write_durably(options.json, json.dumps(document, indent=1).encode(), mode=0o644)
         written = ", ".join(map(str, filter(None, (options.report, options.json))))
         terminal.say(f"\nwritten: {written}; logs: {folder}; {time.monotonic() - started:.0f} s")
@@ -69,12 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--data", type=Path, metavar="FOLDER", help="recordings, LABEL/*.wav|flac|ogg|mp3; else speech is synthesised")
-    add("--new", metavar="A,B", help="the two labels that appear on the way (the last two)")
+    add("--new", metavar="A,B", help="the two words that appear on the way (the last two)")
+    add("--sounds", type=Path, metavar="FOLDER", help="the third fleet's recordings; else sounds are synthesised")
     add("--json", type=Path, metavar="FILE", help="write the figures there")
     add("--report", type=Path, default=Path("report.html"), metavar="FILE", help="(report.html)")
     add("--rounds", type=_at_least(3), default=ROUNDS, help=f"3 or more ({ROUNDS})")
     add("--seed", type=_at_least(0), default=0, help="of everything random (0)")
-    add("--speakers", type=_at_least(0), default=180, help="of the synthesised corpus (180)")
+    add("--speakers", type=_at_least(0), default=180, help="of the synthesised words (180)")
     return parser
 
 
@@ -87,18 +90,26 @@ def _at_least(least: int) -> Any:  # noqa: ANN401  (what argparse calls with the
     return number
 
 
-def _recordings(options: argparse.Namespace) -> tuple[str, Split]:
-    """Return where the recordings are from, and how they are dealt out."""
-    if options.data:
-        folder, source = options.data, str(options.data)
-        if not folder.is_dir():
-            raise DemoError(f"DATA={folder} is no folder; it must hold <label>/*{FORMATS}")
-    else:
-        folder = cached(_BUILD, KEYWORDS, options.speakers, _TAKES, options.seed)
-        source = f"speech synthesised by espeak-ng, {options.speakers} voices"
+def _words(options: argparse.Namespace) -> tuple[str, Split]:
+    """Return where the recordings of words are from, and how they are dealt out."""
+    source = options.data or f"speech synthesised by espeak-ng, {options.speakers} voices"
+    folder = options.data or cached(_BUILD, KEYWORDS, options.speakers, _TAKES, options.seed)
+    return str(source), _dealt(folder, options, options.new)
+
+
+def _sounds(options: argparse.Namespace) -> tuple[str, Split]:
+    """Return where the recordings of everyday sounds are from, and how they are dealt out."""
+    source = options.sounds or f"synthesised everyday sounds, {_SOURCES} sources of each"
+    folder = options.sounds or cached(_BUILD, EVERYDAY_SOUNDS, _SOURCES, _TAKES, options.seed, sounds=True)
+    return str(source), _dealt(folder, options)
+
+
+def _dealt(folder: Path, options: argparse.Namespace, new: str | None = None) -> Split:
+    if not folder.is_dir():
+        raise DemoError(f"{folder} is no folder; it must hold <label>/*{FORMATS}")
     clips = read_labels(folder)
-    new = [name.strip() for name in options.new.split(",")] if options.new else None
-    return source, split(clips, deal(list(clips), new), options.seed, options.rounds)
+    chosen = [name.strip() for name in new.split(",")] if new else None
+    return split(clips, deal(list(clips), chosen), options.seed, options.rounds)
 
 
 def _verdict(fleets: Mapping[str, Mapping[str, Any]]) -> int:

@@ -1,8 +1,8 @@
-"""Synthesised recordings of many voices, for a machine that has none: espeak-ng, from its wheel, through ctypes.
+"""Synthesised recordings, for a machine that has none: words in many voices, and everyday sounds of many sources.
 
-A speaker is an accent, a voice variant, a pitch and a pace. Every take differs a little, lies somewhere in its second,
-and has noise of a random colour and level behind it, so that models have something to learn. The same parameters give
-the same files.
+Words are said by espeak-ng, from its wheel, through ctypes. A speaker is an accent, a voice variant, a pitch and a
+pace. Every take differs a little, lies somewhere in its second, and has noise of a random colour and level behind it,
+so that models have something to learn. The same parameters give the same files.
 """
 
 from __future__ import annotations
@@ -25,9 +25,15 @@ from numpy.typing import NDArray
 from demo import DemoError
 from edge_client.audio.resampling import resample
 from fleet_protocol.arrays import Floats
+from model_export.sounds import synthesis
 
 RATE_HZ = 16_000
 ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-us-nyc")
+EVERYDAY_SOUNDS = (
+    *("alarm", "beep", "cry", "doorbell", "fan", "glass", "kettle", "siren"),
+    *("telephone", "vacuum_cleaner"),
+)
+"""Kinds of everyday sounds, of those that :mod:`model_export.sounds.synthesis` makes."""
 # Voices made for effect, which people would not take for a person.
 _EFFECTS = ("Demonic", "Tweaky", "UniRobot", "anikaRobot", "croak", "fast", "whisper", "robosoft")
 _SNR_DB = (3.0, 20.0)
@@ -35,25 +41,35 @@ _LEVEL = (0.05, 0.4)
 _COLOURS = (0.0, 0.5, 1.0, 1.5, 2.0)
 
 
-def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: int) -> Path:
+def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: int, *, sounds: bool = False) -> Path:
     """Return a folder of these recordings below ``build``, made on the first call."""
-    recipe = Path(__file__).read_bytes() + repr((tuple(labels), speakers, takes, seed)).encode()
+    code = b"".join(Path(module).read_bytes() for module in (__file__, synthesis.__file__))
+    recipe = code + repr((tuple(labels), speakers, takes, seed, sounds)).encode()
     folder = build / f"corpus-{hashlib.sha256(recipe).hexdigest()[:16]}"
     if not folder.is_dir():
-        synthesise(folder, labels, speakers, takes, seed)
+        synthesise(folder, labels, speakers, takes, seed, sounds=sounds)
     return folder
 
 
 def synthesise(
-    folder: Path, labels: Sequence[str], speakers: int, takes: int, seed: int, accents: tuple[str, ...] = ACCENTS
+    folder: Path,
+    labels: Sequence[str],
+    speakers: int,
+    takes: int,
+    seed: int,
+    accents: tuple[str, ...] = ACCENTS,
+    *,
+    sounds: bool = False,
 ) -> None:
     """Write ``<label>/<speaker>_nohash_<take>.wav``, one second each, 16 kHz, 16 bit; all of them or none.
+
+    Labels are words, or with ``sounds`` kinds of everyday sounds; then each label has sources of its own for speakers.
 
     The synthesiser is C code with one global state, so it works in a process of its own.
 
     Raises DemoError: the folder exists, a label cannot be a folder, a number is not positive, or synthesis failed.
     """
-    corpus = {"labels": labels, "speakers": speakers, "takes": takes, "seed": seed, "accents": accents}
+    corpus = {"labels": labels, "speakers": speakers, "takes": takes, "seed": seed}
     if folder.exists():
         raise DemoError(f"{folder} exists already; remove it, or synthesise into another folder")
     if not labels or len(set(labels)) != len(labels) or min(speakers, takes) < 1 or seed < 0:
@@ -63,12 +79,13 @@ def synthesise(
             raise DemoError(f"{label!r} cannot be a label: it must be a folder's name and not start with '.' or '_'")
     folder.parent.mkdir(parents=True, exist_ok=True)
     making = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    command: list[str | Path] = [sys.executable, "-m", "demo.corpus", making, json.dumps(corpus)]
+    kind = {} if sounds else {"accents": accents}
+    command: list[str | Path] = [sys.executable, "-m", "demo.corpus", making, json.dumps(corpus | kind)]
     root = Path(__file__).resolve().parent.parent
     try:
         child = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
         if child.returncode != 0:
-            raise DemoError(f"speech synthesis failed (status {child.returncode}): {child.stderr.strip()[-500:]}")
+            raise DemoError(f"synthesis failed (status {child.returncode}): {child.stderr.strip()[-500:]}")
         making.rename(folder)
     except OSError as error:
         if not folder.is_dir():  # else another process made the same corpus first
@@ -120,7 +137,7 @@ class Synthesiser:
         return samples[loud[0] : loud[-1] + 1]
 
 
-def _write_corpus(
+def _write_words(
     folder: Path, labels: Sequence[str], speakers: int, takes: int, seed: int, accents: Sequence[str]
 ) -> None:
     """Synthesise speaker by speaker."""
@@ -136,8 +153,21 @@ def _write_corpus(
         voices.use("+".join(pairs[order[speaker % len(pairs)]]))
         clips = _speak(voices, [label for label, _ in said], rng)
         for clip, (label, take) in zip(clips, said, strict=True):
-            samples = (np.clip(_with_background(clip, backgrounds, rng), -1.0, 1.0) * 32_767).astype(np.int16)
-            soundfile.write(folder / label / f"{speaker:08x}_nohash_{take}.wav", samples, RATE_HZ)
+            _write(folder / label, speaker, take, _with_background(clip, backgrounds, rng))
+
+
+def _write_sounds(folder: Path, labels: Sequence[str], speakers: int, takes: int, seed: int) -> None:
+    """Synthesise source by source; no two labels share one."""
+    rng = np.random.default_rng(seed)
+    for source, label in enumerate(label for label in labels for _ in range(speakers)):
+        (folder / label).mkdir(exist_ok=True)
+        for take, clip in enumerate(synthesis.takes(label, takes, RATE_HZ, rng)):
+            _write(folder / label, source, take, clip)
+
+
+def _write(folder: Path, speaker: int, take: int, clip: Floats) -> None:
+    samples = (np.clip(clip, -1.0, 1.0) * 32_767).astype(np.int16)
+    soundfile.write(folder / f"{speaker:08x}_nohash_{take}.wav", samples, RATE_HZ)
 
 
 def _speak(voices: Synthesiser, words: Sequence[str], rng: np.random.Generator) -> Floats:
@@ -173,4 +203,5 @@ def _with_background(clip: Floats, backgrounds: list[Floats], rng: np.random.Gen
 
 
 if __name__ == "__main__":
-    _write_corpus(Path(sys.argv[1]), **json.loads(sys.argv[2]))
+    asked = json.loads(sys.argv[2])
+    (_write_words if "accents" in asked else _write_sounds)(Path(sys.argv[1]), **asked)

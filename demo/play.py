@@ -41,6 +41,9 @@ PUBLISHED = FleetKind(
     "published", "cepstra, networks trained from scratch (as published)", ("cnn2", "cnn3", "dscnn3"), "zero_shot"
 )
 PRETRAINED = FleetKind("base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"))
+SOUNDS = FleetKind(
+    "sounds", "everyday sounds on the pretrained front end 'sounds', heads alone are trained", ("sounds",) * 3
+)
 
 
 def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, terminal: Terminal) -> Figures:

@@ -32,19 +32,23 @@ class Table:
 
 def listening_table(fleets: Fleets) -> Table:
     """What every device listens with on held-out recordings: alone, after the rounds, and of sounds it never had."""
-    users = zip(*(figures["users"] for figures in fleets.values()), strict=True)
-    lines = [(rows[0]["name"], rows) for rows in users]
-    lines.append(("average", tuple(figures["average"] for figures in fleets.values())))
     return Table(
-        "What each device listens with, on recordings of speakers whom nobody trained on: named rightly, %",
-        ("", *(text for key in fleets for text in (f"{key}: alone", "after", "with new", "never heard"))),
-        tuple((name, *(cell for row in rows for cell in _listening(row))) for name, rows in lines),
+        "What each device listens with, on recordings of speakers and sources that nobody trained on: named rightly, %",
+        ("fleet", "user", "alone", "after", "with new", "never heard"),
+        tuple(
+            (key, row["name"], *_listening(row))
+            for key, figures in fleets.items()
+            for row in (*figures["users"], figures["average"] | {"name": "average"})
+        ),
+        left=(0, 1),
         note="alone: a twin of the device learns the clips that the device has before the first round, without public "
-        "set or fleet; published: as many passes as in the rounds; base: as its owner's teaching does. after: the "
-        "model that listens after the last round, on the same recordings among the same labels. with new: the same "
+        "set or fleet; published: as many passes as in the rounds; base, sounds: as its owner's teaching does. after: "
+        "the model that listens after the last round, on the same recordings among the same labels. with new: the same "
         "where it chooses among the new sounds as well, as it does when it listens. never heard: recordings of the new "
         "sounds of which the device had none; it learned them from what others sent: data impressions (published), the "
-        "mean embedding of their clips (base, whose network learned thirty-five words from other people).",
+        "mean embedding of their clips (base, whose network learned thirty-five words from other people; sounds, whose "
+        "network learned the classes of AudioSet; its statistics are of synthesised sounds, as this corpus is unless "
+        "recordings are given).",
     )
 
 
@@ -67,9 +71,9 @@ def discovery_table(fleets: Fleets) -> Table:
         for item in figures["new_classes"]
     ]
     return Table(
-        "New sounds (devices do not say which word it is; only descriptions travel)",
+        "New sounds (devices do not say which sound it is; only descriptions travel)",
         ("sound", "fleet", "met by", "found", "matched rightly"),
-        tuple(sorted(rows, key=lambda row: row[0], reverse=True)),
+        tuple(rows),
         left=(0, 1, 2, 3, 4),
     )
 
@@ -108,9 +112,7 @@ class Terminal:
         for index, name in enumerate(table.head):
             shown.add_column(name, justify="left" if index in table.left else "right")
         for cells in table.rows:
-            if cells[0] == "average":
-                shown.add_section()
-            shown.add_row(*cells)
+            shown.add_row(*cells, end_section=cells[1] == "average")
         self.say(f"\n{table.title}", "bold")
         self._console.print(shown)
         if table.note:

@@ -127,7 +127,7 @@ class Split:
             f"{len(self.public[self.deal.known[0]])} recordings of each label (paper: {_PUBLIC}); {low} to {high} "
             f"of a label in a round (paper: {_PER_ROUND[0]} to {_PER_ROUND[1]}); held out {min(test)} to "
             f"{max(test)}. New sounds: {arrivals} (paper: {_ARRIVALS[0]}, then {_ARRIVALS[1]}).",
-            "No speaker is in two of these: public set, held-out recordings, each device.",
+            "No speaker, or other source, is in two of these: public set, held-out recordings, each device.",
         )
 
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.files import Clip, clip_files, is_label, rejected
+from edge_client.clips.files import Clip, choose_kind, clip_files, is_label, rejected
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import JointSettings
 
 _DAY_MS = 86_400_000
 
@@ -170,6 +172,21 @@ def set_different(teaching: Teaching, first: str, second: str) -> None:
             choices, different=(*(one for one in choices.different if one != pair), pair)
         ),
     )
+
+
+def set_kind(teaching: Teaching, label: str, kind: str | None) -> None:
+    """Remember that a label is a word or an everyday sound; None: the device finds it out. It is learned anew.
+
+    Raises ClipError if it has no clips, or the device's front end does not hear both kinds.
+    """
+    if label not in (known := teaching.store.labels()):
+        raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
+    if not isinstance(read_bundle(teaching.config.model.bundle).manifest.feature_settings, JointSettings):
+        raise ClipError(
+            f"{teaching.config.model.bundle.stem} hears one kind of sounds alone; `[model] bundle = "
+            '"words_and_sounds"` hears words and everyday sounds'
+        )
+    choose_kind(teaching.store.folder, label, kind)
 
 
 def _remember(teaching: Teaching, renaming: Renaming) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,10 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
 
 # Draws that stand for the half of which a pretraining knows nothing.
 _DRAWS = 400
+# Where between talk and sounds a sound begins. A word that is taken for a sound is heard in all talk.
+_SOUND_FROM = 0.6
+# A word is heard in noise: its second half lies between talk and another sound, at least so near to talk.
+_LEAST_TALK = 0.4
 # How far what is no word scatters about the mean of all words, in standard deviations of the words' means.
 _WIDER = 1.5
 
@@ -40,33 +45,45 @@ class JointStatistics(EmbeddingStatistics):
     def is_sound(self, embeddings: Array) -> bool:
         """Tell from embeddings of one label, [clips, numbers], whether it is an everyday sound rather than a word.
 
-        The second half of their mean is nearer to a sound's than to people's talk.
+        The second half of their mean lies on the sounds' side of the linear discriminant (Fisher 1936) between people's
+        talk and sounds.
         """
-        half = embeddings[:, self.split :].mean(axis=0)
-        whiten = self.whitening[self.split :, self.split :]
-        centres = np.concatenate([self.speech.means[:, self.split :], self.means[self.are_sounds, self.split :]])
-        distances = np.square((centres - half) @ whiten).sum(axis=1)
-        return bool(distances.argmin() > 0)
+        direction, begin = self._discriminant
+        return bool((embeddings[:, self.split :].mean(axis=0) - begin) @ direction > 0)
+
+    @cached_property
+    def _discriminant(self) -> tuple[Doubles, Doubles]:
+        """The direction from talk to sounds in the second half, and the point between them from which it is a sound."""
+        half = slice(self.split, None)
+        sounds = self.means[self.are_sounds, half].astype(np.float64)
+        scatter = self.speech.shrunk[half, half] + self.shrunk[half, half] + np.cov(sounds.T)
+        talk, other = self.speech.means[0, half].astype(np.float64), sounds.mean(axis=0)
+        return np.linalg.solve(scatter, other - talk), talk + _SOUND_FROM * (other - talk)
 
     def whitened(self, embeddings: Floats) -> Doubles:
         """Return directions, float64 [clips, numbers] of length 1, whose products are whitened cosines.
 
         Words have directions in the first half alone, sounds in the second; a word and a sound have nothing in common.
         """
+        rows = [self.whitened_as(row[None], sound=self.is_sound(row[None])) for row in embeddings]
+        return np.concatenate(rows) if rows else np.zeros(embeddings.shape)
+
+    def whitened_as(self, embeddings: Floats, *, sound: bool) -> Doubles:
+        """Return the directions of embeddings of which it is known whether they are of sounds or of words."""
+        half = slice(self.split, None) if sound else slice(self.split)
+        mean = self.means[self.are_sounds == sound, half].mean(axis=0, dtype=np.float64)
         found = np.zeros(embeddings.shape)
-        for row, embedding in zip(found, embeddings, strict=True):
-            sound = self.is_sound(embedding[None])
-            half = slice(self.split, None) if sound else slice(self.split)
-            mean = self.means[self.are_sounds == sound, half].mean(axis=0, dtype=np.float64)
-            row[half] = (embedding[half] - mean) @ self.whitening[half, half]
-            row /= max(float(np.linalg.norm(row)), 1e-9)
-        return found
+        found[:, half] = (embeddings[:, half] - mean) @ self.whitening[half, half]
+        return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9))
 
 
 def join(words: EmbeddingStatistics, sounds: EmbeddingStatistics) -> JointStatistics:
     """Return the statistics of embeddings of which the first numbers are the words' network's, the last the sounds'."""
     rng, split = np.random.default_rng(0), words.means.shape[1]
     talk = sounds.speech.draw(sounds.speech.means[0], _DRAWS, rng)
+    around = np.concatenate([sounds.noise, sounds.samples.reshape(-1, sounds.samples.shape[-1])])
+    share = rng.uniform(_LEAST_TALK, 1.0, (_DRAWS, 1)).astype(np.float32)
+    talk = share * talk + (1 - share) * around[rng.integers(len(around), size=_DRAWS)]
     centre = words.means.mean(axis=0, dtype=np.float64)
     apart = (words.means - centre) * _WIDER / np.sqrt(len(words.means) - 1)
     wide = words.draw(centre, _DRAWS, rng) + rng.standard_normal((_DRAWS, len(apart))) @ apart

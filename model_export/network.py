@@ -6,7 +6,9 @@ The logits of networks that transcribe are [n, steps, capacity].
 from __future__ import annotations
 
 import keras
+import numpy as np
 
+from fleet_protocol.feature_settings import JointSettings
 from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import weight_name
@@ -15,6 +17,8 @@ from model_export.zoo.registry import ARCHITECTURES
 
 def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     """Build a network with seeded weights (Glorot uniform; biases zero; recurrent ones orthogonal), or pretrained ones.
+
+    A head on a joint front end begins at zero.
 
     Its last layer is the head.
 
@@ -34,4 +38,8 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     for variable in model.trainable_variables:
         if weight_name(variable) in given:
             variable.assign(given[weight_name(variable)])
+    if isinstance(specification.settings, JointSettings):
+        # What no training moves, as a word's weights of the numbers for sounds, must not speak.
+        kernel = model.trainable_variables[-2]
+        kernel.assign(np.zeros(kernel.shape, np.float32))
     return model

@@ -49,6 +49,9 @@ def add(commands: Commands) -> None:
     differ = action("differ", "say that two sounds which sound the same differ; nobody asks again", _differ)
     differ.add_argument("first", metavar="LABEL")
     differ.add_argument("second", metavar="LABEL")
+    kind = action("kind", "say whether a label is a word or an everyday sound, where the device hears both", _kind)
+    kind.add_argument("kind_of", metavar="LABEL")
+    kind.add_argument("kind", choices=("word", "sound", "auto"), help="auto: the device finds it out")
     action("purge", "remove what was deleted for good now", _purge).add_argument("--yes", action="store_true")
 
 
@@ -177,6 +180,16 @@ def _differ(options: argparse.Namespace) -> int:
     set_different(Teaching.open(options.config), options.first, options.second)
     line = f"{options.first!r} and {options.second!r} differ, although they sound alike; nobody asks again"
     return report({"different": [options.first, options.second]}, [line], json=options.json)
+
+
+def _kind(options: argparse.Namespace) -> int:
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import set_kind
+
+    kind = None if options.kind == "auto" else options.kind
+    set_kind(Teaching.open(options.config), options.kind_of, kind)
+    what = {None: "is what the device takes it for", "word": "is a word", "sound": "is an everyday sound"}[kind]
+    return report({"label": options.kind_of, "kind": kind}, [f"{options.kind_of!r} {what}"], json=options.json)
 
 
 def _delete(options: argparse.Namespace) -> int:

@@ -122,12 +122,16 @@ def _round_lines(model: dict[str, Any]) -> list[str]:
     return lines
 
 
+_KINDS = {"word": ", a word", "sound": ", an everyday sound"}
+
+
 def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
     """Return what is to be expected of the labels that were taught, for people, with what would help."""
     lines = []
     for found in expected:
         lines.append(
-            f"{found['label']!r}, {found['takes']} takes: misses {found['misses_of_others']:.0f} % of other people's, "
+            f"{found['label']!r}{_KINDS.get(found.get('kind', ''), '')}, {found['takes']} takes: "
+            f"misses {found['misses_of_others']:.0f} % of other people's, "
             f"{found['misses']:.0f} % of those recorded; takes {found['false_accepts']:.0f} % of other words for it"
         )
         lines += [f"  {advice}" for advice in found["advice"]]

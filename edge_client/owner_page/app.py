@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from edge_client import owner_changes
-from edge_client.clips.files import Clip
+from edge_client.clips.files import KINDS, WORD, Clip
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.config import Config
 from edge_client.errors import ClipError
@@ -72,6 +72,14 @@ def _differ(teaching: Teaching, form: dict[str, str]) -> str:
     return f"{first} and {second} differ: you will not be asked again."
 
 
+def _kind(teaching: Teaching, form: dict[str, str]) -> str:
+    label, kind = form.get("label", ""), form.get("kind", "")
+    if kind not in KINDS:
+        raise ClipError(f"a sound is one of {', '.join(KINDS)}, not {kind[:100]!r}")
+    owner_changes.set_kind(teaching, label, kind)
+    return f"{label} is {'a word' if kind == WORD else 'an everyday sound'}. {teaching.after(terminal=False)}"
+
+
 def _taught(teaching: Teaching, label: str) -> list[Clip]:
     """Return the clips of a label. Raises ClipError if there are none."""
     if label not in teaching.store.labels():
@@ -86,6 +94,7 @@ _CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
     "/sounds/delete": _delete,
     "/sounds/undo": _undo,
     "/sounds/differ": _differ,
+    "/sounds/kind": _kind,
 }
 
 

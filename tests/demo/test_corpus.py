@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from demo import DemoError
-from demo.corpus import cached, synthesise
+from demo.corpus import EVERYDAY_SOUNDS, cached, synthesise
 from edge_client.audio.recordings import Recordings, speaker_of
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.feature_settings import PRESETS
@@ -74,6 +74,20 @@ def test_the_same_parameters_give_the_same_files_and_others_do_not(folder, tmp_p
     assert not set(content(tmp_path / "other").values()) & set(content(folder).values())
 
 
+def test_every_everyday_sound_has_sources_of_its_own(tmp_path):
+    for name in ("sounds", "same"):
+        synthesise(tmp_path / name, EVERYDAY_SOUNDS, speakers=3, takes=2, seed=1, sounds=True)
+    made = content(tmp_path / "sounds")
+    assert made == content(tmp_path / "same")
+    assert len(set(made.values())) == len(EVERYDAY_SOUNDS) * 3 * 2
+    sources = {(path.parent.name, speaker_of(path)) for path in made}
+    assert len(sources) == len({source for _, source in sources}) == len(EVERYDAY_SOUNDS) * 3
+    for label in EVERYDAY_SOUNDS:
+        samples = samples_of(tmp_path / "sounds", label)
+        assert samples.shape == (6, 16_000)
+        assert np.abs(samples).max(axis=1).min() > 0.005
+
+
 def test_a_corpus_is_made_once(tmp_path):
     first = cached(tmp_path / "build", ["yes"], 2, 1, 0)
     before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}
@@ -100,7 +114,7 @@ def test_what_cannot_be_synthesised_is_explained(tmp_path, labels, speakers, tak
 
 
 def test_a_failure_of_the_synthesiser_is_told_and_leaves_nothing(tmp_path):
-    with pytest.raises(DemoError, match=r"speech synthesis failed \(status 1\): espeak-ng cannot say ' '"):
+    with pytest.raises(DemoError, match=r"synthesis failed \(status 1\): espeak-ng cannot say ' '"):
         synthesise(tmp_path / "corpus", ["yes", " "], 1, 1, seed=0)
     assert list(tmp_path.iterdir()) == []
 

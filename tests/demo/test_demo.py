@@ -56,20 +56,25 @@ def small_run(tmp_path_factory):
     return result.stdout, json.loads((folder / "figures.json").read_text()), (folder / "report.html").read_text()
 
 
+def fleets(figures):
+    return figures, figures["base"], figures["sounds"]
+
+
 def test_the_figures_have_the_promised_form(small_run):
     _, figures, _ = small_run
-    assert set(figures) == {"users", "average", "rounds", "new_classes", "recognition", "seconds", "base"}
-    assert set(figures["base"]) == set(figures) - {"base"}
+    assert set(figures) == {"users", "average", "rounds", "new_classes", "recognition", "seconds", "base", "sounds"}
+    assert set(figures["base"]) == set(figures["sounds"]) == set(figures) - {"base", "sounds"}
     assert [user["architecture"] for user in figures["base"]["users"]] == ["base", "base_hidden", "base"]
+    assert [user["architecture"] for user in figures["sounds"]["users"]] == ["sounds"] * 3
     networks = {user["architecture"]: len(user["labels"]) for user in figures["users"]}
     assert list(networks.items()) == [("cnn2", 4), ("cnn3", 4), ("dscnn3", 4)]
     listening = {"alone", "after", "with_new", "never_heard"}
     assert set(figures["users"][0]) == {"name", "architecture", "labels"} | listening
     assert set(figures["average"]) == listening
-    for found in (figures, figures["base"]):
+    for found in fleets(figures):
         rows = [row for outcome in found["rounds"] for row in outcome["users"]]
         assert len(rows) == 3 * ROUNDS
-        for name in ("local_accuracy", "global_accuracy"):  # the strategy on `base` has no consensus
+        for name in ("local_accuracy", "global_accuracy"):  # the recommended strategy has no consensus
             assert all(row[name] is None if found is not figures else 0 <= row[name] <= 100 for row in rows)
     assert [outcome["round"] for outcome in figures["rounds"]] == [1, 2, 3]
     assert figures["seconds"] > 0
@@ -77,36 +82,39 @@ def test_the_figures_have_the_promised_form(small_run):
 
 def test_new_sounds_are_found_when_devices_meet_them_and_matched(small_run):
     output, figures, _ = small_run
-    for found in (figures, figures["base"]):
+    for found in fleets(figures):
+        first, second = ("telephone", "vacuum_cleaner") if found is figures["sounds"] else ("stop", "go")
         assert found["new_classes"] == [
-            {"label": "stop", "devices": ["user 1", "user 2"], "round": 2, "matched": True},
-            {"label": "go", "devices": ["user 2"], "round": 3, "matched": True},
+            {"label": first, "devices": ["user 1", "user 2"], "round": 2, "matched": True},
+            {"label": second, "devices": ["user 2"], "round": 3, "matched": True},
         ]
     assert [played["appeared"] for played in figures["rounds"]] == [[], ["stop"], ["stop", "go"]]
     assert "paper: 200 to 300" in " ".join(output.split())
 
 
-def test_every_user_hears_what_it_gains_on_both_fleets_side_by_side(small_run):
+def test_every_user_hears_what_it_gains_in_every_fleet(small_run):
     output, figures, page = small_run
     base = figures["base"]
-    for found in (figures, base):
+    for found in fleets(figures):
         assert all(0 <= user[name] <= 100 for user in found["users"] for name in ("alone", "after", "with_new"))
         assert all(user["with_new"] <= user["after"] for user in found["users"])  # a choice of more is no easier
         assert [user["never_heard"] is None for user in found["users"]] == [False, True, False]  # user 2 meets both
         for name in ("alone", "after"):
             assert found["average"][name] == pytest.approx(sum(user[name] for user in found["users"]) / 3)
-    assert min(user["alone"] for user in base["users"]) > 80  # the front end knows words before any round
+    for found in (base, figures["sounds"]):
+        assert min(user["alone"] for user in found["users"]) > 80  # the front end knows sounds before any round
     assert base["average"]["after"] > figures["average"]["after"]
     for text in (output, page):
         assert "What each device listens with" in text
         assert f"{base['users'][0]['alone']:.1f}" in text
-    for found in (figures, figures["base"]):
-        assert len([row for row in found["recognition"] if not row["heard"]]) == 3  # stop by user 3, go by 1 and 3
+    for found in fleets(figures):
+        # The first new sound by user 3, the second by users 1 and 3.
+        assert len([row for row in found["recognition"] if not row["heard"]]) == 3
 
 
 def test_every_round_says_who_refused_its_result(small_run):
     output, figures, _ = small_run
-    rows = [row for found in (figures, figures["base"]) for outcome in found["rounds"] for row in outcome["users"]]
+    rows = [row for found in fleets(figures) for outcome in found["rounds"] for row in outcome["users"]]
     assert " ".join(output.split()).count("(kept own)") == sum(row["kept_own"] for row in rows)
     assert all(0 <= row["held_out_after"] <= 100 for row in rows)
 
@@ -116,8 +124,8 @@ def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
     visible = re.sub(r"data:image/png;base64,[A-Za-z0-9+/=\s]*", "", page)
     assert "//" not in re.sub(r"<style>.*?</style>", "", visible, flags=re.DOTALL)
     assert "<script" not in page
-    assert page.count("<svg") == 2
-    for text in ("published: accuracy by round", "base: accuracy by round", "matched rightly"):
+    assert page.count("<svg") == 3
+    for text in (*(f"{key}: accuracy by round" for key in ("published", "base", "sounds")), "matched rightly"):
         assert text in page
     assert f"{figures['average']['with_new']:.1f}" in page
 
@@ -133,12 +141,16 @@ def write_clips(folder: Path, labels: dict[str, int]) -> Path:
     return folder
 
 
-def test_recordings_that_do_not_suffice_are_refused_before_anything_starts(tmp_path):
+@pytest.mark.parametrize(
+    ("count", "arguments", "message"),
+    [(40, ("--new", "up,left"), "must be new, not up, left"), (60, ("--sounds", "/nowhere"), "/nowhere is no folder")],
+)
+def test_recordings_that_do_not_suffice_are_refused_before_anything_starts(tmp_path, count, arguments, message):
     """tests/demo/test_split.py has what else does not suffice."""
-    data = write_clips(tmp_path / "data", dict.fromkeys(("yes", "no", "up", "down"), 40))
-    result = run_demo("--data", str(data), "--report", str(tmp_path / "report.html"), "--new", "up,left")
+    data = write_clips(tmp_path / "data", dict.fromkeys(("yes", "no", "up", "down"), count))
+    result = run_demo("--data", str(data), "--report", str(tmp_path / "report.html"), *arguments)
     assert result.returncode == 2
-    assert "must be new, not up, left" in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
     assert not (tmp_path / "report.html").exists()

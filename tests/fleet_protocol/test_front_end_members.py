@@ -26,12 +26,14 @@ def rewritten(data, **changes):
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(("name", "kilobytes"), [("sounds_2s", 1000), ("words", 800)])
+@pytest.mark.parametrize(("name", "kilobytes"), [("sounds_2s", 1000), ("words", 800), ("words_and_sounds", 1600)])
 def test_a_thin_bundle_opens_as_the_whole_one(name, kilobytes):
     thin = find_bundle(name).read_bytes()
     assert set(members(thin)) == {"manifest.json", "model.tflite", "weights.safetensors"}
     opened = unpack_bundle(thin, "thin")
-    assert digest(opened.manifest.front_end) == opened.manifest.feature_settings.network.sha256
+    assert [digest(one) for one in opened.manifest.networks] == [
+        one.sha256 for one in opened.manifest.feature_settings.networks
+    ]
     assert len(opened.manifest.embedding_statistics.words) >= 30
     whole = write_bundle(opened.manifest, opened.graph, opened.weights)
     assert len(whole) > len(thin) + 1000 * kilobytes
@@ -51,7 +53,7 @@ def test_a_bundle_whose_network_is_nowhere_is_refused():
     with pytest.raises(BundleError, match=r"another version, or damaged: it has no front_end\.tflite"):
         unpack_bundle(rewritten(thin, **{"manifest.json": json.dumps(manifest).encode()}), "it")
     # The digest of something else that ships, as one who would mix networks up might name it.
-    manifest["sha256"]["front_end.tflite"] = digest(read_bundle(find_bundle("base")).manifest.front_end)
+    manifest["sha256"]["front_end.tflite"] = digest(read_bundle(find_bundle("base")).manifest.networks[0])
     with pytest.raises(BundleError, match="not the network of its features"):
         unpack_bundle(rewritten(thin, **{"manifest.json": json.dumps(manifest).encode()}), "it")
 

@@ -46,7 +46,7 @@ def test_a_header_holds_bytes_and_labels_as_c_has_them(tmp_path):
 
 
 def test_a_finished_model_becomes_a_header_without_tensorflow(tmp_path):
-    network = read_bundle(find_bundle("base")).manifest.front_end
+    network = read_bundle(find_bundle("base")).manifest.networks[0]
     (tmp_path / "net.tflite").write_bytes(network)
     command = [sys.executable, "-m", "model_export.cli", "plain", tmp_path / "net.tflite", "-o", tmp_path / "out"]
     command += ["--labels", "a,b"]

@@ -8,7 +8,6 @@ from importlib.metadata import version
 import pytest
 
 from fleet_protocol.bundle import BACKGROUND, read_bundle
-from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.ready_bundles import FOLDER, find_bundle, ready_names
 from fleet_protocol.tensors import digest
 from model_export.flatbuffer import operators_by_signature
@@ -38,8 +37,8 @@ def test_all_together_they_are_small():
 @pytest.mark.parametrize("name", sorted(set(RECIPES) - set(FROM_SCRATCH)))
 def test_a_bundle_on_a_front_end_holds_its_network_and_its_words(name):
     manifest = read_bundle(find_bundle(name)).manifest
-    assert isinstance(manifest.feature_settings, EmbeddingSettings)
-    assert digest(manifest.front_end) == manifest.feature_settings.network.sha256
+    assert manifest.feature_settings.is_embedding
+    assert [digest(one) for one in manifest.networks] == [one.sha256 for one in manifest.feature_settings.networks]
     assert len(manifest.embedding_statistics.words) >= 30
     assert manifest.background == (*manifest.embedding_statistics.words, *BACKGROUND)
 

@@ -6,8 +6,10 @@ nothing is reported (docs/teaching.md, "What to expect"): good on the average ov
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -40,6 +42,7 @@ class Expectation:
         misses_of_others: Share that is missed of the same sound by other people, or from other sources.
         false_accepts: Share of words that nobody taught which are taken for it.
         same: Labels that sound the same: perhaps it was taught under two names.
+        kind: "word" or "sound", where the front end hears both.
     """
 
     label: str
@@ -51,17 +54,24 @@ class Expectation:
     near: tuple[str, ...]
     same: tuple[str, ...]
     advice: tuple[str, ...]
+    kind: str = ""
 
 
 def expectations(
-    model: ModelRuntime, label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, rng: np.random.Generator
+    model: ModelRuntime,
+    label_map: LabelMap,
+    heard: Heard,
+    statistics: EmbeddingStatistics,
+    rng: np.random.Generator,
+    kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Expectation, ...]:
-    """Return what to expect of every label that has takes."""
+    """Return what to expect of every label that has takes; ``kinds`` are of labels on a front end that hears both."""
     made_up = model_scores(model, label_map, _made_up_words(statistics, rng)).argmax(axis=1)
-    return tuple(
+    found = (
         _expected(label, model, label_map, heard, statistics, float((made_up == label_map.slot_of(label)).mean()), rng)
         for label in heard.takes
     )
+    return tuple(dataclasses.replace(one, kind=kinds.get(one.label, "")) for one in found)
 
 
 def model_scores(model: ModelRuntime, label_map: LabelMap, embeddings: Floats) -> Floats:

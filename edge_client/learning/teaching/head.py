@@ -20,13 +20,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from edge_client.clips.files import SOUND, chosen_kinds
 from edge_client.config import Config
 from edge_client.detection.calibration import Tail, fit_tails
 from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.expectation import expectations
-from edge_client.learning.teaching.head_material import SOUND, HeadMaterial, head_material
+from edge_client.learning.teaching.head_material import HeadMaterial, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.taught import Taught, known_slots, require_learned, with_labels
 from edge_client.model.runtime import ModelRuntime
@@ -122,7 +123,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
     imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
-    material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes)
+    material = head_material(
+        label_map, known, heard, statistics, public_set, imagine, prototypes, chosen_kinds(config.clips_folder)
+    )
     settings = config.training
     weights = train_head(
         model,
@@ -140,7 +143,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     tails = _tails(
         model, label_map, np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected]), material
     )
-    expected = expectations(model, label_map, heard, statistics, np.random.default_rng([seed, 2]))
+    expected = expectations(
+        model, label_map, heard, statistics, np.random.default_rng([seed, 2]), material.kinds(label_map)
+    )
     clips = sum(len(takes) for takes in heard.takes.values())
     return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
 

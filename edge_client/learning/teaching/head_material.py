@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_client.clips.files import SOUND, WORD
 from edge_client.learning.targets import from_slots
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -37,7 +38,7 @@ _SAME_NAME, SAME_SOUND = 0.4, 0.75
 # Rows in one pass, as a share of a label's, of a label that others alone have clips of: with 1, two points less of it
 # are recognised (docs/class-discovery.md).
 _UNHEARD = 2.0
-NEITHER, WORD, SOUND = -1, 0, 1
+NEITHER = ""
 _HALVES = 400  # of either kind that rows get
 
 
@@ -62,14 +63,14 @@ class Heard:
 class Sound:
     """What one output of the head learns: embeddings, and means around which more are drawn, float32 [any, numbers].
 
-    ``share``: Rows in one pass, as a share of a label's. ``kind``: WORD, SOUND, or what is neither.
+    ``share``: Rows in one pass, as a share of a label's. ``kind``: WORD, SOUND, or NEITHER.
     """
 
     slot: int
     rows: Floats
     centres: Floats
     share: float = 1.0
-    kind: int = NEITHER
+    kind: str = NEITHER
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class OtherHalves:
     of_sounds: Floats
     of_words: Floats
 
-    def exchange(self, rows: Floats, kinds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+    def exchange(self, rows: Floats, kinds: NDArray[np.str_], rng: np.random.Generator) -> Floats:
         """Give rows, float32 [rows, numbers], of words and of sounds another half; they are overwritten."""
         split = self.of_sounds.shape[1]
         for kind, pool, part in ((SOUND, self.of_sounds, slice(split)), (WORD, self.of_words, slice(split, None))):
@@ -106,6 +107,11 @@ class HeadMaterial:
     def slots(self) -> frozenset[int]:
         """Outputs that there are sounds of."""
         return frozenset(sound.slot for sound in self.sounds)
+
+    def kinds(self, label_map: LabelMap) -> dict[str, str]:
+        """Return the kind of each label that has one."""
+        names = dict(enumerate(label_map.names))
+        return {names[sound.slot]: sound.kind for sound in self.sounds if sound.slot in names and sound.kind}
 
     def rows(self, sound: Sound, count: int, rng: np.random.Generator) -> Floats:
         """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
@@ -137,7 +143,7 @@ class HeadMaterial:
     def _scattered(self, centres: Floats, rng: np.random.Generator) -> Floats:
         return np.asarray(centres + rng.standard_normal((len(centres), len(self.scatter))) @ self.scatter, np.float32)
 
-    def _exchanged(self, rows: Floats, kinds: NDArray[np.int64], rng: np.random.Generator) -> Floats:
+    def _exchanged(self, rows: Floats, kinds: NDArray[np.str_], rng: np.random.Generator) -> Floats:
         return rows if self.halves is None else self.halves.exchange(rows, kinds, rng)
 
 
@@ -149,7 +155,7 @@ def head_material(
     public_set: PublicSet | None,
     imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
-    chosen_kinds: Mapping[str, int] | None = None,
+    kinds_given: Mapping[str, str] | None = None,
 ) -> HeadMaterial:
     """Collect what every output learns from.
 
@@ -159,17 +165,22 @@ def head_material(
         public_set: of the fleet; None where the device never saw one.
         imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
-        chosen_kinds: WORD or SOUND by label, where the owner said so.
+        kinds_given: WORD or SOUND by label, where the owner said so.
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
     fleet = _of_fleet(label_map, wanted, prototypes or {})
     recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
-    fleet = {slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics)}
-    described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
-    same, other = _words(label_map, described, statistics)
     kinds = {
-        label_map.names[slot]: kind_of(np.concatenate(parts), statistics) for slot, parts in described.items() if parts
-    } | dict(chosen_kinds or {})
+        slot: _kind_of(
+            label_map.names[slot], recorded[slot] or ([fleet[slot]] if slot in fleet else []), heard, statistics
+        )
+        for slot in wanted
+    } | {label_map.slot_of(label): kind for label, kind in (kinds_given or {}).items() if label in label_map.names}
+    fleet = {
+        slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
+    }
+    described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
+    same, other = _words(label_map, described, statistics, kinds)
     sounds = []
     for slot in wanted:
         parts = recorded[slot]
@@ -180,7 +191,7 @@ def head_material(
         elif not described[slot]:
             parts = [imagine(slot)]
             centres = [parts[0].mean(axis=0)]
-        kind = kinds.get(label_map.names[slot], NEITHER)
+        kind = kinds[slot]
         if not parts:
             sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD, kind))
             continue
@@ -189,15 +200,24 @@ def head_material(
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
-        own = head_material(label_map, (), heard, statistics, None, imagine, chosen_kinds=chosen_kinds)
+        own = head_material(label_map, (), heard, statistics, None, imagine, kinds_given=kinds_given)
     return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, _other_halves(sounds, statistics))
 
 
-def kind_of(embeddings: Floats, statistics: EmbeddingStatistics) -> int:
-    """Return of what kind a label is, by embeddings of it, [clips, numbers]; NEITHER where one network hears all."""
-    if not isinstance(statistics, JointStatistics):
+def _kind_of(label: str, parts: Sequence[Floats], heard: Heard, statistics: EmbeddingStatistics) -> str:
+    """Return of what kind a label is: by the clips as they were recorded, else by what else there is of it."""
+    if not isinstance(statistics, JointStatistics) or not (parts or label in heard.takes):
         return NEITHER
-    return SOUND if statistics.is_sound(embeddings) else WORD
+    rows = heard.takes[label][:, 0] if label in heard.takes else np.concatenate(parts)
+    return SOUND if statistics.is_sound(rows) else WORD
+
+
+def _direction(parts: Sequence[Floats], statistics: EmbeddingStatistics, kind: str) -> Doubles:
+    """Return the direction of the mean of embeddings, each [clips, numbers], whose products are whitened cosines."""
+    mean = np.concatenate(parts).mean(axis=0, keepdims=True)
+    if isinstance(statistics, JointStatistics) and kind != NEITHER:
+        return np.asarray(statistics.whitened_as(mean, sound=kind == SOUND)[0])
+    return np.asarray(statistics.whitened(mean)[0])
 
 
 def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> OtherHalves | None:
@@ -205,18 +225,17 @@ def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> O
     if not isinstance(statistics, JointStatistics):
         return None
 
-    def pool(kind: int, part: slice, unknown: Floats) -> Floats:
+    def pool(kind: str, part: slice, unknown: Floats) -> Floats:
         own = [sound.rows[:, part] for sound in sounds if sound.kind == kind and len(sound.rows)]
-        return np.concatenate(
-            [np.resize(rows, (_HALVES, rows.shape[1])) for rows in (unknown, np.concatenate(own or [unknown]))]
-        )
+        known = np.concatenate(own or [unknown])
+        return np.concatenate([rows[np.linspace(0, len(rows) - 1, _HALVES).astype(int)] for rows in (unknown, known)])
 
     first, second = slice(statistics.split), slice(statistics.split, None)
     return OtherHalves(pool(SOUND, first, statistics.beyond_words), pool(WORD, second, statistics.talk))
 
 
 def _words(
-    label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics
+    label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics, kinds: Mapping[int, str]
 ) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return by slot the word of the pretraining that a label is, and the words that are no label's.
 
@@ -230,8 +249,7 @@ def _words(
         if not parts:
             nearest, cosine = named, 1.0
         else:
-            mean = np.concatenate(parts).mean(axis=0, keepdims=True)
-            cosines = directions @ statistics.whitened(mean)[0]
+            cosines = directions @ _direction(parts, statistics, kinds[slot])
             nearest, cosine = int(cosines.argmax()), float(cosines.max())
         if nearest is not None and nearest == named and cosine >= _SAME_NAME:
             same[slot] = nearest
@@ -246,12 +264,11 @@ def _of_fleet(label_map: LabelMap, slots: Iterable[int], prototypes: Mapping[str
     return {slot: centres for slot, centres in pairs if centres is not None}
 
 
-def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics) -> bool:
+def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics, kind: str) -> bool:
     """Tell whether the fleet's centres are believed: there are no recordings, or they sound as these do."""
     if not parts:
         return True
-    own = np.concatenate(parts).mean(axis=0, keepdims=True)
-    cosine = statistics.whitened(centres.mean(axis=0, keepdims=True))[0] @ statistics.whitened(own)[0]
+    cosine = _direction([centres], statistics, kind) @ _direction(parts, statistics, kind)
     return bool(cosine >= _SAME_NAME)
 
 
@@ -288,7 +305,7 @@ def _background(
             statistics.samples[word],
             statistics.varied.means[[word]],
             _WORD,
-            int(statistics.are_sounds[word]) if isinstance(statistics, JointStatistics) else NEITHER,
+            (SOUND if statistics.are_sounds[word] else WORD) if isinstance(statistics, JointStatistics) else NEITHER,
         )
         for word in other
     ]

@@ -26,8 +26,8 @@ def test_the_owner_s_choice_comes_first():
 
 def test_a_least_tail_raises_levels_and_scales_alone():
     quiet, loud = np.full((1000, 1), 0.01), np.linspace(0.9, 0.9999, 1000)[:, None]
-    scores = np.concatenate([quiet, loud], axis=1).astype(np.float32)
-    free, bound = fit_tails(scores), fit_tails(scores, Tail(1.5, 0.75))
+    free = fit_tails(np.concatenate([quiet, loud], axis=1).astype(np.float32))
+    bound = [tail.at_least(Tail(1.5, 0.75)) for tail in free]
     assert free[0].level < 1.5 < free[1].level == bound[1].level
     assert bound[0].level == 1.5
     assert min(tail.scale for tail in bound) >= 0.75

@@ -1,0 +1,179 @@
+"""A device that hears words and everyday sounds: two networks, one head, and what tells a word from a sound."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from demo.corpus import synthesise
+from edge_client.audio.recordings import encode_wave, read_recording
+from edge_client.clips.files import choose_kind, chosen_kinds, store_digest
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.detector import Detector
+from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.learning.teaching.head_material import Heard, head_material
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.errors import ProtocolError
+from fleet_protocol.feature_settings import FeatureSettings, JointSettings
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import find_bundle
+from model_export.sounds.synthesis import takes
+from tests.support.edge_commands import EdgeCommands
+from tests.support.sounds import write_clips
+from tests.support.taught_device import Device
+
+BUNDLE = find_bundle("words_and_sounds")
+
+
+@pytest.fixture(scope="module")
+def manifest():
+    return read_bundle(BUNDLE).manifest
+
+
+def test_its_numbers_are_those_of_the_two_front_ends(manifest):
+    clips = takes("siren", 3, 16_000, np.random.default_rng(0))
+    joint = open_front_end(manifest.feature_settings)(clips)
+    parts = [
+        open_front_end(read_bundle(find_bundle(name)).manifest.feature_settings)(clips) for name in ("base", "sounds")
+    ]
+    np.testing.assert_array_equal(joint, np.concatenate(parts, axis=-1))
+    assert manifest.feature_settings.shape == joint.shape[1:] == (1, 160)
+
+
+def test_a_sliding_window_has_the_numbers_that_it_has_alone(manifest):
+    settings = manifest.feature_settings
+    sliding, alone = open_sliding(settings, hop_frames(settings, 0.25)), open_front_end(settings)
+    stream = takes("bark", 1, 48_000, np.random.default_rng(1))[0]
+    for start in range(0, len(stream) - settings.clip_samples + 1, 4_000):
+        window = stream[start : start + settings.clip_samples]
+        np.testing.assert_allclose(sliding(window), alone(window), atol=5e-3)
+
+
+def test_settings_travel_as_json_and_what_does_not_fit_is_refused(manifest):
+    settings = manifest.feature_settings
+    document = json.loads(json.dumps(settings.to_json()))
+    again = FeatureSettings.from_json(document)
+    assert isinstance(again, JointSettings)
+    assert again.digest == settings.digest
+    assert [network.sha256 for network in again.networks] == [network.sha256 for network in settings.networks]
+    for changes, message in (
+        ({"words": document["words"] | {"clip_s": 2.0}}, "'clip_s' of words and of sounds must be the same"),
+        ({"sounds": document["sounds"] | {"network_frames": 4}}, "one frame of a clip"),
+        ({"words": "base"}, "'words' must be an object"),
+        ({"words": {"words": {}}}, "'sample_rate_hz' must be"),
+    ):
+        with pytest.raises(ProtocolError, match=message):
+            FeatureSettings.from_json(document | changes)
+
+
+def test_words_and_sounds_are_told_apart_by_their_takes(manifest):
+    statistics, rng = manifest.embedding_statistics, np.random.default_rng(2)
+    front_end = open_front_end(manifest.feature_settings)
+    for kind in ("alarm", "glass", "vacuum_cleaner", "bark"):
+        assert statistics.is_sound(front_end(takes(kind, 5, 16_000, rng))[:, 0]), kind
+    for word in ("go", "stop", "up"):
+        index = statistics.words.index(word)
+        assert not statistics.are_sounds[index]
+        assert not statistics.is_sound(statistics.draw(statistics.means[index], 5, rng))
+
+
+def test_directions_of_words_and_of_sounds_are_those_of_their_own_network(manifest):
+    joint = manifest.embedding_statistics
+    parts = [read_bundle(find_bundle(name)).manifest.embedding_statistics for name in ("base", "sounds")]
+    split = len(parts[0].words)
+    cosines = joint.whitened(joint.means) @ joint.whitened(joint.means).T
+    assert np.abs(cosines[:split, split:]).max() == 0.0
+    for own, block in zip(parts, (cosines[:split, :split], cosines[split:, split:]), strict=True):
+        np.testing.assert_allclose(block, own.whitened(own.means) @ own.whitened(own.means).T, atol=1e-6)
+
+
+def material_of(manifest, kinds):
+    statistics, rng = manifest.embedding_statistics, np.random.default_rng(3)
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("hello").add("ping")
+    word, sound = (statistics.words.index(name) for name in ("go", "synthetic siren"))
+    heard = Heard(
+        {
+            "hello": statistics.draw(statistics.means[word] + 0.5, 5, rng)[:, None],
+            "ping": statistics.draw(statistics.means[sound] + 0.5, 5, rng)[:, None],
+        },
+        np.zeros((0, 160), np.float32),
+        np.zeros((0, 160), np.float32),
+    )
+    found = head_material(labels, [0, 1], heard, statistics, None, pytest.fail, kinds_given=kinds)
+    return labels, heard, found
+
+
+def test_a_row_keeps_the_half_that_knows_its_kind_and_gets_another_one_s_other_half(manifest):
+    labels, heard, found = material_of(manifest, {})
+    assert found.kinds(labels) == {"hello": "word", "ping": "sound"}
+    own = {sound.slot: sound for sound in found.sounds if sound.slot < 2}
+    rng = np.random.default_rng(4)
+    for slot, kept in ((0, slice(64)), (1, slice(64, None))):
+        rows = found.rows(own[slot], 40, rng)
+        takes_of = heard.takes[labels.names[slot]][:, 0]
+        own_rows = rows[:20]  # the others are drawn around the centre
+        assert all(any(np.array_equal(row[kept], take[kept]) for take in takes_of) for row in own_rows)
+        assert not all(any(np.array_equal(row, take) for take in takes_of) for row in own_rows)
+
+
+def test_what_the_owner_says_of_a_label_counts(manifest, tmp_path):
+    labels, _, found = material_of(manifest, {"hello": "sound"})
+    assert found.kinds(labels) == {"hello": "sound", "ping": "sound"}
+    (tmp_path / "hello").mkdir()
+    (tmp_path / "hello" / "0.wav").touch()
+    before = store_digest(tmp_path)
+    choose_kind(tmp_path, "hello", "sound")
+    assert chosen_kinds(tmp_path) == {"hello": "sound"}
+    assert store_digest(tmp_path) != before  # so that it is learned anew
+    choose_kind(tmp_path, "hello", "word")
+    assert chosen_kinds(tmp_path) == {"hello": "word"}
+    choose_kind(tmp_path, "hello", None)
+    assert (chosen_kinds(tmp_path), store_digest(tmp_path)) == ({}, before)
+
+
+def test_a_device_hears_a_word_and_a_sound_and_the_owner_changes_a_kind(tmp_path, capsys):
+    device = Device(tmp_path, BUNDLE, detector="false_accepts_per_hour = 20")
+    rng = np.random.default_rng(5)
+    synthesise(tmp_path / "words", ["computer", "water"], 1, 6, seed=0)
+    later = {}
+    for word in ("computer", "water"):
+        *taught, heard = sorted((tmp_path / "words" / word).iterdir())
+        later[word] = read_recording(heard, 16_000)
+        (device.clips / word).mkdir(parents=True)
+        for path in taught:
+            shutil.copy(path, device.clips / word)
+    (device.clips / "doorbell").mkdir()
+    *taught, later["doorbell"] = takes("doorbell", 6, 16_000, rng)
+    for number, take in enumerate(taught):
+        (device.clips / "doorbell" / f"{number}.wav").write_bytes(encode_wave(take, 16_000))
+    device.teach()
+
+    def kinds():
+        return {one["label"]: one["kind"] for one in device.state.expectations()}
+
+    assert kinds() == {"doorbell": "sound", "computer": "word", "water": "word"}
+    loaded = load_listening(device.config)
+    detector = Detector(loaded.model, loaded.label_map, device.config.detector, tails=loaded.tails)
+    stream = rng.normal(scale=1e-3, size=16_000 * 40).astype(np.float32)
+    for at_s, label in ((8, "doorbell"), (18, "computer"), (28, "water")):
+        stream[16_000 * at_s : 16_000 * at_s + len(later[label])] += later[label]
+    events = [heard.event.label for part in np.split(stream, 80) for heard in detector.push(part)]
+    assert [label for label in events if label != "unknown"] == ["doorbell", "computer", "water"]
+
+    edge = EdgeCommands(tmp_path, capsys)
+    assert "'doorbell', an everyday sound, 5 takes" in edge("clips")
+    assert edge("clips", "kind", "doorbell", "word") == "'doorbell' is a word\n"
+    device.teach()
+    assert kinds()["doorbell"] == "word"
+    edge("clips", "kind", "doorbell", "auto")
+    device.teach()
+    assert kinds()["doorbell"] == "sound"
+    assert "you taught no sound called 'bell'" in edge("clips", "kind", "bell", "word", status=1)
+
+
+def test_a_device_that_hears_one_kind_says_so(tmp_path, capsys):
+    device = Device(tmp_path, find_bundle("base"))
+    write_clips(device.clips, "yes", 1, seed=0)
+    told = EdgeCommands(tmp_path, capsys)("clips", "kind", "yes", "sound", status=1)
+    assert 'base hears one kind of sounds alone; `[model] bundle = "words_and_sounds"`' in told
