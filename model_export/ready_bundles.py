@@ -139,12 +139,12 @@ def read_catalogue() -> tuple[str, Mapping[str, Entry]]:
 def listing() -> Iterator[str]:
     """Yield the lines of `auricle-export list`. Raises ExportError: the catalogue or a front end cannot be read."""
     yield "Ready bundles, for [model] bundle in edge.toml and wherever a command takes a bundle:"
-    yield f"  {'name':<12}{'architecture':<13}{'front end':<11}{'weights':>8}{'multiply-adds':>15}{'kB':>5}  what for"
+    yield f"  {'name':<17}{'architecture':<13}{'front end':<17}{'weights':>8}{'multiply-adds':>15}{'kB':>5}  what for"
     for name, entry in read_catalogue()[1].items():
         recipe = RECIPES[name]
         front_end = recipe.features + (" int8" if recipe.precision == "int8" else "")
         yield (
-            f"  {name:<12}{recipe.architecture:<13}{front_end:<11}{entry.weights:>8,}{entry.multiply_adds:>15,}"
+            f"  {name:<17}{recipe.architecture:<13}{front_end:<17}{entry.weights:>8,}{entry.multiply_adds:>15,}"
             f"{entry.bytes / 1000:>5.0f}  {recipe.purpose}"
         )
     yield "weights: those that train; multiply-adds: of a window of sound, without mel bands and cepstra"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _NO_MICROPHONE = "none"
 # Stands for the choice of recordings, among the names of microphones.
 _PLAYED = "\0"
+# What somebody wants to be heard, and the bundle for it.
+_HEARD = (("words", FIRST_CHOICE), ("everyday sounds", "sounds_2s"), ("both", "words_and_sounds"))
 _FLEET = "3. Paste the invitation of a fleet to learn with others, or press Enter to learn alone:"
 _SHARING = "   May the fleet read your words for sounds, such as names of people? [y/N]"
 
@@ -153,18 +155,10 @@ def _ask_for_microphone(options: argparse.Namespace, found: Sequence[CaptureDevi
 
 
 def _ask_for_bundle() -> str:
-    from fleet_protocol.bundle import read_bundle
-    from fleet_protocol.ready_bundles import find_bundle, ready_names
+    from fleet_protocol.ready_bundles import ready_names
 
-    manifests = {name: read_bundle(find_bundle(name)).manifest for name in ready_names()}
-    choices = []
-    for name in sorted(manifests, key=lambda name: (name != FIRST_CHOICE, not manifests[name].background, name)):
-        settings = manifests[name].feature_settings
-        if not manifests[name].background:
-            what = "starts from nothing"
-        elif settings.hears_sounds:
-            what = f"everyday sounds, of which a few takes are enough; hears {settings.clip_s:g} s at a time"
-        else:
-            what = "words, of which a few takes are enough"
-        choices.append((f"{name:<12} {what}", name))
-    return str(_choose("2. What shall recognise the sounds that you teach it?", choices))
+    listed = [bundle for _, bundle in _HEARD]
+    choices = [*_HEARD, ("something else: another bundle that comes with Auricle", "")]
+    others = [(name, name) for name in ready_names() if name not in listed]
+    bundle = _choose("2. What shall it recognise, once you taught it?", choices)
+    return str(bundle or _choose("   Which one? docs/models.md says what each is for.", others))

@@ -50,7 +50,7 @@ def test_a_bundle_that_does_not_exist_leaves_no_file(edge):
 @pytest.mark.slow
 def test_three_answers_at_a_terminal_write_a_configuration(edge, sound_server):
     assert sound_server
-    # No such number; the first real microphone; the third bundle; alone.
+    # No such number; the first real microphone; words and sounds; alone.
     status, out, errors = edge.answered(b"99\n2\n3\n\n", "init", "--backend", "arecord")
     assert status == 0, errors
     assert "'99' is none of these numbers" in errors
@@ -58,7 +58,7 @@ def test_three_answers_at_a_terminal_write_a_configuration(edge, sound_server):
     config = load_config(edge.config)
     assert config.microphone.device in errors
     assert config.microphone.device != ""
-    assert (config.model.bundle.stem, config.server) == ("base_int8", None)
+    assert (config.model.bundle.stem, config.server) == ("words_and_sounds", None)
 
 
 def findings(edge, status):
@@ -187,8 +187,10 @@ def test_somebody_without_a_microphone_is_offered_recordings(edge, deaf, tmp_pat
     status, _, errors = edge.answered(b"3\nnowhere\n", "init")
     assert (status, edge.config.exists()) == (1, False)
     assert "nowhere: there is no such file or folder" in errors
-    status, _, errors = edge.answered(f"3\n{tmp_path / 'rec'}\n3\n\n".encode(), "init")
+    # Another bundle than the three that are for words, sounds or both.
+    status, _, errors = edge.answered(f"3\n{tmp_path / 'rec'}\n4\n2\n\n".encode(), "init")
     assert status == 0, errors
+    assert load_config(edge.config).model.bundle.stem == "base_hidden"
     assert "plugged in later" in errors
     assert load_config(edge.config).microphone.file == tmp_path / "rec"
     assert findings(edge, 0)["microphone"]["found"].startswith("none: it plays recordings")
