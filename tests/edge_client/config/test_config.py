@@ -63,7 +63,7 @@ def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
         (
             'bundle = "cnn2.auricle"',
             'bundle = "bass"',
-            "dscnn3, sounds, sounds_2s, words; or give the path of a file, such as ./bass.auricle",
+            "dscnn3, sounds, sounds_2s, words, words_and_sounds; or give the path of a file, such as ./bass.auricle",
         ),
         ('bundle = "cnn2.auricle"', "bundle = 7", "bundle"),
         ('[model]\nbundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"base\""),
