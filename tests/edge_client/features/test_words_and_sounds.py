@@ -1,8 +1,10 @@
 """A device that hears words and everyday sounds: two networks, one head, and what tells a word from a sound."""
 
 import json
+import re
 import shutil
 
+import httpx
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 from model_export.sounds.synthesis import takes
 from tests.support.edge_commands import EdgeCommands
+from tests.support.owner_page import OwnerPage
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 
@@ -170,6 +173,21 @@ def test_a_device_hears_a_word_and_a_sound_and_the_owner_changes_a_kind(tmp_path
     device.teach()
     assert kinds()["doorbell"] == "sound"
     assert "you taught no sound called 'bell'" in edge("clips", "kind", "bell", "word", status=1)
+
+    with OwnerPage(tmp_path / "edge.toml") as page, httpx.Client(base_url=page.url, timeout=180) as client:
+        shown = client.get("/sounds").text
+        assert "doorbell is a word" in shown  # the button's name
+        token = re.search(r'csrf-token" content="(\w+)"', shown)[1]
+
+        def post(**fields):
+            return client.post("/sounds/kind", data=fields, headers={"Origin": page.url, "X-CSRF-Token": token})
+
+        assert "water is an everyday sound" in post(label="water", kind="sound").json()["message"]
+        assert chosen_kinds(device.clips) == {"water": "sound"}
+        for fields in ({"label": "water", "kind": "../x"}, {"label": "..", "kind": "word"}, {"label": "nobody"}):
+            assert post(**fields).status_code == 409
+        assert page.end() == (0, "")
+    assert device.to_teach() is not None
 
 
 def test_a_device_that_hears_one_kind_says_so(tmp_path, capsys):
