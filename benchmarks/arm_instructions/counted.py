@@ -18,6 +18,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.features.joint_embedding import JointEmbedding
 from edge_client.features.samples import require_network
 from edge_client.features.speech_embedding import SpeechEmbedding
 from edge_client.model.interpreter import StreamingNetwork
@@ -66,13 +67,18 @@ def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
     features_of, slide = open_front_end(settings), open_sliding(settings, hop)
     sound = np.random.default_rng(1).normal(scale=0.1, size=settings.clip_samples).astype(np.float32)
     network: Callable[[], object] = list  # stands for the network of a front end that has none
-    if isinstance(features_of, Embedding):
-        picture = np.random.default_rng(2).normal(size=(1, *features_of.settings.log_mel.shape)).astype(np.float32)
-        network = functools.partial(features_of.of_log_mel, picture)
+    if isinstance(features_of, (Embedding, JointEmbedding)):
+        parts = features_of.parts if isinstance(features_of, JointEmbedding) else (features_of,)
+        rng = np.random.default_rng(2)
+        pictures = [rng.normal(size=(1, *part.settings.log_mel.shape)).astype(np.float32) for part in parts]
+
+        def network() -> object:
+            return [part.of_log_mel(picture) for part, picture in zip(parts, pictures, strict=True)]
+
     if isinstance(features_of, SpeechEmbedding):
         stream = StreamingNetwork(require_network(features_of.settings))
-        parts = np.random.default_rng(2).normal(size=(hop, *stream.part_shape)).astype(np.float32)
-        network = functools.partial(stream.step, parts, stream.start)
+        heard = np.random.default_rng(2).normal(size=(hop, *stream.part_shape)).astype(np.float32)
+        network = functools.partial(stream.step, heard, stream.start)
     return {"clip": lambda: features_of(sound), "hop": lambda: slide(sound), "network": network}
 
 

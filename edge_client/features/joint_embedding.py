@@ -10,16 +10,20 @@ from fleet_protocol.feature_settings import JointSettings
 
 
 class JointEmbedding:
-    """Computes the features that some settings describe; may be shared by threads."""
+    """Computes the features that some settings describe; may be shared by threads.
+
+    Attributes:
+        parts: The embedding of words, and that of sounds.
+    """
 
     def __init__(self, settings: JointSettings) -> None:
         """Open both networks. Errors are those of :class:`edge_client.features.embedding.Embedding`."""
         self.settings = settings
-        self._words, self._sounds = Embedding(settings.words), Embedding(settings.sounds)
+        self.parts = Embedding(settings.words), Embedding(settings.sounds)
 
     def __call__(self, samples: Array) -> Floats:
         """Return float32 [1, numbers of both] of a clip, or [clips, 1, numbers of both].
 
         Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
         """
-        return np.concatenate([self._words(samples), self._sounds(samples)], axis=-1)
+        return np.concatenate([part(samples) for part in self.parts], axis=-1)
