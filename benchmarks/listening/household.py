@@ -26,12 +26,14 @@ from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
 from benchmarks.listening.measurement import PROMISES, THRESHOLDS, Heard, Listened, listen
 from edge_client.audio.recordings import SUFFIXES, read_recording, speaker_of
 from edge_client.daemon.listening_loop import load_listening
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.ready_bundles import find_bundle
 
 _PAUSE_S = (6.0, 20.0)  # from the end of a sound to the next
 _TAUGHT_SHARE = 0.4  # of the sounds
 _LATE_S = 2.0
+# Rooms: reverberation time, and level of the direct sound above the reverberation.
+_REVERBERATION_S, _DIRECT_DB = (0.3, 0.8), (0.0, 10.0)
 _LOUDEST_S = 5.0  # a longer recording is cut
 
 
@@ -79,10 +81,13 @@ def _recordings(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
 
 
-def make_stream(household: Household, snr_db: float, hours: float, seed: int) -> tuple[Floats, list[Sound]]:
+def make_stream(
+    household: Household, snr_db: float, hours: float, seed: int, *, rooms: bool = False
+) -> tuple[Floats, list[Sound]]:
     """Return the stream, float32 [samples], and its sounds in order of time.
 
-    ``snr_db`` is the level of a sound above that of dialogue and background together.
+    ``snr_db`` is the level of a sound above that of dialogue and background together. With ``rooms`` each sound is
+    played in a room of its own, synthesised.
     """
     half = Half((), tuple(noise[len(noise) // 2 :] for noise in household.noise))
     stream = np.concatenate(list(dialogue(half, hours, tuple(household.taught), seed)))
@@ -94,6 +99,10 @@ def make_stream(household: Household, snr_db: float, hours: float, seed: int) ->
         label = str(rng.choice(labels)) if rng.random() < _TAUGHT_SHARE else None
         paths = household.others if label is None else household.later[label]
         samples = read_recording(paths[rng.integers(len(paths))], RATE_HZ)[: round(_LOUDEST_S * RATE_HZ)]
+        if rooms:
+            room = impulse_response(rng)
+            length = len(samples) + len(room) - 1
+            samples = np.fft.irfft(np.fft.rfft(samples, length) * np.fft.rfft(room, length), length).astype(np.float32)
         end_s = at_s + len(samples) / RATE_HZ
         if end_s + _LATE_S > len(stream) / RATE_HZ:
             return np.clip(stream, -1.0, 1.0), sounds
@@ -102,6 +111,15 @@ def make_stream(household: Household, snr_db: float, hours: float, seed: int) ->
         stream[start : start + len(samples)] += samples * np.float32(10 ** (WORD_DB / 20) / loud)
         sounds.append(Sound(label, at_s, end_s))
         at_s = end_s + float(rng.uniform(*_PAUSE_S))
+
+
+def impulse_response(rng: np.random.Generator) -> Doubles:
+    """Return a room's, float64 [samples]: the direct sound, and noise that falls by 60 dB in the reverberation time."""
+    time_s = np.arange(round(_REVERBERATION_S[1] * RATE_HZ)) / RATE_HZ
+    tail = rng.standard_normal(len(time_s)) * 10 ** (-3 * time_s / rng.uniform(*_REVERBERATION_S))
+    tail *= 10 ** (-rng.uniform(*_DIRECT_DB) / 20) / np.sqrt(np.square(tail).sum())
+    tail[0] += 1.0
+    return np.asarray(tail)
 
 
 def counts(sounds: Sequence[Sound], heard: Sequence[Heard]) -> tuple[Counter[str], Counter[str], int]:
@@ -141,7 +159,7 @@ def measure(name: str, household: Household, chosen: argparse.Namespace) -> list
         config = taught_device(Path(place), find_bundle(name), household.taught, room)
         loaded = load_listening(config)
         for snr_db in chosen.snr:
-            stream, sounds = make_stream(household, snr_db, chosen.hours, chosen.seed)
+            stream, sounds = make_stream(household, snr_db, chosen.hours, chosen.seed, rooms=chosen.rooms)
             found = listen(loaded, [stream], config.detector)
             row = {"front_end": Path(name).stem, "snr_db": snr_db, **_row(found, sounds, loaded.tails)}
             rows.append(said(row))
@@ -149,7 +167,7 @@ def measure(name: str, household: Household, chosen: argparse.Namespace) -> list
     return rows
 
 
-def _once_an_hour(found: Listened, sounds: Sequence[Sound]) -> Floats:
+def once_an_hour(found: Listened, sounds: Sequence[Sound]) -> Floats:
     """Return each label's lowest threshold at which it makes at most one false accept an hour, float32 [labels]."""
     chosen = np.ones(len(found.labels), np.float32)
     for number, label in enumerate(found.labels):
@@ -178,7 +196,7 @@ def _row(found: Listened, sounds: Sequence[Sound], tails: Any) -> dict[str, Any]
         "hours": round(hours, 2),
         "sounds": played.total(),
         **_figures(sounds, found.heard, hours),
-        "miss_percent_at_one_accept_per_label": _figures(sounds, found.at(_once_an_hour(found, sounds)), hours)[
+        "miss_percent_at_one_accept_per_label": _figures(sounds, found.at(once_an_hour(found, sounds)), hours)[
             "miss_percent"
         ],
         "miss_percent_by_label": {label: round(100 * missed[label] / played[label], 1) for label in sorted(played)},
@@ -196,6 +214,7 @@ def main() -> int:
     parser.add_argument("--takes", type=int, default=5, help="of each label, from as many sources (%(default)s)")
     parser.add_argument("--front-ends", nargs="+", default=["base", "sounds", "sounds_2s"], metavar="NAME|FILE")
     parser.add_argument("--snr", nargs="+", type=float, default=[20.0, 10.0, 5.0], help="ratios, dB (20 10 5)")
+    parser.add_argument("--rooms", action="store_true", help="play each sound in a synthesised room of its own")
     parser.add_argument("--hours", type=float, default=10.0, help="at each ratio (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
 

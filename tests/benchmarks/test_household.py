@@ -5,8 +5,8 @@ import pytest
 import soundfile
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.household import Sound, counts, deal
-from benchmarks.listening.measurement import Heard
+from benchmarks.listening.household import Sound, counts, deal, impulse_response, once_an_hour
+from benchmarks.listening.measurement import Heard, Listened
 from tests.support.checkout import DATA
 
 
@@ -42,3 +42,30 @@ def test_takes_and_what_is_played_later_are_of_different_sources(tmp_path):
     assert [path.parent.name for path in household.others] == ["rain", "rain"]
     with pytest.raises(BenchmarkError, match="has 7 sources; 7 teach"):
         deal(tmp_path, ["bell"], 7, np.random.default_rng(0))
+
+
+def test_each_label_gets_the_lowest_threshold_that_allows_it_one_false_accept_an_hour():
+    sounds = [Sound("bell", 10.0, 12.0), Sound("dog", 30.0, 31.0)]
+    at_s, scores = np.arange(0.0, 3600.0), np.zeros((3600, 2), np.float32)
+    for second, slot, score in (
+        (11, 0, 0.9),  # the bell
+        (100, 0, 0.8),  # taken for a bell
+        (200, 0, 0.6),
+        (31, 1, 0.7),  # the dog
+        (300, 1, 0.95),  # taken for a dog
+    ):
+        scores[second, slot] = score
+    found = Listened(("bell", "dog"), (), 0, scores, at_s, 1.0, 3600.0)
+    bell, dog = once_an_hour(found, sounds)
+    assert 0.6 < bell <= 0.8
+    assert dog < 0.3
+    heard = {(one.at_s, one.label) for one in found.at(np.array([bell, dog], np.float32))}
+    assert heard == {(11.0, "bell"), (100.0, "bell"), (31.0, "dog"), (300.0, "dog")}
+
+
+def test_a_room_answers_at_most_as_loudly_as_the_sound_itself():
+    for seed in range(20):
+        room = impulse_response(np.random.default_rng(seed))
+        direct, answer = room[0] ** 2, np.square(room[1:]).sum()
+        assert 0.3 < direct / answer < 12
+        assert np.square(room[len(room) // 2 :]).sum() < 0.2 * answer
