@@ -48,8 +48,11 @@ class JointStatistics(EmbeddingStatistics):
         The second half of their mean lies on the sounds' side of the linear discriminant (Fisher 1936) between people's
         talk and sounds.
         """
+        return bool(self._sound_like(embeddings[:, self.split :].mean(axis=0, keepdims=True))[0])
+
+    def _sound_like(self, halves: Array) -> NDArray[np.bool_]:
         direction, begin = self._discriminant
-        return bool((embeddings[:, self.split :].mean(axis=0) - begin) @ direction > 0)
+        return np.asarray((halves - begin) @ direction > 0)
 
     @cached_property
     def _discriminant(self) -> tuple[Doubles, Doubles]:
@@ -65,16 +68,27 @@ class JointStatistics(EmbeddingStatistics):
 
         Words have directions in the first half alone, sounds in the second; a word and a sound have nothing in common.
         """
-        rows = [self.whitened_as(row[None], sound=self.is_sound(row[None])) for row in embeddings]
-        return np.concatenate(rows) if rows else np.zeros(embeddings.shape)
+        sounds = self._sound_like(embeddings[:, self.split :])
+        found = np.empty(embeddings.shape)
+        for kind in (False, True):
+            found[sounds == kind] = self.whitened_as(embeddings[sounds == kind], sound=kind)
+        return found
 
     def whitened_as(self, embeddings: Floats, *, sound: bool) -> Doubles:
         """Return the directions of embeddings of which it is known whether they are of sounds or of words."""
-        half = slice(self.split, None) if sound else slice(self.split)
-        mean = self.means[self.are_sounds == sound, half].mean(axis=0, dtype=np.float64)
+        half, mean, whiten = self._own_halves[sound]
         found = np.zeros(embeddings.shape)
-        found[:, half] = (embeddings[:, half] - mean) @ self.whitening[half, half]
+        found[:, half] = (embeddings[:, half] - mean) @ whiten
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9))
+
+    @cached_property
+    def _own_halves(self) -> tuple[tuple[slice, Doubles, Doubles], ...]:
+        """Of words and of sounds: the half that knows them, their mean in it, and what whitens it."""
+        whiten, found = self.whitening, []
+        for kind, half in ((False, slice(self.split)), (True, slice(self.split, None))):
+            mean = self.means[self.are_sounds == kind, half].mean(axis=0, dtype=np.float64)
+            found.append((half, mean, whiten[half, half]))
+        return tuple(found)
 
 
 def join(words: EmbeddingStatistics, sounds: EmbeddingStatistics) -> JointStatistics:

@@ -5,6 +5,7 @@ import shutil
 
 import httpx
 import numpy as np
+import pytest
 
 from demo.corpus import synthesise
 from edge_client.audio.recordings import encode_wave, read_recording
@@ -19,6 +20,7 @@ from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 
 
+@pytest.mark.slow
 def test_a_device_hears_a_word_and_a_sound_and_the_owner_changes_a_kind(tmp_path, capsys):
     device = Device(tmp_path, find_bundle("words_and_sounds"), detector="false_accepts_per_hour = 20")
     rng = np.random.default_rng(5)
