@@ -18,7 +18,7 @@ from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.tensors import Arrays
 from model_export import network
 from model_export.errors import ExportError, OperatorError
-from model_export.flatbuffer import require_builtin
+from model_export.graph_operators import require_builtin
 from model_export.specification import Specification
 from model_export.trainable import Trainable, weight_name
 

@@ -223,7 +223,7 @@ def _write_inference_models(
 
 def _inspect(path: Path) -> None:
     from model_export import cost
-    from model_export.flatbuffer import operators_by_signature, require_builtin
+    from model_export.graph_operators import operators_by_signature, require_builtin
 
     if zipfile.is_zipfile(path):
         bundle = read_bundle(path, transcribes=True)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from model_export.flatbuffer import read_signature
+from model_export.graph_operators import read_signature
 
 Shape = tuple[int, ...]
 

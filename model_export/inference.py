@@ -18,7 +18,7 @@ from fleet_protocol.tensors import Arrays
 from model_export import network
 from model_export.bundle import Converter, convert, load_weights
 from model_export.errors import ExportError
-from model_export.flatbuffer import require_builtin
+from model_export.graph_operators import require_builtin
 from model_export.layers.operators import Tensor
 from model_export.specification import Specification
 

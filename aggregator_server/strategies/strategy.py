@@ -1,4 +1,4 @@
-"""What devices reported of their clips: what a strategy is given when a round opens."""
+"""What a strategy of rounds is, and what it is given when a round opens: what devices reported of their clips."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Flushing the disk for many requests at once: each would wait for one of its own, one after the other."""
+"""The service behind all routes: what they share, and how they work in threads and flush the disk together."""
 
 import asyncio
 from collections.abc import Callable

@@ -16,10 +16,10 @@ from benchmarks.listening.material import KNOWN, RATE_HZ, Stream, Word
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import Loaded
-from edge_client.detection.calibration import Tail
 from edge_client.detection.detector import Detector
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
+from edge_client.detection.thresholds import Tail
 from fleet_protocol.arrays import Floats
 
 # An event belongs to the word that began up to so many seconds before.

@@ -15,8 +15,8 @@ import numpy as np
 from edge_client.capture import AudioSource
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.calibration import Tail
 from edge_client.detection.detector import Detector
+from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
 from edge_client.live.feed import LiveFeed

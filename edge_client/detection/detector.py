@@ -12,9 +12,9 @@ import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.calibration import Tail, threshold_of
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
 from edge_client.features.front_end import hop_frames, open_sliding

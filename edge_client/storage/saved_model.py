@@ -30,7 +30,7 @@ class Progress:
         taught: Digest of the clip store from which the owner's sounds were last learned; "" before that.
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
         features: Digest of the front end's settings; "" for those of the bundle.
-        tails: Level and scale of ``edge_client.detection.calibration.Tail`` by label, as last taught.
+        tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
         unheard: Slots that the weights that listen never learned; they are off.

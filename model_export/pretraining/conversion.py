@@ -22,7 +22,7 @@ from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, 
 from fleet_protocol.tensors import Arrays
 from model_export.bundle import Converter, convert
 from model_export.errors import ExportError
-from model_export.flatbuffer import convolutions
+from model_export.graph_operators import convolutions
 from model_export.layers.feed_forward import Reshape
 from model_export.layers.operators import Tensor
 from model_export.pretraining.front_end_file import FrontEndFile

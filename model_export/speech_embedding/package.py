@@ -15,7 +15,7 @@ import numpy as np
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FrozenNetwork, SpeechEmbeddingSettings
 from model_export.errors import ExportError
-from model_export.flatbuffer import convolutions
+from model_export.graph_operators import convolutions
 
 NAME = "speech_embedding"
 COLUMNS = 13

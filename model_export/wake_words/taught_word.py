@@ -8,7 +8,7 @@ from pathlib import Path
 
 from edge_client.config import load_config
 from edge_client.config.sections import THRESHOLD
-from edge_client.detection.calibration import Tail, threshold_of
+from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.feature_settings import SpeechEmbeddingSettings

@@ -11,8 +11,8 @@ from fleet_protocol.bundle import BACKGROUND, read_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import FOLDER, find_bundle, ready_names
 from fleet_protocol.tensors import digest
-from model_export.flatbuffer import operators_by_signature
 from model_export.front_ends import SHIPPED
+from model_export.graph_operators import operators_by_signature
 from model_export.ready_bundles import RECIPES, describe, read_catalogue
 from tests.support.checkout import run_python, without_tensorflow
 

@@ -10,8 +10,8 @@ import pytest
 from fleet_protocol.bundle import BACKGROUND, read_bundle
 from fleet_protocol.feature_settings import FrozenNetwork
 from model_export.errors import ExportError
-from model_export.flatbuffer import operators_by_signature
 from model_export.front_ends import find_front_end
+from model_export.graph_operators import operators_by_signature
 from model_export.pretraining.front_end_file import read
 from model_export.speech_embedding.package import NAME, read_convolutions, settings
 from tests.support.checkout import ROOT, run_module, run_python

@@ -22,7 +22,7 @@ import numpy as np
 
 from edge_client.clips.files import SOUND, chosen_kinds
 from edge_client.config import Config
-from edge_client.detection.calibration import Tail, fit_tails
+from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch

@@ -7,8 +7,8 @@ import pytest
 
 from edge_client.audio.resampling import resample
 from edge_client.config.sections import THRESHOLD, DetectorConfig
-from edge_client.detection.calibration import Tail
 from edge_client.detection.detector import Detector
+from edge_client.detection.thresholds import Tail
 from edge_client.features.augmentation import augment
 from edge_client.features.mfcc import Mfcc
 from edge_client.learning.sgd import Optimiser, train_epoch

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.calibration import Tail, fit_tails
 from edge_client.detection.pace import Pace, pace_of
+from edge_client.detection.thresholds import Tail, fit_tails
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 

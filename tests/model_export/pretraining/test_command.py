@@ -13,7 +13,7 @@ import pytest
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork, preset
 from fleet_protocol.tensors import unpack
 from model_export.cost import multiply_adds_of
-from model_export.flatbuffer import operators_by_signature
+from model_export.graph_operators import operators_by_signature
 from model_export.pretraining.front_end_file import read
 from tests.support.checkout import ROOT, run_module
 from tests.support.sounds import write_clips

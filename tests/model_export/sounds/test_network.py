@@ -8,7 +8,7 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.model.interpreter import open_network
 from model_export.errors import ExportError
-from model_export.flatbuffer import operators_by_signature
+from model_export.graph_operators import operators_by_signature
 from model_export.sounds import weights
 from tests.support.checkout import DATA, require_runtime, run_python
 from tests.support.efficientat import HALF_SECOND, embeddings, random_arrays, random_features

@@ -17,7 +17,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.model.interpreter import open_network
-from model_export.flatbuffer import operators_by_signature
+from model_export.graph_operators import operators_by_signature
 from tests.support.checkout import run_module
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.open_wake_word import PART, RATE, SILENCE, heard_by_open_wake_word, to_pcm

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.calibration import Tail, fit_tails
+from edge_client.detection.thresholds import Tail, fit_tails
 
 
 def sounds(count, level, scale, seed=0):
