@@ -14,9 +14,9 @@ from tests.support.sounds import melody, write_clips
 pytestmark = pytest.mark.slow
 
 
-def recognised(device, label, slot):
+def recognised(device, label, slot, bundle="base"):
     """Share of clips of a sound, which no device has, that a device names rightly among all that it can hear."""
-    saved = device.device_state().model.load(find_bundle("base"))
+    saved = device.device_state().model.load(find_bundle(bundle))
     model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
     clips = np.stack([melody(label, np.random.default_rng([99, seed])) for seed in range(20)]).astype(np.float32)
     x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
@@ -51,6 +51,21 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     assert "provisional" not in other.command("clips").stdout
     retire_and_restore(server, devices[0], other, found["summary"]["round_id"])
     assert all("Traceback" not in made.log() for made in (*devices, other))
+
+
+def test_devices_that_hear_words_and_sounds_learn_from_one_another(fleet_of):
+    bundle = "words_and_sounds"
+    server, device = fleet_of({bundle: find_bundle(bundle)}, own=6)
+    one, other = device("one", bundle, ("yes", "stop")), device("other", bundle, ("yes", "no"))
+    for made in (one, other):
+        with (made.folder / "edge.toml").open("a") as config:
+            config.write("teach_epochs = 10\n")  # of [training], the last section
+        made.start()
+    enrolled(server, 2)
+    assert run_round(server)["aggregation"]["devices"] != {}
+    assert recognised(other, "stop", "sound-4", bundle) > 0.6
+    assert recognised(other, "no", "no", bundle) > 0.8
+    assert all("Traceback" not in made.log() for made in (one, other))
 
 
 def retire_and_restore(server, owner, other, last):
