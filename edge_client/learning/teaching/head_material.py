@@ -170,12 +170,7 @@ def head_material(
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
     fleet = _of_fleet(label_map, wanted, prototypes or {})
     recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
-    kinds = {
-        slot: _kind_of(
-            label_map.names[slot], recorded[slot] or ([fleet[slot]] if slot in fleet else []), heard, statistics
-        )
-        for slot in wanted
-    } | {label_map.slot_of(label): kind for label, kind in (kinds_given or {}).items() if label in label_map.names}
+    kinds = _kinds(label_map, recorded, fleet, heard, statistics, kinds_given or {})
     fleet = {
         slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
     }
@@ -204,12 +199,30 @@ def head_material(
     return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, _other_halves(sounds, statistics))
 
 
-def _kind_of(label: str, parts: Sequence[Floats], heard: Heard, statistics: EmbeddingStatistics) -> str:
-    """Return of what kind a label is: by the clips as they were recorded, else by what else there is of it."""
-    if not isinstance(statistics, JointStatistics) or not (parts or label in heard.takes):
-        return NEITHER
-    rows = heard.takes[label][:, 0] if label in heard.takes else np.concatenate(parts)
-    return SOUND if statistics.is_sound(rows) else WORD
+def _kinds(
+    label_map: LabelMap,
+    recorded: Mapping[int, list[Floats]],
+    fleet: Mapping[int, Floats],
+    heard: Heard,
+    statistics: EmbeddingStatistics,
+    given: Mapping[str, str],
+) -> dict[int, str]:
+    """Return of what kind the label of each slot is: as the owner says, or by the clips as they were recorded, else by
+    what else there is of it. NEITHER where there is nothing, and on a front end that hears one kind alone.
+    """
+    kinds = dict.fromkeys(recorded, NEITHER)
+    if not isinstance(statistics, JointStatistics):
+        return kinds
+    for slot, parts in recorded.items():
+        label = label_map.names[slot]
+        rows = parts or ([fleet[slot]] if slot in fleet else [])
+        if label in heard.takes:
+            rows = [heard.takes[label][:, 0]]
+        if label in given:
+            kinds[slot] = given[label]
+        elif rows:
+            kinds[slot] = SOUND if statistics.is_sound(np.concatenate(rows)) else WORD
+    return kinds
 
 
 def _direction(parts: Sequence[Floats], statistics: EmbeddingStatistics, kind: str) -> Doubles:

@@ -112,6 +112,14 @@ def test_a_row_keeps_the_half_that_knows_its_kind_and_gets_another_one_s_other_h
 def test_what_the_owner_says_of_a_label_counts(manifest, tmp_path):
     labels, _, found = material_of(manifest, {"hello": "sound"})
     assert found.kinds(labels) == {"hello": "sound", "ping": "sound"}
+    base = read_bundle(find_bundle("base")).manifest  # as after going back to a bundle that hears one kind
+    labels = LabelMap(base.capacity, reserved=len(base.background)).add("hello")
+    nothing = np.zeros((0, 64), np.float32)
+    heard = Heard({"hello": base.embedding_statistics.samples[:1]}, nothing, nothing)
+    found = head_material(
+        labels, [0], heard, base.embedding_statistics, None, pytest.fail, kinds_given={"hello": "sound"}
+    )
+    assert found.kinds(labels) == {}
     (tmp_path / "hello").mkdir()
     (tmp_path / "hello" / "0.wav").touch()
     before = store_digest(tmp_path)
