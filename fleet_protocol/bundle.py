@@ -227,6 +227,8 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
             raise BundleError(f"{path} is damaged: {name} does not match its digest; copy or build it again")
     if [digest(network) for network in networks] != [one.sha256 for one in manifest.feature_settings.networks]:
         raise BundleError(f"{path}: its {_NETWORKS[0]} is not the network of its features; build it again")
+    if len(statistics) not in (0, len(networks)):
+        raise BundleError(f"{path}: it has {len(statistics)} statistics for {len(networks)} networks; build it again")
     weights, _ = unpack(members["weights.safetensors"])
     shapes = {name: array.shape for name, array in weights.items()}
     if shapes != manifest.weight_shapes:

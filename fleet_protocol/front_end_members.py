@@ -21,13 +21,14 @@ _WHOLE = FOLDER.parent / "bundles" / "base.auricle"
 
 
 def find_member(sha256: str, folder: Path = FOLDER) -> bytes:
-    """Return what has a SHA-256 digest of what ships; nothing where there is none.
+    """Return what has a SHA-256 digest of a folder's front ends; nothing where there is none.
 
     The digest is the one that the file states: the caller checks the bytes.
 
     Raises BundleError: a front end's file is damaged.
     """
-    for path in [*sorted(folder.glob(f"*{SUFFIX}")), *([_WHOLE] if _WHOLE.exists() else [])]:
+    others = _WHOLE.parent.glob(_WHOLE.name) if folder == FOLDER else ()
+    for path in (*sorted(folder.glob(f"*{SUFFIX}")), *others):
         try:
             if (member := _member(path, sha256)) is not None:
                 return member

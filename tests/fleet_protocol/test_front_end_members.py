@@ -58,6 +58,16 @@ def test_a_bundle_whose_network_is_nowhere_is_refused():
         unpack_bundle(rewritten(thin, **{"manifest.json": json.dumps(manifest).encode()}), "it")
 
 
+def test_statistics_of_more_networks_than_there_are_are_refused():
+    base = find_bundle("base").read_bytes()
+    manifest = json.loads(members(base)["manifest.json"])
+    statistics = members(base)["embedding.safetensors"]
+    manifest["sha256"]["embedding_2.safetensors"] = digest(statistics)
+    crafted = {"manifest.json": json.dumps(manifest).encode(), "embedding_2.safetensors": statistics}
+    with pytest.raises(BundleError, match="2 statistics for 1 networks"):
+        unpack_bundle(rewritten(base, **crafted), "it")
+
+
 def test_members_are_found_by_their_digests_alone():
     assert find_member("0" * 64) == b""
     assert find_member("") == b""
@@ -65,6 +75,9 @@ def test_members_are_found_by_their_digests_alone():
         network = archive.read("network.tflite")
     assert find_member(digest(network)) == network
     assert find_member(digest(network), FOLDER / "none") == b""
+    statistics = members(find_bundle("base").read_bytes())["embedding.safetensors"]
+    assert find_member(digest(statistics)) == statistics
+    assert find_member(digest(statistics), FOLDER / "none") == b""
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and no archive", None], ids=["empty", "no archive", "no list"])
