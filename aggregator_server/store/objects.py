@@ -21,8 +21,8 @@ from aggregator_server.store.location import bucket_and_prefix
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-_CONNECT_S, _REQUEST_S, _RETRIES_S, _RETRIES = 5, 60, 8, 4
-_PUTS = 2  # of a put that failed: it is not repeated by obstore
+_CONNECT_S, _REQUEST_S, _RETRIES_S, _RETRIES = 5, 60, 4, 3
+_PUTS = 1  # repetitions of a put that failed: it is not repeated by obstore
 _PAUSE_S = 0.2
 _SMALL = 1 << 20  # read at once
 _YOUNG_S = 43_200.0  # half the age at which what no row names is swept
@@ -246,7 +246,9 @@ def _key(sha256: str) -> str:
 
 def _first_line(error: Exception) -> str:
     """Return what an error says, without what obstore adds for programmers, and without parameters of addresses."""
-    return re.sub(r"\?\S*", "", str(error).partition("\n")[0])[:500]
+    code = re.search(r"<Code>(\w{1,60})</Code>", str(error))
+    line = re.sub(r"\?\S*", "", str(error).partition("\n")[0].partition("<")[0])[:500]
+    return f"{code[1]}: {line}" if code else line
 
 
 def _open(address: str, environment: Mapping[str, str]) -> "ObjectStore":

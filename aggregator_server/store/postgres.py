@@ -126,13 +126,13 @@ class Postgres(Database):
         """
         if self._reader is None and time.monotonic() < self._away_until:
             raise StateAwayError(f"the database {self.shown} did not answer a moment ago")
-        had_reader = self._reader is not None
         with self.answers():
-            try:
-                return super().first_row(statement, parameters)
-            except _AWAY as error:
-                if isinstance(error, DBAPIError) and not error.connection_invalidated and had_reader:
-                    raise
+            if self._reader is not None:
+                try:
+                    return super().first_row(statement, parameters)
+                except _AWAY as error:
+                    if isinstance(error, DBAPIError) and not error.connection_invalidated:
+                        raise
             try:
                 self._hold_again()
                 return super().first_row(statement, parameters)
@@ -176,14 +176,18 @@ class Postgres(Database):
 
     def _hold_again(self) -> None:
         """Hold the fleet on a new connection where the old one was lost. Raises StateAwayError: another server does."""
-        if not self._holds or self._holder is None:
+        if not self._holds:
             return
-        try:
-            self._holder.exec_driver_sql("SELECT 1")
-        except _AWAY:
-            self._holder.close()
-            if not self.hold():
-                raise StateAwayError(f"another server holds the fleet in {self.shown} now; stop one of them") from None
+        if self._holder is not None:
+            try:
+                self._holder.exec_driver_sql("SELECT 1")
+            except _AWAY:
+                self._holder.close()
+                self._holder = None
+            else:
+                return
+        if not self.hold():
+            raise StateAwayError(f"another server holds the fleet in {self.shown} now; stop one of them")
 
     def close(self) -> None:
         """Close every connection, and let another server hold the fleet."""
