@@ -20,6 +20,7 @@ AuricleError
     ├── TooLargeError              more bytes than this server takes
     ├── TooSlowError               fewer bytes than this server waits for
     ├── BusyError                  more at once than this server takes
+    │   └── StateAwayError         the database or the object store does not answer
     ├── TooManyError               more requests, or devices, than this server takes from one place
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
@@ -215,6 +216,13 @@ class TooSlowError(AggregatorError, code="too_slow"):
 
 class BusyError(AggregatorError, code="busy"):
     """The server does as much as it can; try again after the seconds of ``Retry-After``."""
+
+
+class StateAwayError(BusyError, OSError, code="state_away"):
+    """The database or the store of the fleet does not answer; nothing was lost: send it again later.
+
+    It is an OSError as well: whatever tries again once a disk has room does so once these answer.
+    """
 
 
 class TooManyError(AggregatorError, code="too_many"):

@@ -88,6 +88,9 @@ SCHEDULES = 20
 # Of the last round, kept after it; of a round with more none are.
 KEPT_UPLOAD_BYTES = 2**29
 
+# What no row names is removed at this age: by then whoever stored it has written its row, or never will.
+UNNAMED_S = 86_400.0
+
 # A result takes seconds. Whatever takes an hour would hold up every round after it.
 COMPUTATION_S = 3600.0
 # So often may the process that computes a round's result die before the round fails.

@@ -11,7 +11,12 @@ from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, built, run_python
 from tests.support.speech_package import models
 
-pytest_plugins = ["tests.support.browser", "tests.support.fixtures_aggregator", "tests.support.sound_server"]
+pytest_plugins = [
+    "tests.support.state_servers",
+    "tests.support.browser",
+    "tests.support.fixtures_aggregator",
+    "tests.support.sound_server",
+]
 
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from rich.table import Table
 
+    from aggregator_server.store.location import Location
+
     # Subparsers have no public name.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     Command = Callable[[argparse.Namespace], int]
@@ -24,9 +27,36 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Give a command the option that names the data folder."""
+    """Give a command the options that name the data folder, and where the state is that is not in it."""
     default = None if required else argparse.SUPPRESS
     parser.add_argument("--data", type=Path, required=required, default=default, help="the server's data folder")
+    add_state(parser, below=not required)
+
+
+def add_state(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
+    """Give a command the options that say where the state is which is not in the data folder; ``below`` as below."""
+    default = argparse.SUPPRESS if below else None
+    parser.add_argument(
+        "--database",
+        default=default,
+        metavar="URL",
+        help="PostgreSQL instead of SQLite in the data folder, like postgresql://user@host/auricle (or "
+        "$AURICLE_DATABASE; there or in ~/.pgpass, a password is hidden from other users)",
+    )
+    parser.add_argument(
+        "--store",
+        default=default,
+        metavar="URL",
+        help="where arrays are, instead of the data folder: s3://bucket/prefix, gs://, az://, or a folder (or "
+        "$AURICLE_STORE)",
+    )
+
+
+def location_of(options: argparse.Namespace) -> Location:
+    """Return where the state is, as the options or the environment say. Raises StartError: an address is none."""
+    from aggregator_server.store.location import locate_by  # heavy: SQLAlchemy
+
+    return locate_by(options.data, options.database, options.store, os.environ)
 
 
 def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:

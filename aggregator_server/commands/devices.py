@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, duration, show
+from aggregator_server.commands import add_data, add_json, duration, location_of, show
 from aggregator_server.commands.targets import Named, resolve
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _list(options: argparse.Namespace) -> int:
         "revoked_at",
         "trouble",
     )
-    devices = list_devices(open_tables(options.data))
+    devices = list_devices(open_tables(location_of(options)))
     rows = devices if options.json else [asdict(device) | {"version": _version(device)} for device in devices]
     show(rows, columns, as_json=options.json)
     return 0
@@ -77,7 +77,7 @@ def _change(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.devices import list_devices
     from aggregator_server.store import open_tables
 
-    tables = open_tables(options.data)
+    tables = open_tables(location_of(options))
     known = (Named(info.device_id, info.name, info.revoked_at is None) for info in list_devices(tables))
     device_id = resolve(options.device, known, "device", "auricle-aggregator devices list")
     change_devices(tables, [device_id], options.action, time.time(), COMMAND_LINE, options.reason)
@@ -108,7 +108,7 @@ def _invite(options: argparse.Namespace) -> int:
     from aggregator_server.server_address import make_link
     from aggregator_server.store import open_tables
 
-    tables = open_tables(options.data)
+    tables = open_tables(location_of(options))
     link_of = make_link(options.data, options.url)
     if options.again is not None:
         made = renew_invitation(tables, _meant(tables, options.again), COMMAND_LINE, time.time())
@@ -151,7 +151,7 @@ def _invitations(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.invitations import list_invitations, revoke_invitation
     from aggregator_server.store import open_tables
 
-    tables = open_tables(options.data)
+    tables = open_tables(location_of(options))
     if options.revoke is not None:
         revoke_invitation(tables, _meant(tables, options.revoke), COMMAND_LINE, time.time())
         return 0

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_json, duration
+from aggregator_server.commands import add_json, add_state, duration, location_of
 from aggregator_server.commands.run import add_endpoint, endpoint_of, options_of_run
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.errors import AggregatorError, ServerError, StartError
@@ -23,6 +23,7 @@ from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+    from aggregator_server.store.location import Location
     from aggregator_server.web.transport.endpoint import Endpoint
 
 
@@ -44,6 +45,7 @@ def add(commands: Commands) -> None:
     )
     new.add_argument("--devices", type=int, default=10, metavar="N", help="how many the invitation lets in (10)")
     new.add_argument("--expires", type=duration, default="30d", metavar="TIME", help="of the invitation (30d)")
+    add_state(new)
     add_endpoint(new)
     add_json(new)
     new.set_defaults(run=_new)
@@ -51,30 +53,37 @@ def add(commands: Commands) -> None:
 
 def _new(options: argparse.Namespace) -> int:
     bundle, endpoint = find_bundle(options.bundle), endpoint_of(options)
-    _check(options.data, endpoint)
+    place = location_of(options)
+    _check(place, endpoint)
     with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
         public_set = Path(folder) / "public.safetensors"
         with _progress(f"reading {options.source}"):
             said = _make_public_set(options, bundle, public_set)
         link = _start_fleet(options, endpoint, public_set, bundle)
-    data, run = options.data, f"auricle-aggregator run --data {options.data}{options_of_run(options)}"
+    data, run = options.data, f"auricle-aggregator run{place.options}{options_of_run(options)}"
     join, start = f"auricle-edge join {link} --recordings FOLDER --run", f"auricle-aggregator round start --data {data}"
     if options.json:
         print(json.dumps({"data": str(data), "link": link, "run": run, "join": join, "round": start}))
         return 0
     print(f"{data}: a fleet that knows {said}\n\n  {run}\n\nOn each device, with a folder of its own recordings:\n")
     print(f"  {join}\n\nOnce they are there:\n\n  {start} --learned")
-    again = f"auricle-aggregator invite --again 1 --data {data}"
+    again = f"auricle-aggregator invite --again 1{place.options}"
     print(
         f"(where the link is lost, another one in its place: {again})", file=sys.stderr
     )  # where nobody reads the output, too
     return 0
 
 
-def _check(data: Path, endpoint: Endpoint) -> None:
+def _check(place: Location, endpoint: Endpoint) -> None:
     """Check what can be checked before the recordings are read."""
+    data = place.data
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise StartError(f"--data {data} exists and is not empty; a new fleet needs a folder of its own")
+    if place.database is not None:
+        from aggregator_server.store import why_not_meant  # heavy: SQLAlchemy
+
+        if why_not_meant(place) is None:
+            raise StartError(f"{place.tables_shown} holds a fleet; a new fleet needs a database of its own")
     if endpoint.port == 0:
         raise StartError("--port 0 takes another port at each start; name one, so that devices find the server again")
     if not endpoint.tls_auto and endpoint.tls_cert is None:
@@ -112,7 +121,7 @@ def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Pa
     from aggregator_server.server_address import make_link
     from aggregator_server.store import Store
 
-    store = Store(options.data)
+    store = Store(location_of(options))
     try:
         for publish, file in ((publish_public_set, public_set), (publish_model, bundle)):
             with store.blobs.receive() as incoming:

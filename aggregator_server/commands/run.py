@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from aggregator_server.commands import add_state, location_of
 from aggregator_server.errors import StartError
 from aggregator_server.limits import DEVICES_PER_MINUTE
 from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+    from aggregator_server.store.location import Location
     from aggregator_server.web.server import ProxyNetwork
     from aggregator_server.web.transport.endpoint import Endpoint
 
@@ -29,6 +31,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     run = commands.add_parser("run", help="run the server")
     run.add_argument("--data", type=Path, required=True, help="folder of the database, the blobs and the tokens")
+    add_state(run)
     run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
     run.add_argument(
@@ -150,13 +153,14 @@ def options_of_run(options: argparse.Namespace) -> str:
     return "".join(words) + "".join(name for name, given in switches.items() if given)
 
 
-def _require_fleet(data: Path) -> None:
-    """Check that a data folder was meant; at a terminal, ask whether to begin a fleet there."""
+def _require_fleet(place: Location) -> None:
+    """Check that a data folder, or a database, was meant; at a terminal, ask whether to begin a fleet there."""
     from aggregator_server.store import why_not_meant
 
-    found = why_not_meant(data)
+    found = why_not_meant(place)
     if found is None:
         return
+    data = place.data
     if not sys.stdin.isatty():
         raise StartError(f"no fleet is in {data}: {found}. Name the folder of your fleet, or begin one with --create")
     print(f"No fleet is in {data}: {found}. Begin a new one there? [y/N] ", end="", file=sys.stderr, flush=True)
@@ -169,14 +173,15 @@ def _run(options: argparse.Namespace) -> int:
     from aggregator_server.web.server import serve  # heavy: FastAPI and SQLAlchemy
     from aggregator_server.web.service import Terms
 
+    place = location_of(options)
     if not options.create:
-        _require_fleet(options.data)
+        _require_fleet(place)
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
     try:
         serve(
-            options.data,
+            place,
             os.environ,
             endpoint,
             terms,

@@ -10,13 +10,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, duration, show
+from aggregator_server.commands import add_data, add_json, add_state, duration, location_of, show
 from aggregator_server.commands.targets import Named, resolve
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.security import ADMIN_VARIABLE, ENROL_VARIABLE, load_tokens
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
+    from aggregator_server.store.location import Location
 
 _ROLES = ("viewer", "operator", "admin")
 
@@ -25,6 +26,7 @@ def add(commands: Commands) -> None:
     """Add the command."""
     tokens = commands.add_parser("tokens", help="people's tokens; alone: print the administrator's and enrolment token")
     tokens.add_argument("--data", type=Path, help="the server's data folder")
+    add_state(tokens)
     tokens.set_defaults(run=_print)
     actions = tokens.add_subparsers(metavar="ACTION")
     new = actions.add_parser("add", help="make a token and print it, this once")
@@ -43,18 +45,18 @@ def add(commands: Commands) -> None:
         add_data(action, required=False)
 
 
-def _folder(options: argparse.Namespace) -> Path:
+def _place(options: argparse.Namespace) -> Location:
     if options.data is None:
         raise AggregatorError("--data is missing: the data folder that the server runs with")
-    folder: Path = options.data
-    return folder
+    return location_of(options)
 
 
 def _print(options: argparse.Namespace) -> int:
     from aggregator_server.store import is_data_folder
 
-    folder = _folder(options)
-    if not is_data_folder(folder) and not (folder / "tokens.json").is_file():
+    place = _place(options)
+    folder = place.data
+    if not is_data_folder(place) and not (folder / "tokens.json").is_file():
         raise StartError(
             f"{folder} is no data folder; name the one that the server runs with (`auricle-aggregator run --data "
             "FOLDER` makes one)"
@@ -73,7 +75,7 @@ def _add(options: argparse.Namespace) -> int:
     from aggregator_server.store import open_tables
 
     wanted = TokenRequest(name=options.name, role=options.role, expires_s=options.expires)
-    made = add_token(open_tables(_folder(options)), wanted, COMMAND_LINE, time.time())
+    made = add_token(open_tables(_place(options)), wanted, COMMAND_LINE, time.time())
     if options.json:
         print(json.dumps({"token_id": made.info.token_id, "token": made.token}))
         return 0
@@ -88,7 +90,7 @@ def _list(options: argparse.Namespace) -> int:
     from aggregator_server.store import open_tables
 
     columns = ("token_id", "name", "role", "made_at", "expires_at", "revoked_at")
-    show(list_tokens(open_tables(_folder(options))), columns, as_json=options.json)
+    show(list_tokens(open_tables(_place(options))), columns, as_json=options.json)
     return 0
 
 
@@ -97,7 +99,7 @@ def _revoke(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.tokens import list_tokens, revoke_token
     from aggregator_server.store import open_tables
 
-    tables = open_tables(_folder(options))
+    tables = open_tables(_place(options))
     known = (Named(str(info.token_id), info.name, info.revoked_at is None) for info in list_tokens(tables))
     token = resolve(options.token, known, "token", "auricle-aggregator tokens list", prefixes=False)
     revoke_token(tables, int(token), COMMAND_LINE, time.time())

@@ -1,4 +1,4 @@
-"""``backup``, ``restore``, ``check``, ``doctor`` and ``audit``: look after a data folder."""
+"""``backup``, ``restore``, ``check``, ``doctor``, ``move`` and ``audit``: look after the state of a fleet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, show
+from aggregator_server.commands import add_data, add_json, location_of, show
 from aggregator_server.errors import BackupError
 
 if TYPE_CHECKING:
@@ -42,7 +42,19 @@ def add(commands: Commands) -> None:
     )
     add_json(doctor)
     doctor.set_defaults(run=_doctor)
-    for command in (backup, restore, check, doctor):
+    move = commands.add_parser(
+        "move", help="move a fleet to PostgreSQL and an object store, or back; the server must be stopped"
+    )
+    move.add_argument(
+        "--to",
+        nargs="+",
+        required=True,
+        metavar="PLACE",
+        help="a new data folder, or a database and a store: postgresql://user@host/auricle s3://bucket/prefix",
+    )
+    add_json(move)
+    move.set_defaults(run=_move)
+    for command in (backup, restore, check, doctor, move):
         add_data(command)
 
 
@@ -53,9 +65,9 @@ def _backup(options: argparse.Namespace) -> int:
     file: Path = options.file
     try:
         if options.keep is None:
-            back_up(options.data, file)
+            back_up(location_of(options), file)
         else:
-            file = back_up_into(options.data, file, options.keep, time.time())
+            file = back_up_into(location_of(options), file, options.keep, time.time())
         size = file.stat().st_size
     except OSError as error:
         raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
@@ -70,20 +82,20 @@ def _restore(options: argparse.Namespace) -> int:
     from aggregator_server.upkeep.backup import restore
 
     try:
-        restore(options.file, options.data)
+        restore(options.file, location_of(options))
     except OSError as error:
         raise BackupError(f"{options.file} could not be restored to {options.data}: {error}") from error
     if options.json:
         print(json.dumps({"data": str(options.data)}))
     else:
-        print(f"{options.data} is ready: auricle-aggregator run --data {options.data}")
+        print(f"{options.data} is ready: auricle-aggregator run{location_of(options).options}")
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
     from aggregator_server.upkeep.check import check
 
-    found = check(options.data, repair=options.repair)
+    found = check(location_of(options), repair=options.repair)
     if options.json:
         print(json.dumps([asdict(finding) for finding in found]))
     else:
@@ -96,9 +108,26 @@ def _check(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from aggregator_server.upkeep.doctor import examine
 
-    found = examine(options.data, time.time())
+    found = examine(location_of(options), time.time())
     show(found, ("subject", "state", "what", "way_out"), as_json=options.json)
     return 1 if any(observation.state == "problem" for observation in found) else 0
+
+
+def _move(options: argparse.Namespace) -> int:
+    from aggregator_server.upkeep.move import move, target_of
+
+    source = location_of(options)
+    target = target_of(options.to, source)
+    try:
+        moved = move(source, target)
+    except OSError as error:
+        raise BackupError(f"{options.data} could not be moved: {error}") from error
+    if options.json:
+        print(json.dumps(asdict(moved)))
+    else:
+        print(f"{moved.to} has all {moved.rows} rows and {moved.blobs} arrays ({moved.bytes / 1e6:.1f} MB).")
+        print(f"Run it there: auricle-aggregator run{target.options}")
+    return 0
 
 
 def _add_audit(commands: Commands) -> None:
@@ -115,6 +144,6 @@ def _audit(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import list_entries
     from aggregator_server.store import open_tables
 
-    found = list_entries(open_tables(options.data), options.before, options.limit, options.what)
+    found = list_entries(open_tables(location_of(options)), options.before, options.limit, options.what)
     show(found, ("audit_id", "at", "who", "address", "what", "details"), as_json=options.json)
     return 0

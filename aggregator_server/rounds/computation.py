@@ -15,15 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 
 from aggregator_server.limits import COMPUTATION_DEATHS, COMPUTATION_S
 from aggregator_server.logs import LogFormat, configure, configured
 from aggregator_server.rounds.result import StoredResult, compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
-from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.blobs import BlobStore
 
-Compute = Callable[[BlobFolder, RoundSnapshot], StoredResult | str]
+Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]
 _NICENESS = 5  # requests come first
 
 _log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ class _Retry:
     reason: str
 
 
-def compute_here(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str:
+def compute_here(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
     """Return a round's result, or why it has none, computed in this process.
 
     Args:
@@ -64,13 +63,13 @@ class Computation:
     Threads may share it; a second one waits for the first.
     """
 
-    def __init__(self, blobs: BlobFolder, limit_s: float = COMPUTATION_S) -> None:
+    def __init__(self, blobs: BlobStore, limit_s: float = COMPUTATION_S) -> None:
         """Make one whose process does not run yet.
 
         Args:
             limit_s: a computation that takes longer is ended.
         """
-        self._folder = blobs.folder
+        self._blobs = blobs
         self._limit_s = limit_s
         self._turn = threading.Lock()
         self._closed = threading.Event()
@@ -87,14 +86,14 @@ class Computation:
         """Of the present process; None where none was started."""
         return None if self._running is None else self._running[0].pid
 
-    def __call__(self, blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str:
+    def __call__(self, blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
         """Return a round's result, or why it has none.
 
         Raises:
             ComputationLostError: the process was killed, or took too long and was ended.
             OSError: a full disk or memory, which says nothing about the round.
         """
-        assert blobs.folder == self._folder
+        assert blobs.shown() == self._blobs.shown()
         with self._turn:
             try:
                 answer = self._asked(snapshot)
@@ -118,7 +117,7 @@ class Computation:
     def _start(self) -> tuple[BaseProcess, Connection]:
         context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
         mine, theirs = context.Pipe()
-        arguments = (theirs, str(self._folder), configured())
+        arguments = (theirs, self._blobs, configured())
         process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
         process.start()
         theirs.close()
@@ -153,20 +152,19 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _serve(connection: Connection, folder: str, log_format: LogFormat) -> None:
+def _serve(connection: Connection, blobs: BlobStore, log_format: LogFormat) -> None:
     """Answer snapshots with results until the server is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     with contextlib.suppress(PermissionError):  # a sandbox may forbid it
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     configure(log_format)
-    blobs = BlobFolder(Path(folder))
     with contextlib.suppress(EOFError):
         while True:
             connection.send(_answer(blobs, connection.recv()))
 
 
-def _answer(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
+def _answer(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
     try:
         found = compute_here(blobs, snapshot)
     except (OSError, MemoryError) as error:

@@ -41,7 +41,7 @@ def of_group(follows: int, index: int) -> ColumnElement[bool]:
 
 def require_round(session: Session, round_id: int) -> RoundRow:
     """Return a round's row. Raises RoundNotFoundError: there is no such round."""
-    row = session.get(RoundRow, round_id, with_for_update=True)
+    row = session.get(RoundRow, round_id)
     if row is None:
         raise no_such_round(round_id)
     return row
@@ -79,7 +79,7 @@ def open_group_index(session: Session, follows: int) -> int | None:
 
 def lock_open_round(session: Session) -> RoundRow | None:
     """Return the open round; in a writing session its row is locked."""
-    return session.scalar(select(RoundRow).where(IS_OPEN).with_for_update())
+    return session.scalar(select(RoundRow).where(IS_OPEN))
 
 
 def newest_of_fleet() -> ScalarSelect[int]:

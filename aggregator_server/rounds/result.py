@@ -20,7 +20,7 @@ from aggregator_server.rounds.queries import WITH_DEVICES, training_loss
 from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
-from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import (
     ACTIVE,
     PROPOSED,
@@ -71,7 +71,7 @@ class StoredResult:
     proposals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
+def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
     An upload that is missing or damaged counts as one that was never sent; the round's details name its device.
@@ -111,7 +111,7 @@ def compute_result(blobs: BlobFolder, snapshot: RoundSnapshot) -> StoredResult:
     )
 
 
-def _whole_uploads(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundSnapshot:
+def _whole_uploads(blobs: BlobStore, snapshot: RoundSnapshot) -> RoundSnapshot:
     """Return the round without uploads that are missing or damaged."""
     whole, damaged = [], []
     for device_id, upload, other in snapshot.uploads:
@@ -131,7 +131,7 @@ def _whole_uploads(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundSnapshot:
     return left
 
 
-def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
+def read_inputs(blobs: BlobStore, snapshot: RoundSnapshot) -> RoundInputs:
     """Load the inputs of a round's aggregation."""
     public_set = PublicSet.unpack(blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
@@ -157,7 +157,7 @@ def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
     )
 
 
-def read_contribution(blobs: BlobFolder, upload: str) -> Contribution:
+def read_contribution(blobs: BlobStore, upload: str) -> Contribution:
     """Return an upload whose bytes are what they were when it was checked.
 
     Raises:
@@ -167,11 +167,11 @@ def read_contribution(blobs: BlobFolder, upload: str) -> Contribution:
     return Contribution(parse(Update, document), partial(_read_arrays, blobs, upload))
 
 
-def _read_arrays(blobs: BlobFolder, upload: str) -> Arrays:
+def _read_arrays(blobs: BlobStore, upload: str) -> Arrays:
     return view(blobs.read(upload))[0]
 
 
-def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
+def _read_model(blobs: BlobStore, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
     if snapshot.model is None:
         return None
     bundle = unpack_bundle(blobs.read(snapshot.model), f"model {snapshot.model}")
@@ -181,7 +181,7 @@ def _read_model(blobs: BlobFolder, snapshot: RoundSnapshot, state: Arrays) -> Sh
     return SharedModel(bundle.manifest, weights, state)
 
 
-def _read_state(blobs: BlobFolder, snapshot: RoundSnapshot) -> Arrays:
+def _read_state(blobs: BlobStore, snapshot: RoundSnapshot) -> Arrays:
     if snapshot.server_state is None:
         return {}
     kept, document = unpack(blobs.read(snapshot.server_state))

@@ -1,20 +1,21 @@
-"""How long uploads stay on disk: those of the last round that is done, until the next one is. Tables keep the digests.
+"""How long uploads stay stored: those of the last round that is done, until the next one is. Tables keep the digests.
 
 A round's result can be computed again from them without the uploads of a device (aggregator_server/undo/restoring.py).
 A file is removed only after the round's end is durable. A server that is killed in between removes what is left when
-it starts.
+it starts. So does what nothing names: a server that was killed between a blob and its row leaves it.
 """
 
 import logging
 from collections.abc import Iterable
 from itertools import islice
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.limits import KEPT_UPLOAD_BYTES
+from aggregator_server.limits import KEPT_UPLOAD_BYTES, UNNAMED_S
 from aggregator_server.rounds.queries import newest_with_uploads, uploads_of_closed_rounds, uploads_of_round
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ParticipantRow, RoundRow
+from aggregator_server.store.tables import BlobRow, ParticipantRow, RoundRow
 
 _log = logging.getLogger(__name__)
 _BATCH = 500  # a statement takes only so many parameters
@@ -42,6 +43,22 @@ def remove_left_uploads(store: Store) -> None:
         with store.reading() as session:
             over = session.scalars(uploads_of_closed_rounds().where(ParticipantRow.upload.in_(batch))).all()
         _remove(store, set(over) - kept)
+
+
+def sweep(store: Store, now: float) -> int:
+    """Remove the blobs that no row names and that are older than a day; return how many.
+
+    A blob is younger than that when its row is written: storing one anew makes it young.
+    """
+    removed, old = 0, (entry.sha256 for entry in store.blobs.entries() if entry.stored_at < now - UNNAMED_S)
+    while batch := list(islice(old, _BATCH)):
+        with store.reading() as session:
+            named = set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(batch))))
+        _remove(store, set(batch) - named)
+        removed += len(set(batch) - named)
+    if removed:
+        _log.info("%d arrays that nothing names were removed", removed)
+    return removed
 
 
 def _kept(store: Store, session: Session) -> set[str | None]:

@@ -5,10 +5,11 @@ import contextlib
 import logging
 import time
 
-from aggregator_server.limits import WOKEN_AT_ONCE
+from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
 from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
+from aggregator_server.rounds.retention import sweep
 from aggregator_server.rounds.schedules import next_opening, open_scheduled
 from aggregator_server.store import Store
 
@@ -84,6 +85,7 @@ class RoundScheduler:
         self._new_work = new_work
         self._due = Notifier()
         self._write_seen_at = 0.0
+        self._sweep_at = 0.0
 
     def wake(self) -> None:
         """Check the open round now, because something that it may wait for has happened. Any thread may call this."""
@@ -106,6 +108,9 @@ class RoundScheduler:
         if time.monotonic() >= self._write_seen_at:
             self._write_seen_at = time.monotonic() + _MAX_SLEEP_S
             write_seen(self._store)
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + UNNAMED_S
+            sweep(self._store, time.time())
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
             opening = next_opening(session)

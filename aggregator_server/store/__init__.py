@@ -4,26 +4,42 @@ docs/architecture.md, "A round is rows in a database", says why.
 """
 
 import fcntl
-import os
-import threading
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Executable
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Executable
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import StartError
-from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.store.database import FolderIdentity, create_database
+from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.store.blobs import BlobFolder, BlobStore
+from aggregator_server.store.database import Database, open_sqlite
 from aggregator_server.store.free_space import full, is_full
+from aggregator_server.store.identity import FolderIdentity, Identity, ObjectIdentity
+from aggregator_server.store.location import DATABASE, Location, locate
+from aggregator_server.store.objects import ObjectBlobs
+from aggregator_server.store.postgres import Postgres, has_fleet, open_postgres
 
-__all__ = ["DATABASE", "LOCK", "KeptUploads", "Store", "Tables", "is_data_folder", "open_tables", "why_not_meant"]
+__all__ = [
+    "DATABASE",
+    "LOCK",
+    "MOVED",
+    "KeptUploads",
+    "Store",
+    "Tables",
+    "alone",
+    "identity_of",
+    "is_data_folder",
+    "open_blobs",
+    "open_tables",
+    "require_not_moved",
+    "why_not_meant",
+]
 
 # Files of a data folder.
-DATABASE, LOCK = "auricle.db", "lock"
+LOCK, MOVED = "lock", "moved.json"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
@@ -32,22 +48,25 @@ KeptUploads = Literal["none", "last", "all"]
 
 
 class Tables:
-    """The tables of a data folder: ``auricle.db`` (SQLite, write-ahead log). Several processes may have them open.
+    """The tables of a fleet. Several processes may have them open.
 
     Attributes:
         state: Another object after every transaction that wrote. Other processes write no rounds, classes or models.
+        database: What they are in.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, database: Database) -> None:
         self.state = object()
-        self._engine = engine
-        self._reader: Connection | None = None
-        self._reader_thread = 0  # the thread that may use it
+        self.database = database
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A session that sees one consistent state; nothing that is done in it is kept."""
-        with Session(self._engine, expire_on_commit=False) as session:
+        """A session that sees one consistent state; nothing that is done in it is kept.
+
+        Raises:
+            StateAwayError: the database does not answer. So do the other methods.
+        """
+        with self.database.reading() as session:
             yield session
 
     @contextmanager
@@ -57,21 +76,13 @@ class Tables:
         Without ``durable``, a power cut may undo the commit until :meth:`flush` was called. It then undoes every later
         one too: the log is read up to its first damaged page.
         """
-        writer = self._engine.execution_options(auricle_write="durable" if durable else "soon")
-        with Session(writer, expire_on_commit=False) as session, session.begin():
+        with self.database.writing("durable" if durable else "soon") as session:
             yield session
         self.state = object()
 
     def flush(self) -> None:
         """Make durable whatever was committed before. Raises OSError: the disk refuses."""
-        try:
-            log = os.open(f"{self._engine.url.database}-wal", os.O_RDONLY)
-        except FileNotFoundError:  # all of it is in the database itself
-            return
-        try:
-            os.fdatasync(log)
-        finally:
-            os.close(log)
+        self.database.flush()
 
     def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
         """Return the first row that a statement finds by a key, or None.
@@ -79,42 +90,38 @@ class Tables:
         Only the thread of the event loop may call this. To read one row of SQLite takes a tenth of what it takes to
         have another thread do it, and no writer keeps a reader waiting.
         """
-        if self._reader is None:
-            self._reader_thread = threading.get_ident()
-            self._reader = self._engine.connect().execution_options(auricle_autocommit=True)
-        if threading.get_ident() != self._reader_thread:
-            raise RuntimeError("a second thread reads rows by their keys; only that of the event loop may")
-        try:
-            return self._reader.execute(statement, parameters).first()
-        except SQLAlchemyError:
-            self._reader.close()
-            self._reader = None
-            raise
+        return self.database.first_row(statement, parameters)
 
     def close(self) -> None:
         """Close every connection."""
-        if self._reader is not None:
-            self._reader.close()
-        self._engine.dispose()
+        self.database.close()
 
 
 class Store(Tables):
-    """A data folder: the tables and ``blobs/``. One process may have it open.
+    """The state of a fleet: its tables and its blobs. One process may have it open.
 
     Attributes:
-        blobs: The arrays. A blob is on disk before any row names it; uploads are removed when their round is over.
+        location: Where it is.
+        folder: The data folder.
+        blobs: The arrays. A blob is stored before any row names it; uploads are removed when their round is over.
         keep_uploads: Rounds whose uploads stay on disk.
         review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(self, folder: Path, *, keep_uploads: KeptUploads = "last", review_classes: bool = False) -> None:
-        """Open a data folder, creating what it lacks.
+    def __init__(
+        self, place: Path | Location, *, keep_uploads: KeptUploads = "last", review_classes: bool = False
+    ) -> None:
+        """Open the state, creating what it lacks.
+
+        Args:
+            place: where it is; a data folder has all of it.
 
         Raises:
-            StartError: it cannot be created or written, somebody else has it open, another version wrote it, or its
-                database is not the one that belongs to its blobs.
+            StartError: it cannot be created or written, somebody else has it open, another version wrote it, it was
+                moved, or its database is not the one that belongs to its blobs.
         """
-        self.folder = folder
+        self.location = location = locate(place)
+        self.folder = folder = location.data
         self.keep_uploads = keep_uploads
         self.review_classes = review_classes
         self._seen: dict[str, float] = {}
@@ -122,7 +129,7 @@ class Store(Tables):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.blobs = BlobFolder(folder / "blobs")
+            self.blobs = open_blobs(location)
             self.blobs.remove_leftovers()
         except BlockingIOError as error:
             self._lock.close()
@@ -134,8 +141,11 @@ class Store(Tables):
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
-            super().__init__(create_database(folder / DATABASE, _identity(folder)))
-        except StartError:
+            super().__init__(_open_database(location, self.blobs, create=True))
+            if isinstance(self.database, Postgres) and not self.database.hold():
+                self.database.close()
+                raise StartError(f"the fleet in {location.tables_shown} is in use by another aggregator; stop that one")
+        except AggregatorError:
             self._lock.close()
             raise
 
@@ -154,19 +164,83 @@ class Store(Tables):
         self._lock.close()
 
 
-def is_data_folder(folder: Path) -> bool:
-    """Say whether an aggregator has run with a folder."""
-    return (folder / DATABASE).is_file()
+def open_blobs(location: Location) -> BlobStore:
+    """Return the blobs of a fleet. Raises StartError: the store cannot be used."""
+    folder = location.blob_folder
+    if folder is not None:
+        return BlobFolder(folder)
+    assert location.store is not None
+    return ObjectBlobs(location.store, location.data / "objects")
 
 
-def why_not_meant(folder: Path) -> str | None:
-    """Return why a folder does not look like one for a fleet: it is not there, or holds other files.
+def identity_of(location: Location, blobs: BlobStore) -> Identity:
+    """Return the number that is noted beside a fleet's blobs. Raises StartError: it is none."""
+    if isinstance(blobs, ObjectBlobs):
+        return ObjectIdentity(blobs)
+    return FolderIdentity(location.data if location.store is None else blobs.folder, blobs.folder)
 
-    None: it holds a fleet, or a part of one, or it is empty, as an installer makes it.
+
+def _open_database(location: Location, blobs: BlobStore, *, create: bool) -> Database:
+    identity = identity_of(location, blobs)
+    if location.database is not None:
+        return open_postgres(location.database, identity, create=create)
+    require_not_moved(location)
+    return open_sqlite(location.data / DATABASE, identity)
+
+
+@contextmanager
+def alone(location: Location) -> Iterator[bool]:
+    """Hold the state of a fleet where no server does; say whether."""
+    with (location.data / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        if location.database is None:
+            yield True
+            return
+        tables = open_tables(location)
+        try:
+            assert isinstance(tables.database, Postgres)
+            yield tables.database.hold()
+        finally:
+            tables.close()
+
+
+def require_not_moved(location: Location) -> None:
+    """Refuse tables in a folder that were moved. Raises StartError: they were; says where."""
+    try:
+        noted = json.loads((location.data / MOVED).read_bytes())
+    except FileNotFoundError:
+        return
+    except ValueError:
+        noted = {}
+    if location.database is None:
+        raise StartError(
+            f"the fleet of data folder {location.data} was moved to {noted.get('to', 'another place')}; run it there. "
+            f"What is here has stayed as it was then"
+        )
+
+
+def is_data_folder(place: Path | Location) -> bool:
+    """Say whether an aggregator has run with a folder, or its tables are elsewhere."""
+    location = locate(place)
+    return location.database is not None or (location.data / DATABASE).is_file()
+
+
+def why_not_meant(place: Path | Location) -> str | None:
+    """Return why a place does not look like one for a fleet: it is not there, or holds other things.
+
+    None: it holds a fleet, or a part of one, or it is an empty folder, as an installer makes it.
 
     Raises:
         StartError: it cannot be read.
     """
+    location = locate(place)
+    if location.database is not None:
+        return None if has_fleet(location.database) else f"the database {location.tables_shown} is empty"
+    folder = location.data
     try:
         names = {path.name for path in folder.iterdir()}
     except FileNotFoundError:
@@ -178,19 +252,17 @@ def why_not_meant(folder: Path) -> str | None:
     return f"it holds other files, such as {min(names)}"
 
 
-def open_tables(folder: Path) -> Tables:
-    """Open the tables of a data folder that exists, also while a server runs with it.
+def open_tables(place: Path | Location) -> Tables:
+    """Open the tables of a fleet that exists, also while a server runs with it.
 
     Raises:
-        StartError: the folder is no data folder, or another version wrote it.
+        StartError: there is none, another version wrote it, or it was moved.
+        StateAwayError: the object store does not answer.
     """
-    if not is_data_folder(folder):
+    location = locate(place)
+    if not is_data_folder(location):
         raise StartError(
-            f"{folder} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
+            f"{location.data} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
             "(`auricle-aggregator run --data FOLDER --create` makes one)"
         )
-    return Tables(create_database(folder / DATABASE, _identity(folder)))
-
-
-def _identity(folder: Path) -> FolderIdentity:
-    return FolderIdentity(folder, has_blobs=any((folder / "blobs").glob("??/*")))
+    return Tables(_open_database(location, open_blobs(location), create=False))

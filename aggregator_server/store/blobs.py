@@ -1,21 +1,25 @@
-"""Blobs: files named by the SHA-256 of their content, written atomically and durably.
+"""Blobs: bytes named by their SHA-256, stored whole and durably; in a folder, or in an object store (objects.py).
 
-A file gets its name only when it is whole and on the disk (fleet_protocol/atomic_files.py). A kill or a power cut
-leaves at most a temporary file, which the next start removes.
+What comes in is written to a temporary file first. A blob gets its name only when it is whole and durable
+(fleet_protocol/atomic_files.py). A kill or a power cut leaves at most a temporary file, which the next start removes.
 """
 
 import hashlib
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from aggregator_server import limits
 from aggregator_server.errors import BlobError, BusyError, UploadReplacedError
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
+
+_PIECE = 1 << 20
 
 
 class Room:
@@ -41,12 +45,19 @@ class Room:
 class Incoming:
     """A blob that is being received: its bytes are written, checked, and then kept or dropped."""
 
-    def __init__(self, file: BinaryIO, path: Path, folder: Path, room: Room | None = None) -> None:
+    def __init__(
+        self, file: BinaryIO, path: Path, keep: Callable[[BinaryIO, Path, str], None], room: Room | None = None
+    ) -> None:
+        """Make one without bytes.
+
+        Args:
+            keep: stores what was written durably, by (the file, its path, the digest).
+        """
         self._room = room
         self._taken = 0  # of that room
         self._file = file
         self._path = path
-        self._folder = folder
+        self._keep = keep
         self._hash = hashlib.sha256()
         self._whole = self._replaced = False
         self.size = 0
@@ -98,30 +109,36 @@ class Incoming:
         return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
 
     def keep(self) -> str:
-        """Give the blob its name, durably, and return its digest; the same content twice is one file."""
-        target = _place(self._folder, self.sha256)
-        make_folder(target.parent, 0o777)
-        rename_durably(self._file, self._path, target)
+        """Store the blob durably, and return its digest; the same content twice is one blob.
+
+        Raises:
+            OSError: the disk refuses, or the object store does not answer (StateAwayError).
+        """
+        self._keep(self._file, self._path, self.sha256)
         return self.sha256
 
 
-class BlobFolder:
-    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
+@dataclass(frozen=True)
+class Entry:
+    """A blob that is stored: its digest, when it was stored last, in seconds since 1970, and its bytes."""
+
+    sha256: str
+    stored_at: float
+    size: int
+
+
+class BlobStore(ABC):
+    """Where blobs are. Copies that are pickled for other processes read and store the same ones.
+
+    Attributes:
+        folder: Of this machine; bytes that come in are received there, in ``incoming/``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._incoming = folder / "incoming"
-        if not self._incoming.exists():
-            self._make_folders()
         self._receiving: dict[str, Incoming] = {}
         self._room = Room()
-
-    def _make_folders(self) -> None:
-        """Make the folders of all digests at once: each needs a flush of its own when it comes with its first blob."""
-        for number in range(256):
-            (self.folder / f"{number:02x}").mkdir(parents=True, exist_ok=True)
-        flush_folder(self.folder)
-        self._incoming.mkdir(exist_ok=True)
 
     def remove_leftovers(self) -> None:
         """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""
@@ -141,7 +158,7 @@ class BlobFolder:
         try:
             with (
                 os.fdopen(handle, "w+b") as file,
-                self._only_one(owner, Incoming(file, path, self.folder, self._room if owner else None)) as incoming,
+                self._only_one(owner, Incoming(file, path, self._keep, self._room if owner else None)) as incoming,
             ):
                 yield incoming
         finally:
@@ -169,43 +186,126 @@ class BlobFolder:
             incoming.write(data)
             return incoming.keep()
 
-    def path(self, sha256: str) -> Path:
-        """Return the path of a blob. The database says whether it exists."""
-        return _place(self.folder, sha256)
-
-    def size(self, sha256: str) -> int:
-        """Return a blob's bytes; 0 where it is gone."""
-        path = self.path(sha256)
-        return path.stat().st_size if path.exists() else 0
-
-    def open(self, sha256: str) -> BinaryIO:
-        """Open a blob to read a part of it, unchecked. Raises BlobError: it is missing."""
-        try:
-            return self.path(sha256).open("rb")
-        except FileNotFoundError as error:
-            raise BlobError(f"blob {sha256} is missing from {self.folder}; restore it from a backup") from error
-
     def read(self, sha256: str) -> bytes:
-        """Return a blob's bytes. Raises BlobError: it is missing, or its content is not what its name says."""
-        with self.open(sha256) as file:
-            data = file.read()
+        """Return a blob's bytes.
+
+        Raises:
+            BlobError: it is missing, or its content is not what its name says.
+            StateAwayError: the object store does not answer.
+        """
+        data = self._read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise BlobError(f"blob {self.path(sha256)} is damaged (its digest differs); restore it from a backup")
+            raise BlobError(f"blob {self.shown(sha256)} is damaged (its digest differs); restore it from a backup")
         return data
 
+    def is_whole(self, sha256: str) -> bool:
+        """Say whether a blob is there, with the content that its name says; it is read piece by piece."""
+        digest = hashlib.sha256()
+        try:
+            with self.open(sha256) as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        except BlobError:
+            return False
+        return digest.hexdigest() == sha256
+
+    def digests(self) -> Iterator[str]:
+        """Yield the digest of every blob."""
+        return (entry.sha256 for entry in self.entries())
+
+    def _missing(self, sha256: str) -> BlobError:
+        return BlobError(f"blob {sha256} is missing from {self.shown()}; restore it from a backup")
+
+    @abstractmethod
+    def _keep(self, file: BinaryIO, path: Path, sha256: str) -> None:
+        """Store what was received, durably; the same content twice is one blob."""
+
+    @abstractmethod
+    def _read(self, sha256: str) -> bytes:
+        """Return a blob's bytes, unchecked. Raises BlobError: it is missing."""
+
+    @abstractmethod
+    def open(self, sha256: str) -> BinaryIO:
+        """Open a blob to read a part of it, unchecked; it can be sought in. Raises BlobError: it is missing."""
+
+    @abstractmethod
+    def size(self, sha256: str) -> int:
+        """Return a blob's bytes; 0 where it is gone."""
+
+    @abstractmethod
+    def exists(self, sha256: str) -> bool:
+        """Say whether a blob is there."""
+
+    @abstractmethod
     def remove(self, sha256: str) -> None:
         """Remove a blob that no row of the database needs any more; one that is gone already is no error.
 
         A power cut may bring it back.
         """
+
+    @abstractmethod
+    def entries(self) -> Iterator[Entry]:
+        """Yield every blob, in the order of the digests."""
+
+    @abstractmethod
+    def shown(self, sha256: str = "") -> str:
+        """Return where a blob is, for people; without one, where all are."""
+
+
+class BlobFolder(BlobStore):
+    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        if not self._incoming.exists():
+            self._make_folders()
+
+    def __reduce__(self) -> tuple[type["BlobFolder"], tuple[Path]]:
+        """Pickle where it is."""
+        return BlobFolder, (self.folder,)
+
+    def _make_folders(self) -> None:
+        """Make the folders of all digests at once: each needs a flush of its own when it comes with its first blob."""
+        for number in range(256):
+            (self.folder / f"{number:02x}").mkdir(parents=True, exist_ok=True)
+        flush_folder(self.folder)
+        self._incoming.mkdir(exist_ok=True)
+
+    def path(self, sha256: str) -> Path:
+        """Return the path of a blob. The database says whether it exists."""
+        return self.folder / sha256[:2] / sha256
+
+    def shown(self, sha256: str = "") -> str:  # noqa: D102
+        return str(self.path(sha256) if sha256 else self.folder)
+
+    def size(self, sha256: str) -> int:  # noqa: D102
+        path = self.path(sha256)
+        return path.stat().st_size if path.exists() else 0
+
+    def exists(self, sha256: str) -> bool:  # noqa: D102
+        return self.path(sha256).is_file()
+
+    def open(self, sha256: str) -> BinaryIO:  # noqa: D102
+        try:
+            return self.path(sha256).open("rb")
+        except FileNotFoundError as error:
+            raise self._missing(sha256) from error
+
+    def _read(self, sha256: str) -> bytes:
+        with self.open(sha256) as file:
+            return file.read()
+
+    def _keep(self, file: BinaryIO, path: Path, sha256: str) -> None:
+        target = self.path(sha256)
+        make_folder(target.parent, 0o777)
+        rename_durably(file, path, target)
+
+    def remove(self, sha256: str) -> None:  # noqa: D102
         self.path(sha256).unlink(missing_ok=True)
 
-    def digests(self) -> Iterator[str]:
-        """Yield the digest of every blob on disk."""
+    def entries(self) -> Iterator[Entry]:  # noqa: D102
         for folder in sorted(self.folder.iterdir()):
             if folder != self._incoming and folder.is_dir():
-                yield from (path.name for path in sorted(folder.iterdir()))
-
-
-def _place(folder: Path, sha256: str) -> Path:
-    return folder / sha256[:2] / sha256
+                for path in sorted(folder.iterdir()):
+                    found = path.stat()
+                    yield Entry(path.name, found.st_mtime, found.st_size)

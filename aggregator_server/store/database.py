@@ -1,78 +1,121 @@
-"""Whether a data folder's database is its own: a number in the database's header and in a file beside it agree.
-
-A database that was emptied, lost or replaced would otherwise start a new fleet in silence, beside the blobs of the old.
-"""
+"""The database of a fleet: what every kind does, and SQLite, the kind that needs nothing besides."""
 
 import logging
-import secrets
+import os
 import sqlite3
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import Connection, Engine, Executable, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
+from aggregator_server.store.identity import Identity
 from aggregator_server.store.tables import Base
-from fleet_protocol.atomic_files import write_durably
 
-_LARGEST = 2**31  # SQLite keeps the number as a signed 32-bit integer; 0 stands for none
+Durability = Literal["durable", "soon"]
+Fill = Callable[[Connection], None]
 
 
-class FolderIdentity:
-    """The number of a data folder, in its file ``fleet.id``."""
+class Database(ABC):
+    """Tables that several processes may have open.
 
-    def __init__(self, folder: Path, *, has_blobs: bool) -> None:
-        """Read the number.
+    Attributes:
+        engine: Its connections.
+        shown: Where it is, for people.
+    """
 
-        Args:
-            has_blobs: whether it holds blobs.
+    def __init__(self, engine: Engine, shown: str) -> None:
+        self.engine = engine
+        self.shown = shown
+        self._reader: Connection | None = None
+        self._reader_thread = 0  # the thread that may use it
 
-        Raises:
-            StartError: the file is no number.
-        """
-        self._path = folder / "fleet.id"
-        self._has_blobs = has_blobs
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one consistent state; nothing that is done in it is kept."""
+        with self.answers(), Session(self._reading, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self, durability: Durability) -> Iterator[Session]:
+        """A session that nobody writes beside, and that commits at the end."""
+        writer = self.engine.execution_options(auricle_write=durability)
+        with self.answers(), Session(writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
+        """Return the first row that a statement finds in the newest state; of one thread alone."""
+        if self._reader is None:
+            self._reader_thread = threading.get_ident()
+            self._reader = self._autocommitting()
+        if threading.get_ident() != self._reader_thread:
+            raise RuntimeError("a second thread reads rows by their keys; only that of the event loop may")
         try:
-            self._noted = int(self._path.read_text()) if self._path.exists() else None
-        except ValueError as error:
-            raise StartError(
-                f"{self._path} is damaged ({error}); remove it if the database is this folder's"
-            ) from error
+            return self._reader.execute(statement, parameters).first()
+        except SQLAlchemyError:
+            self._drop_reader()
+            raise
 
-    def require(self, connection: Connection, path: Path, *, empty: bool) -> None:
-        """Check that a database is the folder's, and give it a number where it has none.
+    def close(self) -> None:
+        """Close every connection."""
+        self._drop_reader()
+        self.engine.dispose()
 
-        Args:
-            connection: Connection to the database, in the transaction that prepares it.
-            empty: whether it was without tables.
+    def _drop_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
-        Raises:
-            StartError: it is not; names the way out.
-        """
-        found = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
-        folder = path.parent
-        if empty and (self._noted is not None or self._has_blobs):
-            raise StartError(
-                f"data folder {folder} belongs to a fleet, but its database {path.name} is missing or empty; restore "
-                f"it from a backup. To start a new fleet, choose another folder, or move {folder / 'blobs'} and "
-                f"{self._path} away"
-            )
-        if self._noted is not None and found != self._noted:
-            raise StartError(
-                f"{path} is the database of another fleet (number {found}, the folder's is {self._noted}); put this "
-                f"folder's own back from a backup. If it is meant to be this one, remove {self._path}"
-            )
-        if not found:
-            found = 1 + secrets.randbelow(_LARGEST - 1)
-            connection.exec_driver_sql(f"PRAGMA application_id = {found}")
-        self._found = found
+    @property
+    @abstractmethod
+    def _reading(self) -> Engine:
+        """Connections that only read, each from one state."""
 
-    def note(self) -> None:
-        """Write the number beside the database, once that is on the disk."""
-        if self._noted is None:
-            write_durably(self._path, f"{self._found}\n".encode())
+    @abstractmethod
+    def _autocommitting(self) -> Connection:
+        """Return a connection of which every statement sees the newest state."""
+
+    @abstractmethod
+    def answers(self) -> Any:  # noqa: ANN401  (a context manager)
+        """Return a context that turns errors of a database which does not answer into StateAwayError."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Make durable whatever was committed before. Raises OSError: the disk refuses, or it does not answer."""
+
+
+class Sqlite(Database):
+    """A file of SQLite, with a write-ahead log."""
+
+    @property
+    def _reading(self) -> Engine:
+        return self.engine
+
+    def _autocommitting(self) -> Connection:
+        return self.engine.connect().execution_options(auricle_autocommit=True)
+
+    @contextmanager
+    def answers(self) -> Iterator[None]:
+        """Change nothing: a file is there or is damaged."""
+        yield
+
+    def flush(self) -> None:  # noqa: D102
+        try:
+            log = os.open(f"{self.engine.url.database}-wal", os.O_RDONLY)
+        except FileNotFoundError:  # all of it is in the database itself
+            return
+        try:
+            os.fdatasync(log)
+        finally:
+            os.close(log)
 
 
 # `PRAGMA user_version` of a database whose revision Alembic notes. Releases before it refuse this number.
@@ -87,12 +130,16 @@ _PRAGMAS = (
 )
 
 
-def create_database(path: Path, identity: FolderIdentity) -> Engine:
+def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill | None = None) -> Sqlite:
     """Open the database at ``path``, with all tables where it is new, and with changed ones where it is older.
+
+    Args:
+        number: of the fleet that a new database is for; 0: a new one.
+        fill: writes rows into a new database, in the transaction that makes its tables.
 
     Raises:
         StartError: the file cannot be opened, is no database, has tables that this release cannot change, or is not
-            the folder's.
+            the blobs' own.
     """
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
@@ -103,10 +150,17 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
         # In one transaction: killed within it, the next start finds the database as it was.
         with engine.execution_options(auricle_write="tables").begin() as connection:
             empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
-            identity.require(connection, path, empty=empty)
+            noted = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
+            found = (
+                number if empty and number else identity.require(noted, path.name if empty else str(path), empty=empty)
+            )
+            if found != noted:
+                connection.exec_driver_sql(f"PRAGMA application_id = {found}")
             _bring_up_to_date(connection, path, empty=empty)
+            if empty and fill is not None:
+                fill(connection)
         engine.dispose()  # the next connection keeps references again
-        identity.note()
+        identity.note(found)
     except StartError:
         engine.dispose()
         raise
@@ -117,7 +171,7 @@ def create_database(path: Path, identity: FolderIdentity) -> Engine:
         raise StartError(
             f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"
         ) from error
-    return engine
+    return Sqlite(engine, str(path))
 
 
 def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from sqlalchemy import JSON, Boolean, Double, ForeignKey, Index, Integer, String, Table, false, text
+from sqlalchemy import JSON, BigInteger, Boolean, Double, ForeignKey, Index, Integer, String, Table, false, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from fleet_protocol.messages import RoundState
@@ -20,10 +20,19 @@ FAILED: RoundState = "failed"
 _IS_OPEN = text(f"state = '{OPEN}'")
 
 
+# SQLite's whole numbers have 64 bits, whatever their column is called.
+_WHOLE = Integer().with_variant(BigInteger(), "postgresql")
+
+
+def _text(length: int) -> String:
+    """Return the type of a text: as in SQLite, nothing is cut or refused, and texts are compared by code points."""
+    return String(length).with_variant(String(collation="C"), "postgresql")
+
+
 class Base(DeclarativeBase):
     """Column types. Times are seconds since 1970 (UTC) by the wall clock."""
 
-    type_annotation_map = {Json: JSON, list[str]: JSON, float: Double}  # noqa: RUF012
+    type_annotation_map = {Json: JSON, list[str]: JSON, float: Double, int: _WHOLE}  # noqa: RUF012
 
 
 def table_of(kind: type[Base]) -> Table:
@@ -41,8 +50,8 @@ class BlobRow(Base):
     """
 
     __tablename__ = "blobs"
-    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
-    kind: Mapped[str] = mapped_column(String(16))
+    sha256: Mapped[str] = mapped_column(_text(64), primary_key=True)
+    kind: Mapped[str] = mapped_column(_text(16))
 
 
 class DeviceRow(Base):
@@ -57,23 +66,23 @@ class DeviceRow(Base):
     """
 
     __tablename__ = "devices"
-    device_id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    secret_hash: Mapped[str] = mapped_column(String(64), unique=True)
-    name: Mapped[str] = mapped_column(String(200))
-    architecture: Mapped[str] = mapped_column(String(200))
+    device_id: Mapped[str] = mapped_column(_text(32), primary_key=True)
+    secret_hash: Mapped[str] = mapped_column(_text(64), unique=True)
+    name: Mapped[str] = mapped_column(_text(200))
+    architecture: Mapped[str] = mapped_column(_text(200))
     features: Mapped[Json]
-    features_digest: Mapped[str] = mapped_column(String(16))
+    features_digest: Mapped[str] = mapped_column(_text(16))
     labels: Mapped[list[str]]
     clips: Mapped[int]
     label_entropy: Mapped[float | None]
-    network: Mapped[str | None] = mapped_column(String(64))
-    trouble: Mapped[str | None] = mapped_column(String(200))
+    network: Mapped[str | None] = mapped_column(_text(64))
+    trouble: Mapped[str | None] = mapped_column(_text(200))
     versions: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]
     invitation_id: Mapped[int | None] = mapped_column(ForeignKey("invitations.invitation_id"))
-    group_name: Mapped[str | None] = mapped_column(String(200))
+    group_name: Mapped[str | None] = mapped_column(_text(200))
     waiting: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     rotate: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     secret_since: Mapped[float | None]
@@ -95,10 +104,10 @@ class ReputationRow(Base):
     screened: Mapped[int]
     refused: Mapped[int]
     refused_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    refusal: Mapped[str | None] = mapped_column(String(1000))
+    refusal: Mapped[str | None] = mapped_column(_text(1000))
     suspicion: Mapped[int]
     quarantined_at: Mapped[float | None]
-    reason: Mapped[str | None] = mapped_column(String(1000))
+    reason: Mapped[str | None] = mapped_column(_text(1000))
 
 
 class ScheduleRow(Base):
@@ -110,15 +119,15 @@ class ScheduleRow(Base):
     """
 
     __tablename__ = "schedules"
-    schedule_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    schedule_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
     request: Mapped[Json]
-    daily_at: Mapped[str | None] = mapped_column(String(5))
-    zone: Mapped[str | None] = mapped_column(String(64))
+    daily_at: Mapped[str | None] = mapped_column(_text(5))
+    zone: Mapped[str | None] = mapped_column(_text(64))
     interval_s: Mapped[float | None]
     made_at: Mapped[float]
     next_at: Mapped[float]
     ended_at: Mapped[float | None]
-    problem: Mapped[str | None] = mapped_column(String(1000))
+    problem: Mapped[str | None] = mapped_column(_text(1000))
 
 
 class RoundRow(Base):
@@ -133,10 +142,10 @@ class RoundRow(Base):
     """
 
     __tablename__ = "rounds"
-    round_id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    state: Mapped[str] = mapped_column(String(8))
-    reason: Mapped[str | None] = mapped_column(String(1000))
-    strategy: Mapped[str] = mapped_column(String(64))
+    round_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
+    state: Mapped[str] = mapped_column(_text(8))
+    reason: Mapped[str | None] = mapped_column(_text(1000))
+    strategy: Mapped[str] = mapped_column(_text(64))
     plan: Mapped[Json]
     new_classes: Mapped[int | None]
     opened_at: Mapped[float]
@@ -177,7 +186,7 @@ class OperationRow(Base):
 
     __tablename__ = "operations"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
-    what: Mapped[str] = mapped_column(String(16))
+    what: Mapped[str] = mapped_column(_text(16))
     restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     details: Mapped[Json]
 
@@ -189,19 +198,19 @@ class ModelRow(Base):
     """
 
     __tablename__ = "models"
-    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    version: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
-    architecture: Mapped[str] = mapped_column(String(200))
+    architecture: Mapped[str] = mapped_column(_text(200))
     capacity: Mapped[int]
     parameters: Mapped[int]
-    network: Mapped[str | None] = mapped_column(String(64))
+    network: Mapped[str | None] = mapped_column(_text(64))
 
 
 class PublicSetRow(Base):
     """A version of the public set; the highest is the current one."""
 
     __tablename__ = "public_sets"
-    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    version: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("blobs.sha256"))
     samples: Mapped[int]
     synthetic: Mapped[int]
@@ -218,12 +227,12 @@ class ClassRow(Base):
     """
 
     __tablename__ = "classes"
-    class_id: Mapped[str] = mapped_column(String(64), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200))
-    folded: Mapped[str] = mapped_column(String(600), unique=True)
-    position: Mapped[int] = mapped_column(Integer, unique=True)
+    class_id: Mapped[str] = mapped_column(_text(64), primary_key=True)
+    name: Mapped[str] = mapped_column(_text(200))
+    folded: Mapped[str] = mapped_column(_text(600), unique=True)
+    position: Mapped[int] = mapped_column(_WHOLE, unique=True)
     discovered_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    state: Mapped[str] = mapped_column(String(8), default=ACTIVE, server_default=ACTIVE)
+    state: Mapped[str] = mapped_column(_text(8), default=ACTIVE, server_default=ACTIVE)
     merged_into: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
     split_from: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
     proposal: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
@@ -266,7 +275,7 @@ class AssignmentRow(Base):
 
     __tablename__ = "assignments"
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
-    slot: Mapped[int] = mapped_column(Integer, primary_key=True)
+    slot: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
     class_id: Mapped[str] = mapped_column(ForeignKey("classes.class_id"))
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"))
     acknowledged: Mapped[bool] = mapped_column(Boolean)
@@ -276,10 +285,10 @@ class TokenRow(Base):
     """A person's token, kept only as a hash."""
 
     __tablename__ = "tokens"
-    token_id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
-    name: Mapped[str] = mapped_column(String(200))
-    role: Mapped[str] = mapped_column(String(8))
+    token_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
+    token_hash: Mapped[str] = mapped_column(_text(64), unique=True)
+    name: Mapped[str] = mapped_column(_text(200))
+    role: Mapped[str] = mapped_column(_text(8))
     made_at: Mapped[float]
     expires_at: Mapped[float | None]
     revoked_at: Mapped[float | None]
@@ -293,9 +302,9 @@ class SessionRow(Base):
     """
 
     __tablename__ = "sessions"
-    session_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    session_hash: Mapped[str] = mapped_column(_text(64), primary_key=True)
     token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.token_id"))
-    proof: Mapped[str | None] = mapped_column(String(64))
+    proof: Mapped[str | None] = mapped_column(_text(64))
     made_at: Mapped[float]
     expires_at: Mapped[float]
 
@@ -304,11 +313,11 @@ class InvitationRow(Base):
     """An invitation for ``devices`` devices, of which ``used`` have come; kept only as a hash."""
 
     __tablename__ = "invitations"
-    invitation_id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    token_hash: Mapped[str] = mapped_column(String(64), unique=True)
+    invitation_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
+    token_hash: Mapped[str] = mapped_column(_text(64), unique=True)
     devices: Mapped[int]
     used: Mapped[int]
-    group_name: Mapped[str | None] = mapped_column(String(200))
+    group_name: Mapped[str | None] = mapped_column(_text(200))
     made_at: Mapped[float]
     expires_at: Mapped[float | None]
     revoked_at: Mapped[float | None]
@@ -318,9 +327,9 @@ class AuditRow(Base):
     """What happened: ``who`` did ``what`` from which network address. No row is ever changed."""
 
     __tablename__ = "audit"
-    audit_id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    audit_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
     at: Mapped[float]
-    who: Mapped[str] = mapped_column(String(300))
-    address: Mapped[str | None] = mapped_column(String(64))
-    what: Mapped[str] = mapped_column(String(32))
+    who: Mapped[str] = mapped_column(_text(300))
+    address: Mapped[str | None] = mapped_column(_text(64))
+    what: Mapped[str] = mapped_column(_text(32))
     details: Mapped[Json]

@@ -167,7 +167,7 @@ def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection
         raise InvalidRequestError(
             f"no other device uploaded for round {row.round_id}; restore the round before it instead"
         )
-    if not all(store.blobs.path(upload).exists() for _, upload, _ in left):
+    if not all(store.blobs.exists(upload) for _, upload, _ in left):
         raise UploadsGoneError(
             f"the uploads of round {row.round_id} are no longer kept (--keep-uploads); restore the round before it"
         )

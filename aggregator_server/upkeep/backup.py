@@ -1,4 +1,7 @@
-"""Which blobs the rows of a data folder need."""
+"""Copies of a fleet's state in a file, and which blobs its rows need.
+
+A copy is the same whatever the state is in: the tables as a file of SQLite, the blobs, and the data folder's own files.
+"""
 
 import contextlib
 import hashlib
@@ -8,6 +11,7 @@ import secrets
 import shutil
 import sqlite3
 import tarfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +20,22 @@ from typing import BinaryIO, cast
 from sqlalchemy import Column, Engine, create_engine, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import BackupError
+from aggregator_server.errors import BackupError, BlobError
 from aggregator_server.rounds.states import IS_OPEN
-from aggregator_server.store import DATABASE, LOCK, is_data_folder, migrations
-from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store import (
+    DATABASE,
+    LOCK,
+    MOVED,
+    is_data_folder,
+    migrations,
+    open_blobs,
+    open_tables,
+    require_not_moved,
+)
+from aggregator_server.store.blobs import BlobStore
+from aggregator_server.store.location import Location, locate
 from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
+from aggregator_server.upkeep.copying import copy_tables, take_elsewhere
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 from fleet_protocol.backup_archive import open_backup
 from fleet_protocol.errors import BackupFormatError
@@ -79,8 +94,8 @@ _NOTE = ".backed-up"
 _TRIES = 5
 
 
-def back_up(folder: Path, file: Path) -> int:
-    """Copy a data folder into a file; a server may run on it. Return the file's size in bytes.
+def back_up(place: Path | Location, file: Path) -> int:
+    """Copy the state of a fleet into a file; a server may run on it. Return the file's size in bytes.
 
     Args:
         file: New file; it must not exist.
@@ -89,14 +104,16 @@ def back_up(folder: Path, file: Path) -> int:
         BackupError: there is no data folder, the file exists, or a blob is missing or damaged.
         OSError: the disk refuses.
     """
-    require_folder(folder)
+    location = locate(place)
+    folder = location.data
+    require_folder(location)
     if file.exists():
         raise BackupError(f"{file} exists already; name another file, or remove it first")
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:
         for _ in range(_TRIES):
             with contextlib.suppress(_RoundEndedError):
-                _write(folder, temporary, file)
+                _write(location, temporary, file)
                 write_durably(folder / _NOTE, b"")
                 return file.stat().st_size
     finally:
@@ -113,22 +130,27 @@ def backed_up_at(folder: Path) -> float:
         return 0.0
 
 
-def restore(file: Path, folder: Path) -> None:
-    """Make a data folder of a backup. A kill leaves the folder as it was.
+def restore(file: Path, place: Path | Location) -> None:
+    """Make the state of a fleet of a backup. A kill leaves the data folder as it was.
 
     Args:
-        folder: Folder that is empty or does not exist.
+        place: where to; the data folder is empty or does not exist, and so are a database and a store beside it, unless
+            a restoration of the same backup to them was interrupted.
 
     Raises:
         BackupError: the file is no backup or damaged, or the folder holds something.
+        StartError: a database or a store beside it holds something else, or cannot be used.
         OSError: the disk refuses.
     """
+    location = locate(place)
+    folder = location.data
     if folder.exists() and any(folder.iterdir()):
         raise BackupError(f"{folder} is not empty; restore into a new folder, and start the server with that one")
     temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     try:
         temporary.mkdir(mode=0o700, parents=True)
         _unpack(file, temporary)
+        take_elsewhere(location, temporary)
         if folder.exists():
             folder.rmdir()
         temporary.replace(folder)
@@ -137,29 +159,35 @@ def restore(file: Path, folder: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def require_folder(folder: Path) -> None:
-    """Refuse a folder that is no data folder. Raises BackupError: there is none."""
-    if not is_data_folder(folder):
-        raise BackupError(f"{folder} is no data folder of an aggregator: it has no {DATABASE}; check --data")
+def require_folder(place: Path | Location) -> None:
+    """Refuse a folder that is no data folder. Raises BackupError: there is none; StartError: it was moved."""
+    location = locate(place)
+    require_not_moved(location)
+    if not is_data_folder(location):
+        raise BackupError(f"{location.data} is no data folder of an aggregator: it has no {DATABASE}; check --data")
 
 
 class _RoundEndedError(Exception):
     """An upload was removed while it was to be copied, because its round ended."""
 
 
-def _write(folder: Path, temporary: Path, file: Path) -> None:
+def _write(location: Location, temporary: Path, file: Path) -> None:
     digests: dict[str, str] = {}
-    copy = _copy_of(temporary)
-    _copy_database(folder / DATABASE, copy)
+    copy, folder = _copy_of(temporary), location.data
+    if location.file is None:
+        copy_tables(location, copy)
+    else:
+        _copy_database(location.file, copy)
+    blobs = open_blobs(location)
     with temporary.open("wb") as raw:
         temporary.chmod(0o600)  # it holds tokens
         with tarfile.open(fileobj=raw, mode="w") as archive:
             digests[DATABASE] = _add(archive, DATABASE, copy)
-            for path in _beside(folder):
+            for path in files_beside(folder):
                 name = path.relative_to(folder).as_posix()
                 digests[name] = _add(archive, name, path)
-            for blob in _blobs(copy, BlobFolder(folder / "blobs")):
-                digests[blob.name] = _add_blob(archive, blob)
+            for sha256, needed_by in _blobs(copy, blobs):
+                digests[_name_of(sha256)] = _add_blob(archive, blobs, sha256, needed_by)
             _append(archive, _DIGESTS, json.dumps(digests, indent=1).encode())
         rename_durably(raw, temporary, file)
 
@@ -176,58 +204,68 @@ def _copy_database(source: Path, target: Path) -> None:
         new.execute("PRAGMA journal_mode = DELETE")  # one file
 
 
-def _beside(folder: Path) -> list[Path]:
+def files_beside(folder: Path) -> list[Path]:
     """Return the files beside database and blobs: tokens and keys."""
-    own = {DATABASE, "blobs"}
+    own = {DATABASE, "blobs", "objects", MOVED}
     tops = [path for path in sorted(folder.iterdir()) if path.name not in own and not _is_made_anew(path.name)]
     return [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top]) if path.is_file()]
 
 
-@dataclass(frozen=True)
-class _Blob:
-    """A blob that a database needs: its digest, where it is, and who needs it, for people."""
-
-    sha256: str
-    path: Path
-    needed_by: str
-
-    @property
-    def name(self) -> str:
-        """In the archive."""
-        return f"blobs/{self.sha256[:2]}/{self.sha256}"
+def _name_of(sha256: str) -> str:
+    """Return a blob's name in the archive."""
+    return f"blobs/{sha256[:2]}/{sha256}"
 
 
-def _blobs(database: Path, blobs: BlobFolder) -> Iterator[_Blob]:
-    """Yield the blobs that a database needs."""
+def _blobs(database: Path, blobs: BlobStore) -> Iterator[tuple[str, str]]:
+    """Yield the blobs that a database needs, and who needs each, for people."""
     with reading(database) as session:
         there, sent, others = lasting(session), open_uploads(session), other_uploads(session)
     for sha256 in sorted(others - set(there)):
-        if blobs.path(sha256).is_file():  # kept for a while, or by --keep-uploads
+        if blobs.exists(sha256):  # kept for a while, or by --keep-uploads
             there[sha256] = "an upload"
     for upload in sent:
-        if not blobs.path(upload.sha256).is_file():
+        if not blobs.exists(upload.sha256):
             raise _RoundEndedError
         there[upload.sha256] = f"upload of device {upload.device_id}"
-    for sha256, needed_by in sorted(there.items()):
-        yield _Blob(sha256, blobs.path(sha256), needed_by)
+    yield from sorted(there.items())
 
 
-def _add_blob(archive: tarfile.TarFile, blob: _Blob) -> str:
+def _add_blob(archive: tarfile.TarFile, blobs: BlobStore, sha256: str, needed_by: str) -> str:
     """Add a blob, and compare it with its digest while it is copied."""
-    if not blob.path.is_file() or _add(archive, blob.name, blob.path) != blob.sha256:
+    size = blobs.size(sha256)
+    try:
+        with blobs.open(sha256) as file:
+            is_whole = _add_file(archive, _name_of(sha256), file, size) == sha256
+    except (BlobError, tarfile.TarError):
+        is_whole = False
+    if not is_whole:
         raise BackupError(
-            f"blob {blob.path} ({blob.needed_by}) is missing or damaged; `auricle-aggregator check` says more"
+            f"blob {blobs.shown(sha256)} ({needed_by}) is missing or damaged; `auricle-aggregator check` says more"
         )
-    return blob.sha256
+    return sha256
 
 
 @contextlib.contextmanager
-def reading(database: Path) -> Iterator[Session]:
-    """Open a session on a database that nobody else writes, without a store around it.
+def reading(place: Path | Location, *, writes: bool = False) -> Iterator[Session]:
+    """Open a session without a store around it: on a file of SQLite that nobody else writes, or on PostgreSQL.
+
+    Args:
+        place: the file, or where the state is.
+        writes: whether what is done in it is kept.
 
     Raises:
         BackupError: its tables are not those of this release.
     """
+    database = place if isinstance(place, Path) else place.file
+    if database is None:
+        assert isinstance(place, Location)
+        tables = open_tables(place)
+        try:
+            with tables.writing() if writes else tables.reading() as session:
+                yield session
+        finally:
+            tables.close()
+        return
     engine: Engine = create_engine(f"sqlite:///{database}")
     try:
         with engine.connect() as connection:
@@ -239,14 +277,10 @@ def reading(database: Path) -> Iterator[Session]:
             )
         with Session(engine) as session:
             yield session
+            if writes:
+                session.commit()
     finally:
         engine.dispose()
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, read piece by piece."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Digesting:
@@ -266,10 +300,14 @@ class _Digesting:
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
     """Add a file; return the SHA-256 of what was added."""
     with path.open("rb") as file:
-        info = archive.gettarinfo(arcname=name, fileobj=file)
-        info.mode, info.uid, info.gid, info.uname, info.gname = 0o600, 0, 0, "", ""
-        read = _Digesting(file)
-        archive.addfile(info, read)
+        return _add_file(archive, name, file, path.stat().st_size)
+
+
+def _add_file(archive: tarfile.TarFile, name: str, file: BinaryIO, size: int) -> str:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = size, 0o600, int(time.time())
+    read = _Digesting(file)
+    archive.addfile(info, read)
     return read.digest.hexdigest()
 
 

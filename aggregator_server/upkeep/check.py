@@ -1,7 +1,6 @@
 """What is damaged in a data folder, and the repair of what can be repaired without a backup."""
 
 import contextlib
-import fcntl
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +10,12 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError
-from aggregator_server.store import DATABASE, LOCK
-from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store import alone, open_blobs
+from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.free_space import full, is_full
+from aggregator_server.store.location import Location, locate
 from aggregator_server.store.tables import ParticipantRow
-from aggregator_server.upkeep.backup import (
-    OpenUpload,
-    digest_of,
-    lasting,
-    open_uploads,
-    other_uploads,
-    reading,
-    require_folder,
-)
+from aggregator_server.upkeep.backup import OpenUpload, lasting, open_uploads, other_uploads, reading, require_folder
 
 
 @dataclass(frozen=True)
@@ -44,8 +36,8 @@ _RESTORE = "restore the folder from a backup (`auricle-aggregator restore`)"
 _REPAIR = "stop the server and run this with --repair"
 
 
-def check(folder: Path, *, repair: bool = False) -> list[Finding]:
-    """Check everything in a data folder. Without ``repair`` nothing is changed, and a server may run on it.
+def check(place: Path | Location, *, repair: bool = False) -> list[Finding]:
+    """Check everything in the state of a fleet. Without ``repair`` nothing is changed, and a server may run on it.
 
     Args:
         repair: forget damaged uploads of the open round, whose devices then send them again, and remove files that
@@ -55,32 +47,20 @@ def check(folder: Path, *, repair: bool = False) -> list[Finding]:
         StartError: the disk is full.
         BackupError: it is no data folder, its tables are of another release, or a server runs and ``repair`` is set.
     """
-    require_folder(folder)
-    with _alone(folder) as alone:
-        if repair and not alone:
-            raise BackupError(f"a server runs on {folder}; stop it before a repair")
-        damage = list(_database(folder / DATABASE))
+    location = locate(place)
+    require_folder(location)
+    with alone(location) as is_alone:
+        if repair and not is_alone:
+            raise BackupError(f"a server runs on {location.data}; stop it before a repair")
+        damage = [] if location.file is None else list(_database(location.file))
         if damage:  # what its rows say cannot be relied upon
             return damage
-        blobs = BlobFolder(folder / "blobs")
-        with reading(folder / DATABASE) as session:
+        blobs = open_blobs(location)
+        with reading(location, writes=repair) as session:
             found = [*_lasting(session, blobs), *_uploads(session, blobs, repair=repair)]
-            if alone:  # otherwise files come and go
+            if is_alone:  # otherwise files come and go
                 found += _left(session, blobs, repair=repair)
-            session.commit()
         return found
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[bool]:
-    """Hold the data folder where no server does; say whether."""
-    with (folder / LOCK).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def _database(path: Path) -> Iterator[Finding]:
@@ -97,27 +77,27 @@ def _database(path: Path) -> Iterator[Finding]:
         yield Finding(f"{path} is damaged: {error}", _RESTORE)
 
 
-def _lasting(session: Session, blobs: BlobFolder) -> Iterator[Finding]:
+def _lasting(session: Session, blobs: BlobStore) -> Iterator[Finding]:
     for sha256, needed_by in sorted(lasting(session).items()):
-        if not _is_whole(blobs, sha256):
-            yield Finding(f"blob {blobs.path(sha256)} ({needed_by}) is missing or damaged", _RESTORE)
+        if not blobs.is_whole(sha256):
+            yield Finding(f"blob {blobs.shown(sha256)} ({needed_by}) is missing or damaged", _RESTORE)
 
 
-def _uploads(session: Session, blobs: BlobFolder, *, repair: bool) -> Iterator[Finding]:
+def _uploads(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Finding]:
     for upload in open_uploads(session):
-        if _is_whole(blobs, upload.sha256):
+        if blobs.is_whole(upload.sha256):
             continue
         if repair:
             _forget(session, blobs, upload)
         yield Finding(
-            f"blob {blobs.path(upload.sha256)} (upload of device {upload.device_id} in round {upload.round_id}) is "
+            f"blob {blobs.shown(upload.sha256)} (upload of device {upload.device_id} in round {upload.round_id}) is "
             "missing or damaged",
             "the device sends it again" if repair else _REPAIR,
             repaired=repair,
         )
 
 
-def _forget(session: Session, blobs: BlobFolder, upload: OpenUpload) -> None:
+def _forget(session: Session, blobs: BlobStore, upload: OpenUpload) -> None:
     session.execute(
         update(ParticipantRow)
         .where(ParticipantRow.round_id == upload.round_id, ParticipantRow.device_id == upload.device_id)
@@ -126,16 +106,13 @@ def _forget(session: Session, blobs: BlobFolder, upload: OpenUpload) -> None:
     blobs.remove(upload.sha256)
 
 
-def _left(session: Session, blobs: BlobFolder, *, repair: bool) -> Iterator[Finding]:
+def _left(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Finding]:
     """Find blobs that no row names: a kill between a blob and its row leaves one."""
     known = {*lasting(session), *other_uploads(session), *(upload.sha256 for upload in open_uploads(session))}
     for sha256 in blobs.digests():
         if sha256 not in known:
             if repair:
                 blobs.remove(sha256)
-            yield Finding(f"blob {blobs.path(sha256)} is needed by nothing", "" if repair else _REPAIR, repaired=repair)
-
-
-def _is_whole(blobs: BlobFolder, sha256: str) -> bool:
-    path = blobs.path(sha256)
-    return path.is_file() and digest_of(path) == sha256
+            yield Finding(
+                f"blob {blobs.shown(sha256)} is needed by nothing", "" if repair else _REPAIR, repaired=repair
+            )

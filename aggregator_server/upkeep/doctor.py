@@ -21,8 +21,9 @@ from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.server_address import authority_file, read_address
-from aggregator_server.store import Tables, open_tables
+from aggregator_server.store import Tables, open_blobs, open_tables
 from aggregator_server.store.free_space import free_space
+from aggregator_server.store.location import Location, locate
 from aggregator_server.store.tables import PROPOSED, AuditRow
 from fleet_protocol.addresses import is_clear
 
@@ -51,18 +52,20 @@ class Observation:
     way_out: str = ""
 
 
-def examine(data: Path, now: float) -> list[Observation]:
+def examine(place: Path | Location, now: float) -> list[Observation]:
     """Check everything; nothing is changed, and the server may run.
 
     Raises:
         StartError: it is no data folder, or another release wrote it.
     """
-    tables = open_tables(data)
+    location = locate(place)
+    data, tables = location.data, open_tables(location)
     try:
         parts: tuple[Callable[[], Iterator[Observation]], ...] = (
             lambda: _folder(data),
-            lambda: _disk(data),
-            lambda: _server(data),
+            lambda: _disk(location),
+            lambda: _elsewhere(location),
+            lambda: _server(location),
             lambda: _certificate(data, now),
             lambda: _clock(tables, now),
             lambda: _material(tables),
@@ -91,9 +94,18 @@ def _folder(data: Path) -> Iterator[Observation]:
         yield Observation("data folder", "ok", f"{data}: its tables are those of this release")
 
 
-def _disk(data: Path) -> Iterator[Observation]:
-    room = free_space(data)
-    used = sum(path.stat().st_size for path in (data / "blobs").rglob("*") if path.is_file())
+def _elsewhere(location: Location) -> Iterator[Observation]:
+    if location.database is not None:
+        yield Observation("database", "ok", f"{location.tables_shown} answers")
+    if location.blob_folder is None:
+        entries = list(open_blobs(location).entries())
+        used = sum(entry.size for entry in entries)
+        yield Observation("store", "ok", f"{location.blobs_shown}: {len(entries)} arrays take {used / 1e6:.1f} MB")
+
+
+def _disk(location: Location) -> Iterator[Observation]:
+    room = free_space(location.data)
+    used = sum(path.stat().st_size for path in (location.blob_folder or location.data).rglob("*") if path.is_file())
     what = f"{room.free / 1e9:.1f} of {room.total / 1e9:.1f} GB are free; the fleet's arrays take {used / 1e6:.1f} MB"
     if room.free >= 2 * LEAST_FREE_SHARE * room.total:
         yield Observation("storage", "ok", what)
@@ -107,17 +119,16 @@ def _disk(data: Path) -> Iterator[Observation]:
     )
 
 
-def _server(data: Path) -> Iterator[Observation]:
+def _server(location: Location) -> Iterator[Observation]:
+    data, start = location.data, f"auricle-aggregator run{location.options}"
     url, vouching = read_address(data)
     if url is None:
-        yield Observation("server", "problem", "it never ran", f"auricle-aggregator run --data {data}")
+        yield Observation("server", "problem", "it never ran", start)
         return
     try:
         health: dict[str, Any] = Client(url, "", authority_file(data, url, vouching)).get("/v1/health")
     except AggregatorError as error:
-        yield Observation(
-            "server", "problem", str(error), f"start it (auricle-aggregator run --data {data}), or look at its log"
-        )
+        yield Observation("server", "problem", str(error), f"start it ({start}), or look at its log")
         return
     yield Observation("server", "ok", f"it answers at {url}")
     if is_clear(url):

@@ -10,21 +10,23 @@ from pathlib import Path
 
 from aggregator_server.errors import BackupError
 from aggregator_server.limits import LEAST_FREE_SHARE
+from aggregator_server.store import open_blobs
 from aggregator_server.store.free_space import free_space
+from aggregator_server.store.location import Location, locate
 from aggregator_server.upkeep.backup import back_up, require_folder
 from fleet_protocol.atomic_files import flush_folder, make_folder
 
 _COPY = re.compile(r"auricle-\d{8}T\d{6}Z\.tar")
 
 
-def back_up_into(folder: Path, copies: Path, keep: int, now: float) -> Path:
-    """Copy a data folder into a file named by the time, then remove all but the newest copies. Return the file.
+def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) -> Path:
+    """Copy the state of a fleet into a file named by the time, then remove all but the newest copies. Return the file.
 
     Nothing is removed before the new copy is whole, so the disk needs room for one more than are kept. Files of other
     names stay.
 
     Args:
-        folder: data folder; a server may run on it.
+        place: where the state is; a server may run on it.
         copies: folder of the copies, made where it does not exist.
         keep: how many copies stay, at least 1.
 
@@ -34,16 +36,16 @@ def back_up_into(folder: Path, copies: Path, keep: int, now: float) -> Path:
     """
     if keep < 1:
         raise BackupError(f"--keep must be at least 1, not {keep}")
-    require_folder(folder)
+    require_folder(place)
     if copies.is_file():
         raise BackupError(f"{copies} is a file; with --keep, name a folder for the copies")
     make_folder(copies)
     with _alone(copies):
         for leftover in copies.glob(".auricle-*.tar.*"):  # of a backup that was killed
             leftover.unlink()
-        _require_room(folder, copies)
+        _require_room(locate(place), copies)
         made = copies / f"auricle-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar"
-        back_up(folder, made)
+        back_up(place, made)
         # By their names. A clock that was set back makes the new copy the first; it stays all the same.
         others = sorted(path for path in copies.iterdir() if _COPY.fullmatch(path.name) and path != made)
         for old in others[: len(others) - keep + 1]:
@@ -64,9 +66,11 @@ def _alone(copies: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _require_room(folder: Path, copies: Path) -> None:
+def _require_room(location: Location, copies: Path) -> None:
     """Refuse a copy that would take the room which the server needs on the same disk."""
-    needed = sum(_size(path) for path in folder.rglob("*"))
+    needed = sum(_size(path) for path in location.data.rglob("*"))
+    if location.store is not None:
+        needed += sum(entry.size for entry in open_blobs(location).entries())
     room = free_space(copies)
     if room.free - needed < LEAST_FREE_SHARE * room.total:
         raise BackupError(

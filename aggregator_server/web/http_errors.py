@@ -1,7 +1,9 @@
 """Every HTTP error in the one shape ``{"error": {"code", "message"}}``, also in the OpenAPI schema."""
 
 import inspect
+import logging
 import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +31,9 @@ _STATUS: dict[type[errors.AggregatorError], int] = {
     errors.StorageFullError: 507,
     errors.TooManyError: 429,
 }
+_log = logging.getLogger(__name__)
+_SILENT_S = 10.0
+_STATE_AWAY = "the server's database or store does not answer; nothing was lost. Send it again later"
 METHOD_NOT_ALLOWED = "method_not_allowed"
 PageOf = Callable[[Request, Response], Response]
 Handler = Callable[[Request, Exception], Awaitable[Response]]
@@ -41,13 +46,13 @@ def status_of(kind: type[errors.AggregatorError]) -> int:
 
 
 def documented(*kinds: type[errors.AggregatorError]) -> Responses:
-    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500 or 507.
+    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500, 503 or 507.
 
     A body that may be too large may also be too slow.
     """
     by_status: dict[int, list[type[errors.AggregatorError]]] = {}
     slow = (errors.TooSlowError,) if errors.TooLargeError in kinds else ()
-    for kind in (*kinds, *slow, errors.StorageFullError, errors.AggregatorError):
+    for kind in (*kinds, *slow, errors.StateAwayError, errors.StorageFullError, errors.AggregatorError):
         by_status.setdefault(status_of(kind), []).append(kind)
     return {
         status: {
@@ -69,9 +74,26 @@ def error_response(status: int, code: str, message: str) -> JSONResponse:
     return JSONResponse({"error": {"code": code, "message": text}}, status, headers)
 
 
+class _Away:
+    """Says in the log why database or store do not answer, and not for every request."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def note(self, error: errors.StateAwayError) -> None:
+        """Log an error, unless one was logged lately."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _SILENT_S
+            _log.warning("requests are answered with 503: %s", error)
+
+
+_away = _Away()
+
+
 def refusal(error: errors.AggregatorError) -> JSONResponse:
-    """Return what a client sees of an exception."""
-    response = error_response(status_of(type(error)), error.code, str(error))
+    """Return what a client sees of an exception; where the state is, is not for it."""
+    text = _STATE_AWAY if isinstance(error, errors.StateAwayError) else str(error)
+    response = error_response(status_of(type(error)), error.code, text)
     response.headers.update(retry_headers(error))
     return response
 
@@ -108,6 +130,8 @@ def for_caller(request: Request, answer: Response, page_of: PageOf) -> Response:
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, errors.StateAwayError):
+        _away.note(error)
     return refusal(error if isinstance(error, errors.AggregatorError) else errors.AggregatorError(str(error)))
 
 

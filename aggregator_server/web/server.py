@@ -12,7 +12,6 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -22,6 +21,7 @@ from aggregator_server import limits, tls
 from aggregator_server.announcement import announced, vouching
 from aggregator_server.security import load_tokens
 from aggregator_server.store import KeptUploads, Store
+from aggregator_server.store.location import Location
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.service import Terms
@@ -165,7 +165,7 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    data: Path,
+    place: Location,
     environment: Mapping[str, str],
     endpoint: Endpoint,
     terms: Terms,
@@ -186,7 +186,8 @@ def serve(
             used.
     """
     strategies()
-    store = Store(data, keep_uploads=keep_uploads, review_classes=review_classes)
+    data = place.data
+    store = Store(place, keep_uploads=keep_uploads, review_classes=review_classes)
     try:
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)

@@ -21,7 +21,7 @@ ALLOWED = {
     "aggregator_server": BASE
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
     | {"h11", "cryptography", "segno", "prometheus_client", "rich", "zeroconf", "ifaddr", "jinja2", "markupsafe"}
-    | {"markdown_it"},
+    | {"markdown_it", "obstore"},
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }
 PACKAGES = {*ALLOWED, "fleet_simulator", "benchmarks", "demo", "studies"}
@@ -131,6 +131,10 @@ def test_the_aggregator_reads_methods_without_what_a_device_does_in_a_round():
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
     loaded = loaded_by("import edge_client.cli")
     assert loaded & {"tflite_runtime", "ai_edge_litert", "sounddevice", "soundfile", "httpx", "paho"} == set()
+
+
+def test_what_only_larger_fleets_need_is_not_loaded_by_a_server():
+    assert loaded_by("import aggregator_server.web.server") & {"obstore", "psycopg", "psycopg_binary"} == set()
 
 
 def test_the_database_and_the_web_server_are_loaded_only_when_needed():

@@ -20,6 +20,7 @@ from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import ClassInfo, ClassReport, Update
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import pack
+from tests.support.state_servers import options_of
 
 ADMIN, ENROL = "admin-token-of-the-tests", "enrolment-token-of-the-tests"
 TOKENS = {"AURICLE_ADMIN_TOKEN": ADMIN, "AURICLE_ENROL_TOKEN": ENROL}
@@ -58,7 +59,7 @@ class Aggregator:
             changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
         command = [sys.executable, "-c", program, "run", "--create", "--port", "0"]
-        command += ["--data", str(self.data), *self.options]
+        command += ["--data", str(self.data), *options_of(self.data), *self.options]
         environment = {**os.environ, **self.tokens}
         self.data.mkdir(parents=True, exist_ok=True)
         with (self.data / "server.log").open("a") as log:

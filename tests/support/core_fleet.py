@@ -15,6 +15,7 @@ from aggregator_server.store.blobs import Incoming
 from fleet_protocol.messages import ClassReport, Enrolment, Learned, Receipt, Work
 from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
+from tests.support.state_servers import located
 
 SAMPLES = 24
 
@@ -46,7 +47,7 @@ class CoreFleet:
         samples: int = SAMPLES,
         public: PublicSet | None = None,
     ):
-        self.store = Store(folder)
+        self.store = Store(located(folder))
         self.devices = devices() if fleet is None else fleet
         with self.store.blobs.receive() as incoming:
             incoming.write((public or public_set(samples)).pack())
@@ -58,7 +59,7 @@ class CoreFleet:
     def reopened(cls, folder: Path) -> "CoreFleet":
         """A fleet whose data folder exists already."""
         found = cls.__new__(cls)
-        found.store, found.devices = Store(folder), devices()
+        found.store, found.devices = Store(located(folder)), devices()
         return found
 
     def enrol(self, device: FakeDevice) -> None:

@@ -65,7 +65,6 @@ _ROUND_AND_PARTICIPANT = (
         .outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == bindparam("device_id"))
     )
     .where(_ROUNDS.c.round_id == bindparam("round_id"))
-    .with_for_update(of=_ROUNDS)
 )
 _NOTE_BLOB = insert(_BLOBS).from_select(
     ["sha256", "kind"],

@@ -77,7 +77,6 @@ _REPORT = (
         )
     )
     .where(_ROUNDS.c.round_id == bindparam("of_round"))
-    .with_for_update(of=_ROUNDS)
 )
 _REPORTED: dict[str, Any] = {name: bindparam(name) for name in ("personalised", "kept_own", "metrics")}
 _NOTE = insert(_LEARNED).values({"round_id": bindparam("of_round"), "device_id": bindparam("of_device"), **_REPORTED})

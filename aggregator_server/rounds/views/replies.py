@@ -25,7 +25,7 @@ from aggregator_server.schemas import (
     reply,
 )
 from aggregator_server.store import Store
-from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow, table_of
 from fleet_protocol.messages import RoundPlan, parse
 from fleet_protocol.tensors import read_document
@@ -215,13 +215,13 @@ def _mean(names: tuple[str, ...]) -> ColumnElement[float]:
     return func.avg(func.coalesce(*(LearnedRow.metrics[name].as_float() for name in names)))
 
 
-def _progress(blobs: BlobFolder, row: Any) -> RoundProgress:  # noqa: ANN401  (a database row has no type of its own)
+def _progress(blobs: BlobStore, row: Any) -> RoundProgress:  # noqa: ANN401  (a database row has no type of its own)
     took, classes = row.closed_at - row.opened_at, _count_classes(blobs, row.result_public_set)
     return reply(RoundProgress, row, duration_s=took, classes=classes)
 
 
 @lru_cache(maxsize=1_024)
-def _count_classes(blobs: BlobFolder, public_set: str) -> int | None:
+def _count_classes(blobs: BlobStore, public_set: str) -> int | None:
     """Return how many classes a public set has. A blob never changes, so it is looked at once."""
     try:
         with blobs.open(public_set) as file:

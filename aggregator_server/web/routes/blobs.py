@@ -50,13 +50,14 @@ async def stream(service: Service, opened: Callable[[], BinaryIO]) -> Response:
 
 def _open(store: Store, sha256: str) -> BinaryIO:
     require_served(store, sha256)
-    return store.blobs.path(sha256).open("rb")
+    return store.blobs.open(sha256)
 
 
 def _begin(opened: Callable[[], BinaryIO]) -> tuple[bytes, int, BinaryIO | None]:
     """Return a file's first bytes, its size, and the open file where it has more."""
     file = opened()
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     if size > _CHUNK:
         return file.read(_CHUNK), size, file
     with file:

@@ -12,6 +12,8 @@ from aggregator_server.schemas import RoundRequest
 from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
+pytestmark = pytest.mark.scaled
+
 ANNA = Actor("Anna", "192.0.2.7")
 
 

@@ -12,6 +12,8 @@ from fleet_protocol.messages import ClassReport
 from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
+pytestmark = pytest.mark.scaled
+
 DAY = 86_400.0
 
 

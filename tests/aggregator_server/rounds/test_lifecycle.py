@@ -271,7 +271,9 @@ def statements_of(folder, count):
     """SQL statements of: opening, one device's work and upload, closing, one device's learning, listing."""
     fleet = CoreFleet(folder, devices(count))
     counts, current = [], [0]
-    event.listen(fleet.store._engine, "before_cursor_execute", lambda *_: current.__setitem__(0, current[0] + 1))
+    event.listen(
+        fleet.store.database.engine, "before_cursor_execute", lambda *_: current.__setitem__(0, current[0] + 1)
+    )
 
     def lap():
         counts.append(current[0])

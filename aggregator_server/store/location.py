@@ -1,0 +1,178 @@
+"""Where a fleet's state is: its tables in SQLite or PostgreSQL, its blobs in a folder or an object store.
+
+Addresses may hold passwords. Whoever shows one shows :attr:`Location.tables_shown` and :attr:`Location.blobs_shown`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from aggregator_server.errors import StartError
+
+DATABASE_VARIABLE, STORE_VARIABLE = "AURICLE_DATABASE", "AURICLE_STORE"
+DATABASE = "auricle.db"
+_LONGEST = 2_000
+_OBJECT_STORES = ("s3", "gs", "az")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
+_PREFIX = re.compile(r"[^\x00-\x1f\x7f\\]{0,800}")
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the state is.
+
+    Attributes:
+        data: The data folder: the server's own files, and whatever is not elsewhere.
+        database: Address of a PostgreSQL database; None: SQLite in the data folder.
+        store: Address of an object store, or a folder; None: the folder ``blobs`` in the data folder.
+    """
+
+    data: Path
+    database: str | None = None
+    store: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check both addresses. Raises StartError: one is none; its password is not shown."""
+        if self.database is not None:
+            require_database(self.database)
+        if self.store is not None:
+            require_store(self.store)
+
+    def __repr__(self) -> str:
+        """Without a password."""
+        return f"Location({str(self.data)!r}, {self.tables_shown!r}, {self.blobs_shown!r})"
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the tables; None where they are in PostgreSQL."""
+        return self.data / DATABASE if self.database is None else None
+
+    @property
+    def blob_folder(self) -> Path | None:
+        """The folder of the blobs; None where they are in an object store."""
+        if self.store is None:
+            return self.data / "blobs"
+        return None if is_object_store(self.store) else folder_of(self.store)
+
+    @property
+    def tables_shown(self) -> str:
+        """Where the tables are, for people: without a password."""
+        return str(self.file) if self.database is None else show_database(self.database)
+
+    @property
+    def blobs_shown(self) -> str:
+        """Where the blobs are, for people."""
+        return str(self.blob_folder) if self.store is None else self.store
+
+    @property
+    def options(self) -> str:
+        """Options of a command that name the same state, for people: with a blank before each."""
+        database = "" if self.database is None else f" --database {self.tables_shown}"
+        return f" --data {self.data}{database}" + ("" if self.store is None else f" --store {self.store}")
+
+
+def locate(place: Path | Location) -> Location:
+    """Return where the state is; a folder stands for one that has all of it."""
+    return place if isinstance(place, Location) else Location(place)
+
+
+def locate_by(data: Path, database: str | None, store: str | None, environment: Mapping[str, str]) -> Location:
+    """Return where options say that the state is, or the environment where they say nothing.
+
+    Raises:
+        StartError: an address is none.
+    """
+    return Location(
+        data, database or environment.get(DATABASE_VARIABLE) or None, store or environment.get(STORE_VARIABLE) or None
+    )
+
+
+def is_database(text: str) -> bool:
+    """Say whether a text looks like the address of a PostgreSQL database."""
+    return text.partition(":")[0] in ("postgresql", "postgres")
+
+
+def is_object_store(text: str) -> bool:
+    """Say whether a text looks like the address of an object store."""
+    return text.partition("://")[0] in _OBJECT_STORES and "://" in text
+
+
+def require_database(text: str) -> None:
+    """Check the address of a database. Raises StartError: it is none."""
+    from sqlalchemy import make_url  # heavy, and only needed here
+    from sqlalchemy.exc import ArgumentError
+
+    way_out = "write it like postgresql://user@host:5432/auricle; a password belongs into ~/.pgpass or the environment"
+    if not is_database(text) or len(text) > _LONGEST:
+        raise StartError(f"--database must be the address of a PostgreSQL database; {way_out}")
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        url = None
+    if url is None or not url.database or any(character in text for character in "\0\r\n"):
+        raise StartError(f"--database is no address with the name of a database; {way_out}")
+
+
+def show_database(text: str) -> str:
+    """Return the address of a database as people may see it: without password and parameters."""
+    from sqlalchemy import URL, make_url
+
+    url = make_url(text)
+    return URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
+
+
+def require_store(text: str) -> None:
+    """Check the address of a store. Raises StartError: it is none; a password in it is not shown."""
+    if not is_object_store(text):
+        folder_of(text)
+        return
+    parts = _parts(text)
+    if "@" in parts.netloc:
+        raise StartError(
+            "--store must not hold a key; give it in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    prefix = unquote(parts.path)
+    steps = [step for step in prefix.split("/") if step]
+    if (
+        _BUCKET.fullmatch(parts.netloc) is None
+        or parts.query
+        or parts.fragment
+        or _PREFIX.fullmatch(prefix) is None
+        or {".", ".."} & set(steps)
+    ):
+        raise StartError(
+            f"--store must be like s3://bucket/prefix (s3, gs or az, letters, digits, '.', '-' and '_' in the bucket, "
+            f"and no '?', '#' or '..'), not {text.partition('?')[0][:200]!r}"
+        )
+
+
+def bucket_and_prefix(text: str) -> tuple[str, str, str]:
+    """Return (kind of store, bucket, prefix without strokes around it) of an address that was checked."""
+    parts = _parts(text)
+    return parts.scheme, parts.netloc, "/".join(step for step in unquote(parts.path).split("/") if step)
+
+
+def _parts(text: str) -> SplitResult:
+    try:
+        return urlsplit(text)
+    except ValueError as error:
+        raise StartError(f"--store is no address ({error})") from None
+
+
+def folder_of(text: str) -> Path:
+    """Return the folder that a store's address names. Raises StartError: it names none."""
+    if "://" not in text:
+        if not text or "\0" in text:
+            raise StartError("--store must be a folder, or like s3://bucket/prefix")
+        return Path(text)
+    scheme, _, rest = text.partition("://")
+    if scheme != "file" or not rest.startswith("/"):
+        raise StartError(
+            f"--store must be s3://, gs://, az://, file:/// or a folder's path, not {scheme[:20]}://; "
+            "see docs/scaling.md"
+        )
+    return Path(unquote(rest))

@@ -1,0 +1,314 @@
+"""A fleet's tables in PostgreSQL, by psycopg 3.
+
+What the rest of the package knows from SQLite holds here too: a reader sees one state, and one writer writes at a time,
+by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``). psycopg loads late.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Executable,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+    update,
+)
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Mapper, Session, object_session
+
+from aggregator_server.errors import StartError, StateAwayError, StorageFullError
+from aggregator_server.store import migrations
+from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
+from aggregator_server.store.identity import Identity
+from aggregator_server.store.location import show_database
+from aggregator_server.store.tables import Base
+
+# Beside the tables of every fleet: its number, and where it was moved to.
+_FLEET = Table(
+    "fleet", MetaData(), Column("number", BigInteger, primary_key=True, autoincrement=False), Column("moved_to", String)
+)
+# Advisory locks have two numbers, this one and that of what is locked.
+_LOCKS = 0x41555249
+_TABLES, _WRITER, _SERVER = 0, 1, 2
+_CONNECT_S, _STATEMENT_S, _LOCK_WAIT_S, _POOL_S, _ABANDONED_S = 5, 60, 30, 10, 60
+# What the event loop waits for, which nobody else is served beside.
+_READER_S = 2
+_PAUSE_S = 1.0
+_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+_DISK_FULL, _READ_ONLY = "53100", "25006"
+
+
+_NEXT_KEYS = "auricle_next_keys"  # of a session's flush
+
+
+@event.listens_for(Base, "before_insert", propagate=True)
+def _number(mapper: Mapper[Base], connection: Connection, row: Base) -> None:
+    """Give a row the number after the largest one, as SQLite does: a sequence skips those of rows that were undone.
+
+    Rounds are seeded by their numbers, so a round that is opened again after a crash has to have the same one.
+    """
+    key = mapper.primary_key[0]
+    if connection.dialect.name != "postgresql" or len(mapper.primary_key) != 1 or not key.autoincrement:
+        return
+    name = mapper.get_property_by_column(key).key
+    session = object_session(row)
+    if getattr(row, name) is not None or not isinstance(key.type, Integer) or key.foreign_keys or session is None:
+        return
+    known = session.info.setdefault(_NEXT_KEYS, {})
+    if mapper not in known:
+        known[mapper] = 1 + (connection.scalar(select(func.max(key))) or 0)
+    setattr(row, name, known[mapper])
+    known[mapper] += 1
+
+
+class Postgres(Database):
+    """A database of PostgreSQL, or the schema of one that ``search_path`` names.
+
+    Attributes:
+        number: That of the fleet.
+    """
+
+    def __init__(self, engine: Engine, shown: str, number: int) -> None:
+        super().__init__(engine, shown)
+        self.number = number
+        self._away_until = 0.0
+        self._holder: Connection | None = None
+        self._holds = False
+        event.listen(engine, "begin", self._begin)
+
+    @contextlib.contextmanager
+    def writing(self, durability: Durability) -> Iterator[Session]:
+        """A session that nobody writes beside, and that commits at the end."""
+        with super().writing(durability) as session:
+            event.listen(session, "before_flush", lambda flushed, *_: flushed.info.pop(_NEXT_KEYS, None))
+            yield session
+
+    @property
+    def _reading(self) -> Engine:
+        return self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    def _autocommitting(self) -> Connection:
+        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()  # not of those that others wait for
+        connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
+        return connection
+
+    def _begin(self, connection: Connection) -> None:
+        write = connection.get_execution_options().get("auricle_write")
+        if write is not None:
+            # The lock comes first: what each statement sees is what was committed when it began.
+            connection.exec_driver_sql(
+                "SELECT pg_advisory_xact_lock(%s, %s), set_config('synchronous_commit', %s, true)",
+                (_LOCKS, _WRITER, "off" if write == "soon" else "on"),
+            )
+
+    def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """Return the first row that a statement finds in the newest state; of one thread alone.
+
+        It is asked again once, on a new connection, where the old one is lost. While nobody answers, the event loop
+        waits once in a while and not for every request.
+        """
+        if self._reader is None and time.monotonic() < self._away_until:
+            raise StateAwayError(f"the database {self.shown} did not answer a moment ago")
+        with self.answers():
+            if self._reader is not None:
+                try:
+                    return super().first_row(statement, parameters)
+                except _AWAY as error:
+                    if isinstance(error, DBAPIError) and not error.connection_invalidated:
+                        raise
+            try:
+                self._hold_again()
+                return super().first_row(statement, parameters)
+            except (*_AWAY, StateAwayError):
+                self._away_until = time.monotonic() + _PAUSE_S
+                raise
+
+    @contextlib.contextmanager
+    def answers(self) -> Iterator[None]:
+        """Turn errors of a database that does not answer into StateAwayError."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            state = getattr(getattr(error, "orig", None), "sqlstate", None)
+            if state == _DISK_FULL:
+                raise StorageFullError(
+                    "the disk of the server's database is full; its operator must make room"
+                ) from None
+            if isinstance(error, _AWAY) or state == _READ_ONLY or getattr(error, "connection_invalidated", False):
+                raise StateAwayError(f"the database {self.shown} does not answer as it should: {said(error)}") from None
+            raise
+
+    def flush(self) -> None:
+        """Commit something small, and wait for it: what was committed before lies before it in the log.
+
+        Raises:
+            StateAwayError: the database does not answer.
+        """
+        with self.answers(), self.engine.begin() as connection:
+            connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'auricle', '')")
+
+    def hold(self) -> bool:
+        """Hold the fleet, as a server does that runs alone; say whether nobody else does. It ends with the process."""
+        holder = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if holder.exec_driver_sql("SELECT pg_try_advisory_lock(%s, %s)", (_LOCKS, _SERVER)).scalar_one():
+            holder.detach()
+            self._holder, self._holds = holder, True
+            return True
+        holder.close()
+        return False
+
+    def _hold_again(self) -> None:
+        """Hold the fleet on a new connection where the old one was lost. Raises StateAwayError: another server does."""
+        if not self._holds:
+            return
+        if self._holder is not None:
+            try:
+                self._holder.exec_driver_sql("SELECT 1")
+            except _AWAY:
+                self._holder.close()
+                self._holder = None
+            else:
+                return
+        if not self.hold():
+            raise StateAwayError(f"another server holds the fleet in {self.shown} now; stop one of them")
+
+    def close(self) -> None:
+        """Close every connection, and let another server hold the fleet."""
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None
+        super().close()
+
+    def note_moved(self, to: str) -> None:
+        """Note that the fleet was moved: no server opens these tables any more."""
+        with self.answers(), self.engine.begin() as connection:
+            connection.execute(update(_FLEET).values(moved_to=to))
+
+
+def said(error: BaseException) -> str:
+    """Return what a database said, in one line; no statement and no parameter is in it."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())[:300]
+
+
+def open_postgres(
+    address: str, identity: Identity, *, create: bool, number: int = 0, fill: Fill | None = None
+) -> Postgres:
+    """Open a database, with all tables where it is new, and with changed ones where it is older.
+
+    Args:
+        create: whether tables are made in an empty one.
+        number: of the fleet that a new database is for; 0: a new one.
+        fill: writes rows into a new database, in the transaction that makes its tables.
+
+    Raises:
+        StartError: it does not answer, is another program's or another fleet's, or has tables that this release cannot
+            change.
+    """
+    shown = show_database(address)
+    engine = _connect(address, shown)
+    try:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCKS, _TABLES))
+            found = _prepare(connection, shown, identity, create=create, number=number, fill=fill)
+        identity.note(found)
+    except (*_AWAY, DBAPIError) as error:
+        engine.dispose()
+        raise StartError(f"the database {shown} cannot be used: {said(error)}") from None
+    except BaseException:
+        engine.dispose()
+        raise
+    return Postgres(engine, shown, found)
+
+
+def has_fleet(address: str) -> bool:
+    """Say whether a database holds a fleet. Raises StartError: it does not answer."""
+    shown = show_database(address)
+    engine = _connect(address, shown)
+    try:
+        with engine.connect() as connection:
+            return inspect(connection).has_table(_FLEET.name)
+    except _AWAY as error:
+        raise StartError(f"the database {shown} cannot be used: {said(error)}") from None
+    finally:
+        engine.dispose()
+
+
+def _connect(address: str, shown: str) -> Engine:
+    url = make_url(address).set(drivername="postgresql+psycopg")
+    timings = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+    try:
+        engine = create_engine(
+            url,
+            pool_size=CONNECTIONS,
+            max_overflow=4,  # the connections of the event loop, and of the lock
+            pool_timeout=_POOL_S,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args={"connect_timeout": _CONNECT_S, "application_name": "auricle-aggregator", **timings},
+        )
+    except ModuleNotFoundError as error:
+        raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        raise StartError(f"--database {shown} cannot be used: {said(error)}") from None
+    event.listen(engine, "connect", _configure)
+    return engine
+
+
+def _configure(connection: Any, _record: object) -> None:  # noqa: ANN401  (psycopg's own)
+    connection.execute(
+        f"SET statement_timeout = '{_STATEMENT_S}s'; SET lock_timeout = '{_LOCK_WAIT_S}s'; "
+        f"SET idle_in_transaction_session_timeout = '{_ABANDONED_S}s'; SET client_encoding = 'UTF8'"
+    )
+    connection.commit()
+
+
+def _prepare(
+    connection: Connection, shown: str, identity: Identity, *, create: bool, number: int, fill: Fill | None
+) -> int:
+    """Make the tables, or change those of an older release; return the number of the fleet."""
+    names = inspect(connection).get_table_names()
+    if names and _FLEET.name not in names:
+        raise StartError(f"the database {shown} has tables of another program, like {min(names)}; name one of its own")
+    if not names and not create:
+        raise StartError(f"the database {shown} holds no fleet; `auricle-aggregator run --create` begins one")
+    row: Any = connection.execute(select(_FLEET)).one() if names else None
+    if row is not None and row.moved_to is not None:
+        raise StartError(f"the fleet in {shown} was moved to {row.moved_to}; run it there")
+    empty = row is None
+    found = number if empty and number else identity.require(0 if empty else int(row.number), shown, empty=empty)
+    if empty:
+        _FLEET.create(connection)
+        connection.execute(insert(_FLEET).values(number=found))
+        Base.metadata.create_all(connection)
+        migrations.stamp(connection, migrations.newest())
+        if fill is not None:
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+            fill(connection)
+        return found
+    noted = migrations.revision(connection)
+    if noted is None or not migrations.is_known(noted):
+        raise StartError(
+            f"the tables in {shown} have revision {noted or 'none'}, this release reads up to {migrations.newest()}; "
+            "run the release that wrote them, or a newer one"
+        )
+    if noted != migrations.newest():
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        migrations.upgrade(connection)
+    return found

@@ -1,0 +1,338 @@
+"""State in PostgreSQL and an object store: what SQLite and a folder promise holds there too."""
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import pickle
+import signal
+import tarfile
+import time
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import IntegrityError
+
+from aggregator_server.cli import main
+from aggregator_server.errors import BackupError, BlobError, StartError, StateAwayError
+from aggregator_server.fleet.audit import list_entries
+from aggregator_server.rounds.retention import sweep
+from aggregator_server.rounds.views.replies import describe_round
+from aggregator_server.store import MOVED, Store, open_tables
+from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.location import Location, locate_by
+from aggregator_server.store.objects import ObjectBlobs
+from aggregator_server.store.tables import BlobRow, ParticipantRow
+from aggregator_server.upkeep.backup import back_up, restore
+from aggregator_server.upkeep.check import check
+from aggregator_server.upkeep.copying import digests_of
+from aggregator_server.upkeep.doctor import examine
+from aggregator_server.upkeep.move import move, target_of
+from tests.support.core_fleet import CoreFleet, between_rounds
+from tests.support.state_servers import BUCKET, PASSWORD, located, name_of
+
+pytestmark = pytest.mark.scaled
+DAY_S = 86_400.0
+
+
+@pytest.fixture
+def place(tmp_path):
+    return located(tmp_path / "data")
+
+
+@pytest.fixture
+def store(place):
+    with contextlib.closing(Store(place)) as store:
+        yield store
+
+
+@pytest.fixture
+def moved_to(tmp_path, states):
+    """A place that is empty, for the state of a data folder in this test's folder."""
+
+    def of(folder):
+        name = states.postgres.new()
+        return Location(folder, states.postgres.url(name), f"s3://{BUCKET}/{name}")
+
+    return of
+
+
+def killed(*_):
+    raise RuntimeError("killed")
+
+
+def rows_of(place):
+    with contextlib.closing(open_tables(place)) as tables, tables.reading() as session:
+        return digests_of(session.connection())
+
+
+def test_a_blob_is_whole_named_by_its_digest_and_stored_once(store):
+    digest = store.blobs.put(b"abc")
+    assert digest == hashlib.sha256(b"abc").hexdigest() == store.blobs.put(b"abc")
+    assert (store.blobs.read(digest), store.blobs.size(digest), store.blobs.exists(digest)) == (b"abc", 3, True)
+    assert list(store.blobs.digests()) == [digest]
+    assert pickle.loads(pickle.dumps(store.blobs)).read(digest) == b"abc"
+    store.blobs.remove(digest)
+    store.blobs.remove(digest)
+    assert (store.blobs.size(digest), store.blobs.exists(digest), list(store.blobs.digests())) == (0, False, [])
+    with pytest.raises(BlobError, match="missing"):
+        store.blobs.open(digest)
+
+
+def test_a_large_blob_is_read_in_parts_and_can_be_sought_in(store):
+    data = os.urandom(3_000_001)
+    with store.blobs.open(store.blobs.put(data)) as file:
+        assert file.seek(0, io.SEEK_END) == len(data)
+        assert file.read() == b""
+        file.seek(1_500_000)
+        assert file.read(10) == data[1_500_000:1_500_010]
+        file.seek(0)
+        assert file.read() == data
+    assert list((store.blobs.folder / "incoming").iterdir()) == []
+
+
+def test_wrong_content_in_the_store_is_refused_and_mended_by_the_next_put(store):
+    import obstore
+
+    digest = store.blobs.put(b"abc")
+    obstore.put(store.blobs._store, f"blobs/{digest[:2]}/{digest}", b"abd")
+    assert not store.blobs.is_whole(digest)
+    with pytest.raises(BlobError, match="damaged"):
+        store.blobs.read(digest)
+    assert store.blobs.put(b"abc") == digest
+    assert store.blobs.read(digest) == b"abc"
+
+
+def test_transactions_keys_and_order_are_those_of_sqlite(store):
+    with contextlib.suppress(RuntimeError), store.writing() as session:
+        session.add(BlobRow(sha256="a" * 64, kind="update"))
+        session.flush()
+        raise RuntimeError("half way")
+    with store.reading() as session:
+        before = session.scalars(select(BlobRow)).all()
+        with store.writing() as writer:
+            writer.add_all([BlobRow(sha256=name, kind="update") for name in ("b", "B", "a", "ä")])
+        assert session.scalars(select(BlobRow)).all() == before == []
+    with store.reading() as session:  # by code points
+        assert list(session.scalars(select(BlobRow.sha256).order_by(BlobRow.sha256))) == ["B", "a", "b", "ä"]
+        assert session.scalar(text("SHOW transaction_read_only")) == "on"
+    with pytest.raises(IntegrityError), store.writing() as session:
+        session.add(ParticipantRow(round_id=1, device_id="0" * 32, metrics={}))
+
+
+def test_a_commit_that_may_be_lost_is_durable_once_it_was_flushed(store):
+    with store.writing(durable=False) as session:
+        assert session.scalar(text("SHOW synchronous_commit")) == "off"
+        session.add(BlobRow(sha256="a" * 64, kind="model"))
+        written = session.scalar(text("SELECT pg_current_wal_insert_lsn()"))
+    kind = select(BlobRow.kind).where(BlobRow.sha256 == "a" * 64)
+    assert store.first_row(kind, {}).kind == "model"
+    store.flush()
+    with store.writing() as session:
+        assert session.scalar(text("SHOW synchronous_commit")) == "on"
+        flushed = text("SELECT pg_current_wal_flush_lsn() > CAST(:written AS pg_lsn)")
+        assert session.scalar(flushed, {"written": written})
+
+
+def test_a_round_that_was_undone_leaves_its_number_to_the_next(tmp_path):
+    fleet = CoreFleet(tmp_path / "data")
+    with contextlib.closing(fleet.store):
+        first = fleet.run_round()
+        with contextlib.suppress(RuntimeError), fleet.store.writing() as session:
+            session.execute(text("SELECT nextval('rounds_round_id_seq')"))
+            raise RuntimeError("half way")
+        assert fleet.open(200.0) == first + 1
+
+
+def test_one_server_at_a_time_has_the_fleet_from_whatever_machine(place, store, tmp_path):
+    with pytest.raises(StartError, match="in use by another aggregator"):
+        Store(Location(tmp_path / "another machine's", place.database, place.store))
+
+
+def test_blobs_of_another_fleet_are_refused(place, store, moved_to, tmp_path):
+    store.close()
+    other = moved_to(tmp_path / "other")
+    Store(other).close()
+    with pytest.raises(StartError, match="database of another fleet"):
+        Store(Location(tmp_path / "x", place.database, other.store))
+    empty = moved_to(tmp_path / "y")
+    with pytest.raises(StartError, match=r"belongs to a fleet, but the database .* is empty"):
+        Store(Location(tmp_path / "z", empty.database, other.store))
+
+
+def test_a_database_of_something_else_and_a_bucket_that_is_not_there_are_explained(states, moved_to, tmp_path):
+    found = moved_to(tmp_path / "data")
+    states.postgres.ask(name_of(found), "CREATE TABLE invoices (id int)")
+    with pytest.raises(StartError, match="tables of another program, like invoices"):
+        Store(found)
+    with pytest.raises(StateAwayError, match="NoSuchBucket"):
+        Store(Location(tmp_path / "data", moved_to(tmp_path).database, "s3://no-such-bucket/x"))
+
+
+def test_a_fleet_moves_there_and_back_and_a_move_that_was_interrupted_is_begun_again(
+    tmp_path, moved_to, monkeypatch, capsys
+):
+    monkeypatch.setattr("tests.support.core_fleet.located", lambda folder: folder)  # it begins in a folder
+    folder = tmp_path / "data"
+    fleet = between_rounds(folder, uploads=2)
+    before, there = rows_of(folder), moved_to(folder)
+    with monkeypatch.context() as broken:
+        broken.setattr("aggregator_server.upkeep.move.fill_database", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            move(Location(folder), there)
+    with pytest.raises(StartError, match="empty"):  # nobody begins a fleet beside what was copied
+        Store(there)
+    moved = move(Location(folder), there)
+    assert moved.blobs == len(list(BlobFolder(folder / "blobs").digests()))
+    assert moved.rows == sum(count for count, _ in before.values())
+    assert rows_of(there) == before
+    with pytest.raises(StartError, match="was moved to postgresql://auricle@") as refused:
+        Store(folder)
+    assert "p%40ss" not in str(refused.value) + (folder / MOVED).read_text()
+    fleet.store = Store(there)
+    with contextlib.closing(fleet.store):
+        for device in fleet.devices[2:]:
+            fleet.upload(device, 201.0)
+        assert fleet.advance(202.0) == 2
+        found = describe_round(fleet.store, 2)
+    monkeypatch.setenv("AURICLE_DATABASE", there.database)
+    monkeypatch.setenv("AURICLE_STORE", there.store)
+    assert main(["move", "--data", str(folder), "--to", str(tmp_path / "back")]) == 0
+    assert "arrays" in capsys.readouterr().out
+    with pytest.raises(StartError, match="was moved to"):
+        Store(there)
+    with contextlib.closing(Store(tmp_path / "back")) as store:
+        assert describe_round(store, 2) == found
+        assert all(store.blobs.is_whole(digest) for digest in store.blobs.digests())
+    assert check(tmp_path / "back") == []
+
+
+def test_a_move_takes_no_place_of_others_and_needs_every_array(tmp_path, moved_to, store, place, monkeypatch):
+    with pytest.raises(BackupError, match="a server runs"):
+        move(place, Location(tmp_path / "new"))
+    monkeypatch.setattr("tests.support.core_fleet.located", lambda folder: folder)
+    folder = tmp_path / "other"
+    fleet = between_rounds(folder, uploads=1)
+    with pytest.raises(StartError, match="holds another fleet's arrays"):
+        move(Location(folder), Location(folder, place.database, place.store))
+    with pytest.raises(StartError, match="--to must name"):
+        target_of(["s3://x/y", "postgresql://x/y"], Location(folder))
+    BlobFolder(folder / "blobs").path(fleet.public_set.sha256).write_bytes(b"damaged")
+    with pytest.raises(BackupError, match="damaged"):
+        move(Location(folder), moved_to(folder))
+    Store(folder).close()  # it is where it was
+
+
+def test_a_backup_is_the_same_from_both_and_goes_into_both(tmp_path, moved_to, place):
+    fleet = CoreFleet(tmp_path / "data")
+    with contextlib.closing(fleet.store):
+        fleet.run_round()
+        back_up(place, tmp_path / "copy.tar")  # while it runs
+        with pytest.raises(BackupError, match="a server runs"):
+            check(place, repair=True)
+    with tarfile.open(tmp_path / "copy.tar") as archive:
+        assert "auricle.db" in archive.getnames()
+    before, elsewhere = rows_of(place), moved_to(tmp_path / "elsewhere")
+    restore(tmp_path / "copy.tar", tmp_path / "folder")
+    restore(tmp_path / "copy.tar", elsewhere)
+    assert rows_of(tmp_path / "folder") == rows_of(elsewhere) == before
+    assert check(tmp_path / "folder") == check(elsewhere) == check(place, repair=True) == []
+    with contextlib.closing(Store(elsewhere)) as store:
+        assert [entry.what for entry in list_entries(store, None, 10)]
+    with contextlib.closing(Store(place)) as store, store.writing() as session:
+        session.add(BlobRow(sha256="a" * 64, kind="model"))
+    with pytest.raises(StartError, match="holds a fleet already"):
+        restore(tmp_path / "copy.tar", Location(tmp_path / "third", place.database, moved_to(tmp_path).store))
+
+
+def test_check_and_doctor_look_at_both(tmp_path, place):
+    fleet = CoreFleet(tmp_path / "data")
+    with contextlib.closing(fleet.store):
+        fleet.store.blobs.put(b"named by nothing")
+        fleet.open()
+        receipt = fleet.upload(fleet.devices[0])
+        fleet.store.blobs.remove(receipt.sha256)
+    found = examine(place, 0.0)
+    assert {"database", "store"} <= {item.subject for item in found}
+    assert [item.repaired for item in check(place, repair=True)] == [True, True]
+    assert check(place) == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_nothing_names_is_removed_after_a_day(tmp_path, monkeypatch, elsewhere):
+    if not elsewhere:
+        monkeypatch.setattr("tests.support.core_fleet.located", lambda folder: folder)
+    fleet = CoreFleet(tmp_path / "data")
+    with contextlib.closing(fleet.store):
+        named = set(fleet.store.blobs.digests())
+        left = fleet.store.blobs.put(b"left by a server that was killed")
+        assert (sweep(fleet.store, time.time()), sweep(fleet.store, time.time() + DAY_S - 60)) == (0, 0)
+        assert fleet.store.blobs.exists(left)
+        assert sweep(fleet.store, time.time() + DAY_S + 60) == 1
+        assert set(fleet.store.blobs.digests()) == named
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["s3://", "s3://b", "s3://bucket/../x", "s3://bucket/a?x=y", "s3://bucket/a#b", "s3://bucket/%0a", "ftp://bucket/x",
+     "s3://key:secret@bucket/x", "file://host/x", "s3://[", "", "\0"],
+)  # fmt: skip
+def test_addresses_of_stores_that_are_none(tmp_path, given):
+    with pytest.raises(StartError, match="--store") as refused:
+        Location(tmp_path, None, given)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["mysql://x/y", "postgresql://", "postgresql://user:secret@host", "postgresql://u:secret@h:port/x", "x" * 3_000],
+)
+def test_addresses_of_databases_that_are_none(tmp_path, given):
+    with pytest.raises(StartError, match="--database") as refused:
+        Location(tmp_path, given)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("prefix", ["a b", "ä/ö", "%20x", "a+b&c=d", "it's (1)", "deep/er//still/"])
+def test_prefixes_with_odd_characters(tmp_path, prefix):
+    address = f"s3://{BUCKET}/odd{tmp_path.name}/{prefix}"
+    blobs = ObjectBlobs(address, tmp_path)
+    digest = blobs.put(b"abc")
+    assert (blobs.read(digest), list(blobs.digests())) == (b"abc", [digest])
+
+
+def test_options_come_before_the_environment_and_nothing_shows_a_password(tmp_path, states, caplog, capsys):
+    secret = "p%40ss%2Fw%3Ard%25of%20tests"
+    environment = {"AURICLE_DATABASE": f"postgresql://u:{secret}@h/d", "AURICLE_STORE": "s3://bucket/x"}
+    found = locate_by(tmp_path, None, "s3://bucket/other", environment)
+    assert (found.database, found.store) == (environment["AURICLE_DATABASE"], "s3://bucket/other")
+    assert locate_by(tmp_path, None, None, {}) == Location(tmp_path)
+    caplog.set_level(logging.DEBUG)
+    wrong = states.postgres.url("postgres").replace(secret, "wrong%2Dsecret")
+    for address in (wrong, states.postgres.url("no_such_database"), f"postgresql://u:{secret}@127.0.0.1:1/d"):
+        for command in (["doctor"], ["check"], ["tokens", "list"], ["run", "--create"]):
+            assert main([*command, "--data", str(tmp_path / "d"), "--database", address]) == 1
+    said = "".join(capsys.readouterr()) + caplog.text + repr(found) + found.options
+    for word in (secret, PASSWORD, "wrong-secret", "wrong%2D"):
+        assert word not in said
+
+
+def test_a_database_that_was_restarted_answers_the_next_request(place, states, store):
+    one = text("SELECT 1")
+    store.blobs.put(b"abc")
+    assert store.first_row(one, {}) == (1,)
+    states.postgres.stop(signal.SIGQUIT)
+    try:
+        for use in (lambda: store.first_row(one, {}), store.flush, lambda: sweep(store, 1e12)):
+            with pytest.raises(StateAwayError, match=r"the database postgresql://auricle@127\.0\.0\.1"):
+                use()
+    finally:
+        states.postgres.start()
+    time.sleep(1.1)  # so long it is not asked again
+    assert store.first_row(one, {}) == (1,)
+    with store.writing() as session:
+        session.add(BlobRow(sha256="a" * 64, kind="model"))
+    store.flush()
+    with pytest.raises(StartError, match="in use by another aggregator"):  # the lock is held anew
+        Store(Location(place.data / "another machine's", place.database, place.store))

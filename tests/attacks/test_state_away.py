@@ -1,0 +1,89 @@
+"""Database or object store are away while devices talk to a server: 503 with Retry-After, and nothing is lost."""
+
+import contextlib
+import http.client
+import signal
+import time
+
+import pytest
+
+from tests.support.aggregator_process import FakeDevice, Fleet
+from tests.support.faulty_state import forwarded
+from tests.support.state_servers import PASSWORD, Location, PostgresServer, located
+
+pytestmark = pytest.mark.scaled
+
+
+def until(done):
+    end = time.monotonic() + 120
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def refused(response):
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "state_away"), response.text
+    assert int(response.headers["Retry-After"]) > 0
+    said = response.text
+    assert "127.0.0.1" not in said
+    assert "postgres" not in said
+    assert "s3" not in said
+    return True
+
+
+@pytest.fixture
+def devices():
+    return [FakeDevice(n, ("c0", "c1")) for n in (1, 2)]
+
+
+def test_a_store_that_goes_away_within_an_upload_costs_the_device_a_repetition(
+    start_aggregator, states, devices, monkeypatch
+):
+    with forwarded(states.s3.port) as link:
+        monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{link.port}")
+        server = start_aggregator()
+        fleet = Fleet(server, devices).ready()
+        round_id = fleet.open_round()
+        first, second = devices
+        work = fleet.work(first)
+        body = first.upload(work, fleet.samples)
+        link.cut(after=len(body) // 2)  # in the middle of what goes to the store
+        refused(fleet.upload(first, work, body))
+        refused(fleet.admin.get(f"/v1/blobs/{work['public_set']}"))
+        assert server.client().get("/v1/health").status_code == 200
+        assert fleet.round(round_id)["participants"][0]["upload"] is None  # no row names what is not there
+        link.mend()
+        receipt = fleet.upload(first, work, body)
+        assert receipt.status_code == 200
+        assert not receipt.json()["repeated"]
+        fleet.upload(second, fleet.work(second), None).raise_for_status()
+        until(lambda: fleet.round(round_id)["summary"]["state"] == "done")
+        assert PASSWORD not in server.log()
+        assert "503" in server.log()
+
+
+def test_a_database_that_crashes_keeps_every_upload_with_a_receipt(tmp_path, start_aggregator, states, devices):
+    postgres = PostgresServer("fsync=on")
+    with contextlib.ExitStack() as ending:
+        ending.callback(postgres.remove)
+        postgres.start()
+        known = located(tmp_path / "server")
+        assert isinstance(known, Location)
+        server = start_aggregator("server", "--database", postgres.url(postgres.new()))
+        fleet = Fleet(server, devices).ready()
+        round_id = fleet.open_round()
+        first, second = devices
+        assert fleet.upload(first, fleet.work(first)).status_code == 200
+        postgres.stop(signal.SIGQUIT)  # without a checkpoint, as a power cut
+        client = fleet.clients[second.number]
+        refused(client.get("/v1/work"))
+        refused(client.get("/v1/work"))
+        with contextlib.suppress(http.client.HTTPException):
+            refused(fleet.admin.get("/v1/rounds"))
+        postgres.start()
+        until(lambda: client.get("/v1/work").status_code == 200)
+        shown = {part["device_id"]: part["upload"] for part in fleet.round(round_id)["participants"]}
+        assert shown[first.device_id] is not None
+        fleet.upload(second, fleet.work(second)).raise_for_status()
+        until(lambda: fleet.round(round_id)["summary"]["state"] == "done")
+        assert PASSWORD not in server.log()

@@ -1,0 +1,72 @@
+"""A connection to a store that can be cut: after so many bytes, and for all that comes later, until it is mended."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+
+class Link:
+    """Forwards connections to a port of this machine, of an address of its own."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._left: int | None = None  # bytes that are still forwarded; None: all
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self, after: int) -> None:
+        """Forward so many bytes more to the store, and nothing then."""
+        with self._lock:
+            self._left = after
+
+    def mend(self) -> None:
+        with self._lock:
+            self._left = None
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+
+    def _serve(self, near: socket.socket) -> None:
+        with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self._to)) as far:
+            back = threading.Thread(target=self._forward, args=(far, near, False), daemon=True)
+            back.start()
+            self._forward(near, far, True)
+            far.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+    def _forward(self, source: socket.socket, target: socket.socket, counts: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if counts:
+                    data = self._allowed(data)
+                    if data is None:
+                        break
+                target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_RDWR)
+
+    def _allowed(self, data: bytes) -> bytes | None:
+        with self._lock:
+            if self._left is None:
+                return data
+            allowed = data[: self._left]
+            self._left -= len(allowed)
+            return allowed or None
+
+
+@contextlib.contextmanager
+def forwarded(port: int) -> Iterator[Link]:
+    link = Link(port)
+    try:
+        yield link
+    finally:
+        link.close()
