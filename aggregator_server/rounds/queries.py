@@ -3,7 +3,7 @@
 from statistics import median
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, case, exists, false, func, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
@@ -28,7 +28,10 @@ _ACTIVE = (
 _WAITING = select(
     _ROUNDS.c.deadline_at,
     exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing"),
-    exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_not(None)).label("uploaded"),
+    # Only a round without a deadline ends with its first upload: of any other, nobody has to look for one.
+    case(
+        (_ROUNDS.c.deadline_at.is_(None), exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_not(None))), else_=false()
+    ).label("uploaded"),
 ).where(TABLE_IS_OPEN)
 OPEN_ROUND = select(_ROUNDS.c.round_id).where(TABLE_IS_OPEN)
 """The number of the open round."""
@@ -143,14 +146,16 @@ def uploads_of_closed_rounds() -> Select[str | None]:
     return select(ParticipantRow.upload).join(RoundRow, over).where(ParticipantRow.upload.is_not(None))
 
 
+_READ = 1_000  # rows at a time
 _NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
     """Return the devices that may take part; those in quarantine may not."""
-    trusted = select(DeviceRow).where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
-    rows = session.scalars(trusted.order_by(DeviceRow.device_id))
-    return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
+    columns = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at)
+    trusted = columns.where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED)).order_by(DeviceRow.device_id)
+    rows = session.execute(trusted, execution_options={"yield_per": _READ})
+    return tuple(Candidate(device_id, clips, max(0.0, now - seen_at)) for device_id, clips, seen_at in rows)
 
 
 def read_history(session: Session, strategy: str) -> History:

@@ -22,7 +22,7 @@ SEEN_WITHIN = Setting(
 FRACTION = Setting(0.2, "share of the devices that take part, at least one", 0.0, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A device that could take part.
 

@@ -1,5 +1,6 @@
 """Expressions that each database writes in its own way, for indices and for the queries that use them."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, String
@@ -55,3 +56,12 @@ def begins_with(text: ColumnElement[str], beginning: str) -> ColumnElement[bool]
         return text >= beginning
     after = 0xE000 if last == 0xD7FF else last + 1  # between them are the surrogates, which no text holds
     return (text >= beginning) & (text < beginning[:-1] + chr(after))
+
+
+_PARAMETERS = 500  # a statement takes only so many
+
+
+def batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield values in parts that a statement takes as parameters."""
+    for first in range(0, len(values), _PARAMETERS):
+        yield values[first : first + _PARAMETERS]

@@ -2,7 +2,20 @@
 
 from typing import Any, cast
 
-from sqlalchemy import JSON, Boolean, ColumnElement, Double, ForeignKey, Index, Integer, String, Table, false, literal_column, text
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    ColumnElement,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    false,
+    literal_column,
+    text,
+)
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mapped_column
 
 from aggregator_server.store.expressions import folded, program_of
@@ -344,16 +357,20 @@ Index("devices_by_architecture", folded(DeviceRow.architecture), DeviceRow.devic
 Index("devices_by_program", program_of(DeviceRow.versions), DeviceRow.device_id)
 Index("devices_by_group", DeviceRow.group_name, DeviceRow.device_id)
 Index("devices_by_clips", DeviceRow.clips, DeviceRow.device_id)
-# The last two columns are for counts, which then read no row of the table.
+# The last columns of these are for counts, which then read no row of the table.
 Index("devices_by_seen", DeviceRow.seen_at, DeviceRow.device_id, DeviceRow.revoked_at, DeviceRow.waiting)
 _partial("devices_revoked", DeviceRow.revoked_at.is_not(None), DeviceRow.seen_at, DeviceRow.device_id)
 _partial("devices_waiting", DeviceRow.waiting.is_(True), DeviceRow.seen_at, DeviceRow.device_id, DeviceRow.revoked_at)
-_partial("devices_in_trouble", DeviceRow.trouble.is_not(None), DeviceRow.seen_at, DeviceRow.device_id)
+_partial(
+    "devices_in_trouble",
+    DeviceRow.trouble.is_not(None),
+    *(DeviceRow.seen_at, DeviceRow.device_id, DeviceRow.revoked_at, DeviceRow.waiting),
+)
 _partial("conduct_in_quarantine", ReputationRow.quarantined_at.is_not(None), ReputationRow.device_id)
 _partial("conduct_suspected", IS_SUSPECTED, ReputationRow.device_id)
 _partial("participants_missing", ParticipantRow.upload.is_(None), ParticipantRow.round_id, ParticipantRow.device_id)
 _partial("learned_kept_own", LearnedRow.kept_own.is_(True), LearnedRow.round_id)
-Index("assignments_by_class", AssignmentRow.class_id, AssignmentRow.device_id)
+Index("assignments_by_class", AssignmentRow.class_id, AssignmentRow.device_id, AssignmentRow.slot)
 Index("audit_by_what", AuditRow.what, AuditRow.audit_id)
 Index("audit_by_who", AuditRow.who, AuditRow.audit_id)
 Index("audit_by_time", AuditRow.at, AuditRow.audit_id)

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from sqlalchemy import insert
+from sqlalchemy import func, insert, select, update
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
@@ -55,17 +55,16 @@ _ROOMS = ("attic", "barn", "cellar", "Diele", "garage", "hall", "kitchen", "offi
 _PROGRAMS = ("0.9.0", "0.10.1", "1.0.0", "99.0.0", "99.1.0")
 _ARCHITECTURES = ("linear", "cnn1", "cnn2", "dscnn3", "ann3", "mlp")
 _TROUBLE = "its model is of another front end than the fleet's"
-_SECRET = "secret-of-device-{:020d}"
 
 
 def secret_of(number: int) -> str:
     """Return the secret of the device with a number, from 0."""
-    return _SECRET.format(number)
+    return f"secret-of-device-{number:020d}"
 
 
 def identifier(number: int) -> str:
     """Return the identifier of the device with a number: like one that was drawn, so in no order."""
-    return f"{Random(number).getrandbits(128):032x}"
+    return f"{Random(number).getrandbits(128):032x}"  # noqa: S311  (no secret)
 
 
 def fill(folder: Path, devices: int, rounds: int) -> None:
@@ -79,7 +78,7 @@ def fill(folder: Path, devices: int, rounds: int) -> None:
         bundle = read_bundle(READY / "base.auricle")
         public_set = _publish(store, bundle)
         features = bundle.manifest.feature_settings
-        rng = Random(f"{devices} {rounds}")
+        rng = Random(f"{devices} {rounds}")  # noqa: S311  (no secret)
         with store.writing() as session:
             connection = session.connection()
 
@@ -95,10 +94,21 @@ def fill(folder: Path, devices: int, rounds: int) -> None:
             put(RoundRow, _rounds(rounds, now, public_set))
             put(OperationRow, _operations(rounds))
             _put_parts(put, rng, devices, rounds, now)
-            put(ReputationRow, _reputations(rng, devices, rounds, now))
+            put(ReputationRow, _reputations(rng, devices, now))
             put(ClassRow, _classes(rounds))
             put(AssignmentRow, _assignments(rng, devices, rounds))
             put(AuditRow, _audit(rng, devices, rounds, now))
+    finally:
+        store.close()
+
+
+def refresh(folder: Path) -> None:
+    """Move the times at which devices were heard of last, so that those that were there then are there now."""
+    store = Store(folder)
+    try:
+        with store.writing() as session:
+            newest = session.scalar(select(func.max(DeviceRow.seen_at))) or 0.0
+            session.execute(update(DeviceRow).values(seen_at=DeviceRow.seen_at + (time.time() - newest)))
     finally:
         store.close()
 
@@ -110,9 +120,7 @@ def _publish(store: Store, bundle: Bundle) -> str:
     features = known.samples[:_CLASSES, :_SAMPLES].reshape(-1, *bundle.manifest.input_shape)
     labels = np.repeat(np.arange(_CLASSES, dtype=np.int64), _SAMPLES)
     classes = tuple(ClassInfo(f"c{index}", word) for index, word in enumerate(known.words[:_CLASSES]))
-    public_set = PublicSet(
-        bundle.manifest.feature_settings, classes, features, labels, np.zeros(len(labels), np.bool_)
-    )
+    public_set = PublicSet(bundle.manifest.feature_settings, classes, features, labels, np.zeros(len(labels), np.bool_))
     with store.blobs.receive() as incoming:
         incoming.write(public_set.pack())
         info = publish_public_set(store, incoming)
@@ -149,9 +157,7 @@ def _tokens(now: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _devices(
-    rng: Random, count: int, now: float, features: dict[str, Any], digest: str
-) -> Iterator[dict[str, Any]]:
+def _devices(rng: Random, count: int, now: float, features: dict[str, Any], digest: str) -> Iterator[dict[str, Any]]:
     """Yield devices of which 4 in 5 are there, one in 100 was revoked, and few need somebody."""
     for number in range(count):
         group = rng.randrange(GROUPS * 3 // 2) + 1
@@ -235,7 +241,7 @@ def _put_parts(
         put(LearnedRow, learned)
 
 
-def _reputations(rng: Random, devices: int, rounds: int, now: float) -> Iterator[dict[str, Any]]:
+def _reputations(rng: Random, devices: int, now: float) -> Iterator[dict[str, Any]]:
     """Yield the reputation of every third device; 1 in 2,000 devices is in quarantine."""
     for number in range(0, devices, 3):
         held = rng.random() < 0.0015

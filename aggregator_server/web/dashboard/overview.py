@@ -1,20 +1,18 @@
 """The first page: what happens now, what needs somebody, how good the fleet is; and the page of the audit."""
 
 import time
-from collections import Counter
 from typing import Annotated, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from aggregator_server.fleet.audit import What, list_entries
-from aggregator_server.fleet.devices import list_devices
+from aggregator_server.fleet.health import count_health
 from aggregator_server.rounds.views.replies import list_progress, list_rounds
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import ACTIVE, PROPOSED
 from aggregator_server.undo.reports import list_class_history
 from aggregator_server.web.dashboard.access import Signed
-from aggregator_server.web.dashboard.fleet_list import health_of
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.dashboard.round_figures import open_round_view
@@ -28,8 +26,9 @@ PROGRESS = 60  # rounds in the chart
 def show_overview(request: Request, service: CurrentService, _visit: Signed) -> Response:
     """Show the fleet at a glance."""
     now = time.time()
-    health = Counter(health_of(device, now) for device in list_devices(service.store))
-    classes = list_class_history(service.store)
+    with service.store.reading() as session:
+        health = count_health(session, now)
+    classes = list_class_history(service.store, reports=0)
     return render(
         request,
         "overview.html",
