@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, func, literal, select
+from sqlalchemy import ColumnElement, bindparam, func, literal, select
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
@@ -304,7 +304,7 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
     """
     small = {folded(literal(text)) for text in (given, given.lower())}
     with tables.reading() as session:
-        ways = [folded(DeviceRow.name).in_(small)]
+        ways: list[ColumnElement[bool]] = [folded(DeviceRow.name).in_(small)]
         if given and not set(given.lower()) - set("0123456789abcdef"):
             ways.append(begins_with(DeviceRow.device_id.expression, given.lower()))
         rows = select(DeviceRow.device_id, DeviceRow.name, DeviceRow.revoked_at).limit(MEANT)

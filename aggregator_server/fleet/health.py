@@ -1,6 +1,8 @@
 """How the devices of the fleet are, each in a word, and how many of each there are."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, case, func, literal_column, select
 from sqlalchemy.orm import Session
@@ -54,7 +56,11 @@ def word_for(*, revoked: bool, waiting: bool, quarantine: bool, trouble: bool, s
 
 @dataclass(frozen=True)
 class FleetHealth:
-    """How many devices of each health there are."""
+    """How many devices of each health there are.
+
+    Attributes:
+        seen: Active devices that were heard of lately, whatever else they are.
+    """
 
     waiting: int
     quarantine: int
@@ -63,11 +69,12 @@ class FleetHealth:
     silent: int
     well: int
     revoked: int
+    seen: int
 
     @property
     def total(self) -> int:
         """All devices that ever enrolled."""
-        return sum(getattr(self, field.name) for field in fields(self))
+        return sum(getattr(self, word) for word in HEALTH)
 
     @property
     def present(self) -> int:
@@ -89,7 +96,8 @@ def count_health(session: Session, now: float) -> FleetHealth:
     total = session.scalar(select(func.count()).select_from(DeviceRow)) or 0
     revoked = count_devices(session, DeviceRow.revoked_at.is_not(None))
     waiting = count_devices(session, DeviceRow.waiting.is_(True) & DeviceRow.revoked_at.is_(None))
-    seen = count_devices(session, IS_ACTIVE & (DeviceRow.seen_at >= since))
+    unseen = count_devices(session, IS_ACTIVE & (DeviceRow.seen_at < since))  # mostly fewer than were heard of
+    seen = total - revoked - waiting - unseen
     shut, shut_seen = _with_seen(session, DeviceRow.device_id.in_(QUARANTINED), since)
     in_trouble = DeviceRow.trouble.is_not(None) & DeviceRow.device_id.not_in(QUARANTINED)
     troubled, troubled_seen = _with_seen(session, in_trouble, since)
@@ -98,7 +106,6 @@ def count_health(session: Session, now: float) -> FleetHealth:
         DeviceRow.device_id.in_(SUSPECTED) & DeviceRow.trouble.is_(None) & DeviceRow.device_id.not_in(QUARANTINED),
         since,
     )
-    unseen = total - revoked - waiting - seen
     return FleetHealth(
         waiting=waiting,
         quarantine=shut,
@@ -107,6 +114,7 @@ def count_health(session: Session, now: float) -> FleetHealth:
         silent=unseen - (shut - shut_seen) - (troubled - troubled_seen),
         well=seen - shut_seen - troubled_seen - suspicious,
         revoked=revoked,
+        seen=seen,
     )
 
 
@@ -127,7 +135,7 @@ def programs(session: Session) -> tuple[str, ...]:
     return distinct(session, program_of(DeviceRow.versions))
 
 
-def distinct(session: Session, text: ColumnElement[str]) -> tuple[str, ...]:
+def distinct(session: Session, text: ColumnElement[Any]) -> tuple[str, ...]:
     """Return the different values of a text of devices, at most ``PROGRAMS``; an index on it answers each.
 
     Args:
@@ -137,7 +145,7 @@ def distinct(session: Session, text: ColumnElement[str]) -> tuple[str, ...]:
     seen = select(first.c.found).cte("seen", recursive=True)
     following = select(text).where(text > seen.c.found).order_by(text).limit(1).correlate(seen).scalar_subquery()
     seen = seen.union_all(select(following).where(seen.c.found.is_not(None)))
-    rows = session.scalars(select(seen.c.found).limit(PROGRAMS + 1))
+    rows: Iterable[str | None] = session.scalars(select(seen.c.found).limit(PROGRAMS + 1))
     return tuple(value for value in rows if value is not None)[:PROGRAMS]
 
 
@@ -150,5 +158,10 @@ def is_outdated_one(session: Session) -> ColumnElement[bool]:
 
 def count_outdated(session: Session) -> int:
     """Count the devices that were not revoked and run an older program than this server."""
-    old = is_outdated_one(session)
-    return count_devices(session, old) - count_devices(session, old & DeviceRow.revoked_at.is_not(None))
+    program = program_of(DeviceRow.versions)
+    old = [found for found in programs(session) if is_outdated(found)]
+    ways = (program.is_(None), *(program == text for text in old))  # each of which the index counts
+    # As a column: in the condition, the database would look at every device with such a program.
+    is_old = func.count(case((program.is_(None) | program.in_(old), literal_column("1"))))
+    revoked = session.scalar(select(is_old).where(DeviceRow.revoked_at.is_not(None))) or 0
+    return sum(count_devices(session, way) for way in ways) - revoked

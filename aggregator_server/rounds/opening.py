@@ -20,7 +20,7 @@ from aggregator_server.rounds.queries import (
     current_prototypes,
     newest_done,
     open_round_id,
-    read_candidates,
+    read_columns,
     read_history,
 )
 from aggregator_server.schemas import RoundRequest
@@ -176,9 +176,9 @@ def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:
-    candidates, history = read_candidates(session, now), read_history(session, row.strategy)
+    candidates, history = read_columns(session, now), read_history(session, row.strategy)
     selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
-    if not candidates:
+    if not len(candidates.device_ids):
         raise errors.NoDevicesError(
             "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first"
         )

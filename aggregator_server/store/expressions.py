@@ -26,6 +26,23 @@ def _lower_by_bytes(element: folded, compiler: SQLCompiler, **options: Any) -> s
     return f'(lower({compiler.process(element.clauses, **options)}) COLLATE "C")'
 
 
+class by_code_point(FunctionElement[str]):  # noqa: N801  (written as a function)
+    """A text, ordered by its code points."""
+
+    type = String()
+    inherit_cache = True
+
+
+@compiles(by_code_point)
+def _as_it_is(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return compiler.process(element.clauses, **options)
+
+
+@compiles(by_code_point, "postgresql")
+def _by_bytes(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
+
+
 class program_of(FunctionElement[str]):  # noqa: N801  (written as a function)
     """The program's version in a device's ``versions``, ordered by its code points; NULL where it does not say."""
 

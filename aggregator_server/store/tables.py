@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mapped_column
 
-from aggregator_server.store.expressions import folded, program_of
+from aggregator_server.store.expressions import by_code_point, folded, program_of
 from fleet_protocol.messages import RoundState
 
 Json = dict[str, Any]
@@ -359,8 +359,12 @@ Index("devices_by_group", DeviceRow.group_name, DeviceRow.device_id)
 Index("devices_by_clips", DeviceRow.clips, DeviceRow.device_id)
 # The last columns of these are for counts, which then read no row of the table.
 Index("devices_by_seen", DeviceRow.seen_at, DeviceRow.device_id, DeviceRow.revoked_at, DeviceRow.waiting)
-_partial("devices_revoked", DeviceRow.revoked_at.is_not(None), DeviceRow.seen_at, DeviceRow.device_id)
-_partial("devices_waiting", DeviceRow.waiting.is_(True), DeviceRow.seen_at, DeviceRow.device_id, DeviceRow.revoked_at)
+_partial("devices_revoked", DeviceRow.revoked_at.is_not(None), DeviceRow.revoked_at, DeviceRow.device_id)
+_partial(
+    "devices_waiting",
+    DeviceRow.waiting.is_(True),
+    *(DeviceRow.waiting, DeviceRow.revoked_at, DeviceRow.seen_at, DeviceRow.device_id),
+)
 _partial(
     "devices_in_trouble",
     DeviceRow.trouble.is_not(None),
@@ -372,5 +376,6 @@ _partial("participants_missing", ParticipantRow.upload.is_(None), ParticipantRow
 _partial("learned_kept_own", LearnedRow.kept_own.is_(True), LearnedRow.round_id)
 Index("assignments_by_class", AssignmentRow.class_id, AssignmentRow.device_id, AssignmentRow.slot)
 Index("audit_by_what", AuditRow.what, AuditRow.audit_id)
-Index("audit_by_who", AuditRow.who, AuditRow.audit_id)
+Index("audit_by_who", by_code_point(AuditRow.who), AuditRow.audit_id)
+Index("audit_by_who_and_what", by_code_point(AuditRow.who), AuditRow.what, AuditRow.audit_id)
 Index("audit_by_time", AuditRow.at, AuditRow.audit_id)

@@ -12,18 +12,16 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from aggregator_server.fleet.health import SEEN_S, count_devices, count_health, count_outdated
+from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import (
     DONE,
     FAILED,
-    IS_ACTIVE,
     OPEN,
     AuditRow,
     ClassRow,
-    DeviceRow,
     ParticipantRow,
     ReputationRow,
     RoundRow,
@@ -76,8 +74,7 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
     for state in ("active", "waiting", "revoked"):
         devices.add_metric([state], getattr(health, state))
     yield devices
-    present = count_devices(session, IS_ACTIVE & (DeviceRow.seen_at >= now - SEEN_S))
-    yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", present)
+    yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", health.seen)
     held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
     yield GaugeMetricFamily(

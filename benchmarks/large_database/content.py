@@ -287,7 +287,8 @@ def _audit(rng: Random, devices: int, rounds: int, now: float) -> Iterator[dict[
     for number in range(total):
         at = now - 800 * _DAY_S * (1 - number / total)
         if number * 2 * rounds // total != (number + 1) * 2 * rounds // total:
-            what, who, details = "round_opened", "server", {"round_id": 1 + number * rounds // total}
+            what, who = "round_opened", "server"
+            details: dict[str, Any] = {"round_id": 1 + number * rounds // total}
         elif rng.random() < 0.001:
             what, who, details = "signed_in", f"person {1 + rng.randrange(TOKENS)}", {}
         else:

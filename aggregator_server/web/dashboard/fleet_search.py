@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, literal, or_, select, true
+from sqlalchemy import ColumnElement, and_, func, literal, or_, select, true
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.devices import find_devices
@@ -35,11 +35,14 @@ from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ReputationRow
 from aggregator_server.web.dashboard.fleet_list import PAGE, Listed, Place, Wanted
 
 EXACT = 2_000  # devices
-WALK = 10_000  # devices
+WALK = 4_000  # devices
 _FIRST = 500  # devices
 
-_ID, _NAME, _PROGRAM = DeviceRow.device_id, folded(DeviceRow.name), program_of(DeviceRow.versions)
-_NETWORK = folded(DeviceRow.architecture)
+_id: ColumnElement[str] = DeviceRow.device_id.expression
+_name: ColumnElement[str] = folded(DeviceRow.name)
+_network: ColumnElement[str] = folded(DeviceRow.architecture)
+_program: ColumnElement[str] = program_of(DeviceRow.versions)
+_seen_at: ColumnElement[float] = DeviceRow.seen_at.expression
 _ALL = true()
 _PRESENT = DeviceRow.revoked_at.is_(None)
 _OF_IDENTIFIER = re.compile("[0-9a-fA-F]{4,32}")
@@ -123,7 +126,7 @@ def _few(session: Session, wanted: Wanted, now: float) -> tuple[Sequence[str], b
 
 
 def _at_most(session: Session, condition: ColumnElement[bool]) -> Sequence[str] | None:
-    ids = session.scalars(select(_ID).where(condition).limit(EXACT + 1)).all()
+    ids = session.scalars(select(_id).where(condition).limit(EXACT + 1)).all()
     return None if len(ids) > EXACT else ids
 
 
@@ -140,9 +143,9 @@ def _begin_with(session: Session, word: str) -> Sequence[str] | None:
 def _beginnings(session: Session, word: str) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions that a name begins with a word, and an identifier, each of which an index answers."""
     folds = session.execute(select(folded(literal(word)), folded(literal(word.lower())))).one()
-    yield or_(*(begins_with(_NAME, text) for text in sorted(set(folds))))
+    yield or_(*(begins_with(_name, text) for text in sorted(set(folds))))
     if _OF_IDENTIFIER.fullmatch(word):
-        yield begins_with(_ID.expression, word.lower())
+        yield begins_with(_id, word.lower())
 
 
 def _narrow(session: Session, wanted: Wanted, now: float) -> Iterator[ColumnElement[bool]]:
@@ -150,11 +153,11 @@ def _narrow(session: Session, wanted: Wanted, now: float) -> Iterator[ColumnElem
     if wanted.group:
         yield DeviceRow.group_name == wanted.group
     if wanted.network:
-        yield folded(literal(wanted.network)) == _NETWORK
+        yield _network == folded(literal(wanted.network))
     if wanted.version:
-        yield wanted.version == _PROGRAM
+        yield _program == wanted.version
     if wanted.state == "online":
-        yield _PRESENT & (DeviceRow.seen_at >= now - SEEN_S)
+        yield _PRESENT & (_seen_at >= now - SEEN_S)
     elif wanted.state == "outdated":
         yield _PRESENT & is_outdated_one(session)
     elif wanted.state:
@@ -178,21 +181,21 @@ def _sorted(session: Session, ids: Sequence[str], anywhere: bool, wanted: Wanted
 
 
 def _looked_at(ids: Sequence[str], wanted: Wanted) -> Any:  # noqa: ANN401  (a select of columns)
-    conditions = [_ID.in_(ids)]
+    conditions: list[ColumnElement[bool]] = [_id.in_(ids)]
     if wanted.group:
         conditions.append(DeviceRow.group_name == wanted.group)
     if wanted.network:
-        conditions.append(folded(literal(wanted.network)) == _NETWORK)
+        conditions.append(_network == folded(literal(wanted.network)))
     if wanted.version:
-        conditions.append(wanted.version == _PROGRAM)
+        conditions.append(_program == wanted.version)
     labels = DeviceRow.labels if wanted.search else literal(None)
     return (
         select(
-            *(_ID, DeviceRow.name, DeviceRow.group_name, DeviceRow.architecture, _PROGRAM.label("program")),
+            *(_id, DeviceRow.name, DeviceRow.group_name, DeviceRow.architecture, _program.label("program")),
             *(DeviceRow.seen_at, DeviceRow.revoked_at, DeviceRow.waiting, DeviceRow.trouble, DeviceRow.clips),
             *(ReputationRow.quarantined_at, ReputationRow.suspicion, labels.label("labels")),
         )
-        .outerjoin(ReputationRow, ReputationRow.device_id == _ID)
+        .outerjoin(ReputationRow, ReputationRow.device_id == _id)
         .where(*conditions)
     )
 
@@ -276,7 +279,7 @@ def _steps(segment: _Segment, place: Place | None, down: bool) -> Iterator[_Segm
     if place is None:
         yield segment
         return
-    behind = place.device_id > _ID if down else place.device_id < _ID
+    behind = _id < place.device_id if down else _id > place.device_id
     if segment.key is None:
         yield _Segment(segment.label, segment.meets & behind, None, segment.besides)
         return
@@ -292,30 +295,34 @@ def _read(
 
     The second is None where there are no more devices in the step.
     """
-    by = [_ID] if step.key is None else [step.key, _ID]
+    by: list[ColumnElement[Any]] = [_id] if step.key is None else [step.key, _id]
     order = [item.desc() if down else item for item in by]
     key = literal(None) if step.key is None else step.key
-    inner = select(key.label("key"), _ID.label("device_id")).where(step.meets).order_by(*order)
+    # As a column, what is wanted besides cannot have the database take another index than that of the order.
+    fits = and_(step.besides, *besides).label("fits")
+    inner = select(key.label("key"), _id.label("device_id"), fits).where(step.meets).order_by(*order)
     all_wanted = not besides and step.besides is _ALL
     rows: Sequence[Any] = ()
     # Mostly the first few have enough of what is wanted.
-    for span in (min(count, most),) if all_wanted else (min(_FIRST, most), most):
+    for span in (count,) if all_wanted else (min(_FIRST, most), most):
         looked = inner.limit(span).subquery()
-        wanted = select(looked.c.key, looked.c.device_id).join(DeviceRow, looked.c.device_id == _ID)
-        wanted = wanted.where(step.besides, *besides).limit(count)
         by = [looked.c.device_id] if step.key is None else [looked.c.key, looked.c.device_id]
-        rows = session.execute(wanted.order_by(*(item.desc() if down else item for item in by))).all()
+        wanted = select(looked.c.key, looked.c.device_id).where(looked.c.fits)
+        rows = session.execute(wanted.order_by(*(item.desc() if down else item for item in by)).limit(count)).all()
         if len(rows) == count:
             break
     places = [Place(step.label, row.key, row.device_id) for row in rows]
     if len(places) == count:
         return places, None, 0
     if all_wanted:
-        return places, None, len(places)
-    last = session.execute(inner.limit(1).offset(most - 1)).first()
+        return places, None, 0
+    last = session.execute(
+        select(key.label("key"), _id).where(step.meets).order_by(*order).limit(1).offset(most - 1)
+    ).first()
     if last is not None:
         return places, Place(step.label, last.key, last.device_id), most
-    return places, None, session.scalar(select(func.count()).select_from(inner.limit(most).subquery())) or 0
+    places_only = select(_id).where(step.meets).limit(most).subquery()
+    return places, None, session.scalar(select(func.count()).select_from(places_only)) or 0
 
 
 def _segments(session: Session, wanted: Wanted, now: float, named: ColumnElement[bool]) -> list[_Segment]:
@@ -325,30 +332,35 @@ def _segments(session: Session, wanted: Wanted, now: float, named: ColumnElement
         return [found[word] for word in HEALTH if wanted.state in ("", word, "online", "outdated")]
     if wanted.sort == "version":
         return _of_versions(session)
-    keys = {"name": _NAME, "seen": DeviceRow.seen_at, "network": _NETWORK, "clips": DeviceRow.clips}
+    keys: dict[str, ColumnElement[Any]] = {
+        "name": _name,
+        "seen": _seen_at,
+        "network": _network,
+        "clips": DeviceRow.clips.expression,
+    }
     return [_Segment(wanted.sort, named if wanted.sort == "name" else true(), keys[wanted.sort])]
 
 
 def _of_health(now: float) -> dict[str, _Segment]:
-    seen = DeviceRow.seen_at >= now - SEEN_S
-    trusted, calm = _ID.not_in(QUARANTINED), DeviceRow.trouble.is_(None)
-    by = DeviceRow.seen_at
+    seen = _seen_at >= now - SEEN_S
+    trusted, calm = _id.not_in(QUARANTINED), DeviceRow.trouble.is_(None)
+    by = _seen_at
     segments = (
-        _Segment("waiting", DeviceRow.waiting.is_(True), by, _PRESENT),
-        _Segment("quarantine", _ID.in_(QUARANTINED), None, IS_ACTIVE),
+        _Segment("waiting", DeviceRow.waiting.is_(True) & _PRESENT, by),
+        _Segment("quarantine", _id.in_(QUARANTINED), None, IS_ACTIVE),
         _Segment("trouble", DeviceRow.trouble.is_not(None), by, IS_ACTIVE & trusted),
-        _Segment("suspicious", _ID.in_(SUSPECTED), None, IS_ACTIVE & trusted & calm & seen),
-        _Segment("silent", DeviceRow.seen_at < now - SEEN_S, by, IS_ACTIVE & trusted & calm),
-        _Segment("well", seen, by, IS_ACTIVE & trusted & calm & _ID.not_in(SUSPECTED)),
-        _Segment("revoked", DeviceRow.revoked_at.is_not(None), by),
+        _Segment("suspicious", _id.in_(SUSPECTED), None, IS_ACTIVE & trusted & calm & seen),
+        _Segment("silent", _seen_at < now - SEEN_S, by, IS_ACTIVE & trusted & calm),
+        _Segment("well", seen, by, IS_ACTIVE & trusted & calm & _id.not_in(SUSPECTED)),
+        _Segment("revoked", DeviceRow.revoked_at.is_not(None), DeviceRow.revoked_at.expression),
     )
     return {segment.label: segment for segment in segments}
 
 
 def _of_versions(session: Session) -> list[_Segment]:
     said = programs(session)
-    found = [_Segment("not said", _PROGRAM.is_(None), None)]
-    found += [_Segment(f"is {text}", text == _PROGRAM, None) for text in sorted(said, key=numbers_of)]
+    found = [_Segment("not said", _program.is_(None), None)]
+    found += [_Segment(f"is {text}", _program == text, None) for text in sorted(said, key=numbers_of)]
     if len(said) == PROGRAMS:  # devices say them, so there may be any number
-        found.append(_Segment("others", said[-1] < _PROGRAM, _PROGRAM))
+        found.append(_Segment("others", _program > said[-1], _program))
     return found
