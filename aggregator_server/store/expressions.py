@@ -66,15 +66,17 @@ def begins_with(text: ColumnElement[str], beginning: str) -> ColumnElement[bool]
 
     Args:
         text: what is ordered by its code points: one of the expressions above, or a column of hexadecimal digits.
-        beginning: at least one character; the condition is wider than asked where its last one has none after it.
+        beginning: at least one character.
     """
-    last = ord(beginning[-1])
-    if last >= 0x10FFFF:
-        return text >= beginning
-    after = 0xE000 if last == 0xD7FF else last + 1  # between them are the surrogates, which no text holds
-    return (text >= beginning) & (text < beginning[:-1] + chr(after))
+    least = text >= beginning
+    raised = beginning.rstrip(_LAST)  # after the last character there is none to end before
+    if not raised:
+        return least
+    after = 0xE000 if raised[-1] == "\ud7ff" else ord(raised[-1]) + 1  # between are the surrogates, which no text holds
+    return least & (text < raised[:-1] + chr(after))
 
 
+_LAST = "\U0010ffff"
 _PARAMETERS = 500  # a statement takes only so many
 
 

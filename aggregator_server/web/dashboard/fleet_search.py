@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, literal, or_, select, true
+from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, true
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.devices import find_devices
@@ -248,9 +248,11 @@ def _walk(session: Session, wanted: Wanted, now: float) -> Found:
     if wanted.down:
         segments.reverse()
     place, left, found = wanted.after, WALK, list[Place]()
-    labels = [segment.label for segment in segments]
     if place is not None:
-        segments = segments[labels.index(place.label) :] if place.label in labels else []
+        begin = next((at for at, segment in enumerate(segments) if _is_in_segment(place, segment)), None)
+        if begin is None:  # of another order, or invented
+            place, begin = None, 0
+        segments = segments[begin:]
     for segment in segments:
         for step in _steps(segment, place if place is not None and place.label == segment.label else None, wanted.down):
             more, last, looked = _read(session, step, besides, wanted.down, PAGE + 1 - len(found), left)
@@ -261,6 +263,12 @@ def _walk(session: Session, wanted: Wanted, now: float) -> Found:
             if last is not None:
                 return _part(session, wanted, found, last, now, whole=False)
     return _part(session, wanted, found, None, now, whole=True)
+
+
+def _is_in_segment(place: Place, segment: _Segment) -> bool:
+    if place.label != segment.label or (segment.key is None) != (place.key is None):
+        return False
+    return segment.key is None or isinstance(segment.key.type, String) == isinstance(place.key, str)
 
 
 def _part(
