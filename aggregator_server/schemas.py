@@ -342,7 +342,9 @@ class ClassDetail:
         state: One of active, proposed (waits for an operator), rejected, retired, merged, or undone (its round was).
         merged_into: Class that it was merged into.
         split_from: Class that it was split from.
-        reports: Sounds of devices that became this class; those of labels of its name are not among them.
+        reports: Sounds of devices that became this class; those of labels of its name are not among them. At most the
+            first 10 in the list of all classes, the first 200 of one class.
+        reported_by: Number of devices that reported it.
     """
 
     class_id: str
@@ -352,6 +354,7 @@ class ClassDetail:
     merged_into: str | None
     split_from: str | None
     reports: tuple[ClassReportInfo, ...]
+    reported_by: int = 0
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ def add(commands: Commands) -> None:
     _add_invitations(commands)
     devices = commands.add_parser("devices", help="list, admit and revoke devices")
     actions = devices.add_subparsers(required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list every device, revoked ones too")
+    listing = actions.add_parser("list", help="list the devices, revoked ones too, oldest first")
+    listing.add_argument("--limit", type=int, default=500, metavar="N", help="at most so many, up to 500 (500)")
+    listing.add_argument("--after", metavar="ID", help="those that come after this one")
     add_json(listing)
     add_data(listing)
     listing.set_defaults(run=_list)
@@ -44,7 +46,7 @@ def add(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from aggregator_server.fleet.devices import list_devices
+    from aggregator_server.fleet.devices import LISTED, list_devices
     from aggregator_server.store import open_tables
 
     columns = (
@@ -60,9 +62,12 @@ def _list(options: argparse.Namespace) -> int:
         "revoked_at",
         "trouble",
     )
-    devices = list_devices(open_tables(location_of(options)))
+    limit = max(1, min(LISTED, options.limit))
+    devices = list_devices(open_tables(location_of(options)), options.after, limit)
     rows = devices if options.json else [asdict(device) | {"version": _version(device)} for device in devices]
     show(rows, columns, as_json=options.json)
+    if len(devices) == limit:
+        print(f"(there may be more: --after {devices[-1].device_id})", file=sys.stderr)
     return 0
 
 
@@ -74,11 +79,11 @@ def _version(device: DeviceInfo) -> str:
 def _change(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.device_changes import change_devices
-    from aggregator_server.fleet.devices import list_devices
+    from aggregator_server.fleet.devices import devices_called
     from aggregator_server.store import open_tables
 
     tables = open_tables(location_of(options))
-    known = (Named(info.device_id, info.name, info.revoked_at is None) for info in list_devices(tables))
+    known = (Named(*found) for found in devices_called(tables, options.device))
     device_id = resolve(options.device, known, "device", "auricle-aggregator devices list")
     change_devices(tables, [device_id], options.action, time.time(), COMMAND_LINE, options.reason)
     return 0

@@ -1,9 +1,10 @@
 """The devices of the fleet: enrolment, authentication by secret, and revocation."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import ColumnElement, bindparam, func, literal, select
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
@@ -18,6 +19,7 @@ from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret, same
 from aggregator_server.store import Store, Tables
+from aggregator_server.store.expressions import batches, begins_with, folded
 from aggregator_server.store.tables import DeviceRow, table_of
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
@@ -27,6 +29,10 @@ from fleet_protocol.messages import Enrolled, Enrolment, Versions
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
+LISTED = 500
+"""Devices at most in one list."""
+MEANT = 50
+"""Devices at most that one name or the beginning of an identifier is looked for among."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3_600.0, 86_400.0
 
 
@@ -245,11 +251,65 @@ def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: A
         audit(session, "secret_changed", by, now, device_id=device_id, name=row.name)
 
 
-def list_devices(tables: Tables) -> tuple[DeviceInfo, ...]:
-    """Return every device, revoked ones too, oldest first."""
+def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) -> tuple[DeviceInfo, ...]:
+    """Return devices, revoked ones too, oldest first.
+
+    Args:
+        after: only devices that come after this one; one that enrols meanwhile comes at the end.
+        limit: at most so many.
+
+    Raises:
+        DeviceNotFoundError: there is no device ``after``.
+    """
     with tables.reading() as session:
-        rows = session.scalars(select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id))
-        return with_reputation(session, [_info(row) for row in rows])
+        place = None if after is None else _require(session, after)
+        return with_reputation(session, [_info(row) for row in _enrolled_after(session, place, limit)])
+
+
+def _enrolled_after(session: Session, place: DeviceRow | None, limit: int) -> list[DeviceRow]:
+    rows = select(DeviceRow).order_by(DeviceRow.enrolled_at, DeviceRow.device_id).limit(limit)
+    if place is None:
+        return list(session.scalars(rows))
+    # Two steps, each of which the index answers: those that enrolled at the same instant, and later ones.
+    same_time = (DeviceRow.enrolled_at == place.enrolled_at) & (DeviceRow.device_id > place.device_id)
+    found = list(session.scalars(rows.where(same_time)))
+    later = rows.where(DeviceRow.enrolled_at > place.enrolled_at).limit(limit - len(found))
+    return found + list(session.scalars(later))
+
+
+def find_devices(session: Session, device_ids: Sequence[str]) -> tuple[DeviceInfo, ...]:
+    """Return devices in the order of their identifiers as given; those that there are not are left out."""
+    rows = {
+        row.device_id: row
+        for batch in batches(device_ids)
+        for row in session.scalars(select(DeviceRow).where(DeviceRow.device_id.in_(batch)))
+    }
+    return with_reputation(session, [_info(rows[device_id]) for device_id in device_ids if device_id in rows])
+
+
+def device_names(session: Session, device_ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of devices by their identifiers."""
+    wanted = select(DeviceRow.device_id, DeviceRow.name)
+    return {
+        device_id: name
+        for batch in batches(device_ids)
+        for device_id, name in session.execute(wanted.where(DeviceRow.device_id.in_(batch)))
+    }
+
+
+def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], ...]:
+    """Return the devices that a person may mean: (identifier, name, whether it was not revoked).
+
+    They are those with this name, whatever its case, and those whose identifier begins so, some of each.
+    """
+    small = {folded(literal(text)) for text in (given, given.lower())}
+    with tables.reading() as session:
+        ways: list[ColumnElement[bool]] = [folded(DeviceRow.name).in_(small)]
+        if given and not set(given.lower()) - set("0123456789abcdef"):
+            ways.append(begins_with(DeviceRow.device_id.expression, given.lower()))
+        rows = select(DeviceRow.device_id, DeviceRow.name, DeviceRow.revoked_at).limit(MEANT)
+        found = {row.device_id: row for way in ways for row in session.execute(rows.where(way))}
+    return tuple((row.device_id, row.name, row.revoked_at is None) for row in found.values())
 
 
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:

@@ -18,11 +18,14 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, ReputationInfo, reply
-from aggregator_server.store.tables import DeviceRow, ReputationRow, table_of
+from aggregator_server.store.expressions import batches
+from aggregator_server.store.tables import IS_SUSPECTED, DeviceRow, ReputationRow, table_of
 
 _REPUTATIONS = table_of(ReputationRow)
 QUARANTINED = select(_REPUTATIONS.c.device_id).where(_REPUTATIONS.c.quarantined_at.is_not(None))
 """The devices in quarantine, for conditions of queries."""
+SUSPECTED = select(ReputationRow.device_id).where(IS_SUSPECTED)
+"""The devices whose uploads stood out, or were refused, lately."""
 
 _REASON_LENGTH = 1_000
 _SIDES = {"against": "it points away from the others", "turned": "it points against the device's own earlier uploads"}
@@ -59,7 +62,7 @@ def note_round(
     Returns:
         The devices that this put in quarantine.
     """
-    found, rows = [], {row.device_id: row for row in session.scalars(select(ReputationRow))}
+    found, rows = [], _rows(session, uploaded)
     for device_id in uploaded:
         row = rows.get(device_id) or _new_row(session, device_id)
         if device_id not in screened:
@@ -92,9 +95,7 @@ def release(session: Session, device_id: str, now: float, by: Actor) -> None:
 
 def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Return devices with their reputation."""
-    wanted = [device.device_id for device in devices]
-    condition = ReputationRow.device_id == wanted[0] if len(wanted) == 1 else ReputationRow.device_id.is_not(None)
-    rows = {row.device_id: row for row in session.scalars(select(ReputationRow).where(condition))}
+    rows = _rows(session, [device.device_id for device in devices])
     return tuple(
         dataclasses.replace(device, conduct=reply(ReputationInfo, rows[device.device_id]))
         if device.device_id in rows
@@ -106,6 +107,14 @@ def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[
 def _require_device(session: Session, device_id: str) -> None:
     if session.get(DeviceRow, device_id) is None:
         raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+
+
+def _rows(session: Session, device_ids: Sequence[str]) -> dict[str, ReputationRow]:
+    found: dict[str, ReputationRow] = {}
+    for batch in batches(device_ids):
+        rows = session.scalars(select(ReputationRow).where(ReputationRow.device_id.in_(batch)))
+        found |= {row.device_id: row for row in rows}
+    return found
 
 
 def _row(session: Session, device_id: str) -> ReputationRow:

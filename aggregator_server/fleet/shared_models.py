@@ -5,7 +5,7 @@ rounds/publishing.py holds the whole of a publication, rounds/history.py the wei
 
 from functools import lru_cache
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import ColumnElement, bindparam, case, select
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
@@ -69,6 +69,14 @@ def has_network(device: DeviceRow, model: ModelRow) -> bool:
     if device.network is None or model.network is None:
         return device.architecture == model.architecture
     return device.network == model.network
+
+
+def with_network(model: ModelRow) -> ColumnElement[bool]:
+    """Return the condition of :func:`has_network` for queries of devices."""
+    by_name = DeviceRow.architecture == model.architecture
+    if model.network is None:
+        return by_name
+    return case((DeviceRow.network.is_(None), by_name), else_=DeviceRow.network == model.network)
 
 
 def model_blob(session: Session, version: int | None) -> str | None:

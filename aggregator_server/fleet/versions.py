@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 
 from aggregator_server.errors import InvalidRequestError
 from aggregator_server.names import check_name
@@ -49,6 +49,7 @@ def _own() -> str:
     return version()  # asked of the disk once
 
 
+@lru_cache(maxsize=1_024)
 def numbers_of(text: str) -> tuple[int, ...]:
     """Return the numbers that a version begins with, without zeros at their end; empty where it is no version."""
     found = _NUMBERS.match(text)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.shared_models import current_model, has_network
+from aggregator_server.fleet.shared_models import current_model, with_network
 from aggregator_server.rounds.history import Group, kept_state, starting_point
 from aggregator_server.rounds.plan import make_plan, with_another_network
 from aggregator_server.rounds.queries import (
@@ -20,12 +20,22 @@ from aggregator_server.rounds.queries import (
     current_prototypes,
     newest_done,
     open_round_id,
-    read_candidates,
+    read_columns,
     read_history,
 )
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import select
-from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow
+from aggregator_server.store.expressions import batches
+from aggregator_server.store.tables import (
+    IS_ACTIVE,
+    OPEN,
+    DeviceRow,
+    ModelRow,
+    ParticipantRow,
+    PublicSetRow,
+    RoundRow,
+    table_of,
+)
 from aggregator_server.strategies.registry import FleetKind, local_methods, recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy, read_statistics
@@ -114,22 +124,29 @@ def insert_round(
     if plan.rounds == CONTINUOUS:
         return row
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
-    chosen = [
-        {"round_id": row.round_id, "device_id": device_id, "metrics": {}, "other": device_id in others}
-        for device_id in selected
-    ]
-    session.execute(insert(ParticipantRow), chosen)
+    statement, connection = insert(table_of(ParticipantRow)), session.connection()
+    for batch in batches(selected):
+        chosen = [
+            {"round_id": row.round_id, "device_id": device_id, "metrics": {}, "other": device_id in others}
+            for device_id in batch
+        ]
+        connection.execute(statement, chosen)
     return row
 
 
 def fleet_kind(session: Session) -> FleetKind:
     """Return what the recommended strategy depends on."""
     public_set, model = current_version(session), current_model(session)
-    devices = session.scalars(select_rows(DeviceRow).where(IS_ACTIVE))
     return FleetKind(
         embeddings=public_set is not None and are_embeddings(public_set),
-        shares_network=model is not None and any(has_network(device, model) for device in devices),
+        shares_network=model is not None and _is_trained(session, model),
     )
+
+
+def _is_trained(session: Session, model: ModelRow) -> bool:
+    """Tell whether an active device has a shared model's network."""
+    found = select_rows(DeviceRow.device_id).where(IS_ACTIVE, with_network(model)).limit(1)
+    return session.scalar(found) is not None
 
 
 def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: AbstractSet[str]) -> RoundPlan:
@@ -159,9 +176,9 @@ def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:
-    candidates, history = read_candidates(session, now), read_history(session, row.strategy)
+    candidates, history = read_columns(session, now), read_history(session, row.strategy)
     selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
-    if not candidates:
+    if not len(candidates.device_ids):
         raise errors.NoDevicesError(
             "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first"
         )

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidPlanError
-from aggregator_server.fleet.shared_models import has_network
+from aggregator_server.fleet.shared_models import has_network, with_network
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
 from aggregator_server.strategies.registry import complete, known_settings, personalisations, strategies, strategy
@@ -141,7 +141,7 @@ def with_another_network(session: Session, version: int | None) -> frozenset[str
     if version is None:
         return frozenset()
     model = session.get_one(ModelRow, version)
-    return frozenset(row.device_id for row in session.scalars(select(DeviceRow)) if not has_network(row, model))
+    return frozenset(session.scalars(select(DeviceRow.device_id).where(~with_network(model))))
 
 
 def is_other(session: Session, row: RoundRow, device_id: str) -> bool:

@@ -3,13 +3,14 @@
 from statistics import median
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, update
+import numpy as np
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, case, exists, false, func, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
-from aggregator_server.selection.draw import Candidate, History
+from aggregator_server.selection.draw import Candidate, Columns, History
 from aggregator_server.store import Store
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
 
@@ -28,7 +29,10 @@ _ACTIVE = (
 _WAITING = select(
     _ROUNDS.c.deadline_at,
     exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing"),
-    exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_not(None)).label("uploaded"),
+    # Only a round without a deadline ends with its first upload: of any other, nobody has to look for one.
+    case(
+        (_ROUNDS.c.deadline_at.is_(None), exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_not(None))), else_=false()
+    ).label("uploaded"),
 ).where(TABLE_IS_OPEN)
 OPEN_ROUND = select(_ROUNDS.c.round_id).where(TABLE_IS_OPEN)
 """The number of the open round."""
@@ -143,14 +147,31 @@ def uploads_of_closed_rounds() -> Select[str | None]:
     return select(ParticipantRow.upload).join(RoundRow, over).where(ParticipantRow.upload.is_not(None))
 
 
+_READ = 10_000  # rows at a time
 _NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
+
+
+_CANDIDATES = (
+    select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at)
+    .where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
+    .order_by(DeviceRow.device_id)
+)
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
     """Return the devices that may take part; those in quarantine may not."""
-    trusted = select(DeviceRow).where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
-    rows = session.scalars(trusted.order_by(DeviceRow.device_id))
-    return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
+    rows = session.execute(_CANDIDATES)
+    return tuple(Candidate(device_id, clips, max(0.0, now - seen_at)) for device_id, clips, seen_at in rows)
+
+
+def read_columns(session: Session, now: float) -> Columns:
+    """Return the same as columns; the rows are read part by part."""
+    ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
+    for part in session.execute(_CANDIDATES, execution_options={"yield_per": _READ}).partitions():
+        ids.append(np.array([row[0].encode() for row in part], "S32"))
+        numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))
+    clips, seen_at = np.concatenate(numbers).T
+    return Columns(np.concatenate(ids), clips, np.maximum(0.0, now - seen_at))
 
 
 def read_history(session: Session, strategy: str) -> History:

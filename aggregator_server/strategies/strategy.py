@@ -19,7 +19,7 @@ from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DeviceStatistics:
     """What a device reported of its clips with its last upload.
 

@@ -1,9 +1,10 @@
 """Classes as operators see them, with who reported them; and moving reports of a class to another class."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.discovery.clustering import ReportedClass
@@ -15,10 +16,21 @@ from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.rounds.result import read_contribution
 from aggregator_server.schemas import ClassDetail, ClassReportInfo, reply
 from aggregator_server.store import Store
-from aggregator_server.store.tables import AssignmentRow, ClassRow, ParticipantRow
+from aggregator_server.store.tables import AssignmentRow, ClassRow, ParticipantRow, table_of
 from fleet_protocol.arrays import Floats
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
+
+REPORTS, REPORTS_IN_LIST = 200, 10
+"""Reports of a class at most where one class is shown, and where all are."""
+
+_REPORTS = table_of(AssignmentRow)
+_FIRST_REPORTS = (
+    select(*(_REPORTS.c[field.name] for field in fields(ClassReportInfo)))
+    .where(_REPORTS.c.class_id == bindparam("of_class"))
+    .order_by(_REPORTS.c.device_id, _REPORTS.c.slot)
+    .limit(bindparam("most"))
+)
 
 
 def reports_of_class(session: Session, class_id: str) -> tuple[AssignmentRow, ...]:
@@ -83,21 +95,37 @@ def _described(store: Store, session: Session, row: AssignmentRow) -> ReportedCl
     return next((report for report in reports if report.slot == row.slot), None)
 
 
-def list_class_history(store: Store) -> tuple[ClassDetail, ...]:
-    """Return every class that the fleet has, had or may get: its own first, in column order."""
+def list_class_history(store: Store, reports: int = REPORTS_IN_LIST) -> tuple[ClassDetail, ...]:
+    """Return every class that the fleet has, had or may get: its own first, in column order.
+
+    Args:
+        reports: the first reports of each class, at most so many.
+    """
     with store.reading() as session:
         rows = session.scalars(select(ClassRow)).all()
         ordered = sorted(rows, key=lambda row: (row.position < 0, max(row.position, 0), row.class_id))
-        return tuple(_detail(session, row) for row in ordered)
+        counted = _reporters(session) if reports else {}
+        return tuple(_detail(session, row, counted.get(row.class_id, 0), reports) for row in ordered)
 
 
 def describe_class(store: Store, class_id: str) -> ClassDetail:
     """Return one class. Raises ClassNotFoundError: there is no such class."""
     with store.reading() as session:
-        return _detail(session, require_class(session, class_id))
+        row = require_class(session, class_id)
+        counted = _reporters(session, AssignmentRow.class_id == class_id)
+        return _detail(session, row, counted.get(class_id, 0), REPORTS)
 
 
-def _detail(session: Session, row: ClassRow) -> ClassDetail:
-    found = select(AssignmentRow).where(AssignmentRow.class_id == row.class_id)
-    reports = session.scalars(found.order_by(AssignmentRow.device_id, AssignmentRow.slot))
-    return reply(ClassDetail, row, reports=tuple(reply(ClassReportInfo, item) for item in reports))
+def _reporters(session: Session, *conditions: ColumnElement[bool]) -> dict[str, int]:
+    """Return how many devices reported each class that any reported."""
+    devices = func.count(AssignmentRow.device_id.distinct())
+    rows = session.execute(select(AssignmentRow.class_id, devices).where(*conditions).group_by(AssignmentRow.class_id))
+    return {row[0]: row[1] for row in rows}
+
+
+def _detail(session: Session, row: ClassRow, reported_by: int, limit: int) -> ClassDetail:
+    shown: tuple[ClassReportInfo, ...] = ()
+    if reported_by:
+        found = session.execute(_FIRST_REPORTS, {"of_class": row.class_id, "most": limit})
+        shown = tuple(ClassReportInfo(**item) for item in found.mappings())
+    return reply(ClassDetail, row, reports=shown, reported_by=reported_by)

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
 
 from aggregator_server import tls
 from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.fleet.classes import classes_in_state
-from aggregator_server.fleet.devices import list_devices
+from aggregator_server.fleet.devices import find_devices
+from aggregator_server.fleet.health import count_devices, count_health, is_outdated_one
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.schemas import DeviceInfo
@@ -24,13 +27,14 @@ from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store import Tables, open_blobs, open_tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import Location, locate
-from aggregator_server.store.tables import PROPOSED, AuditRow
+from aggregator_server.store.tables import PROPOSED, AuditRow, DeviceRow
 from fleet_protocol.addresses import is_clear
 
 State = Literal["ok", "warning", "problem"]
 
 _DAY_S = 86_400.0
 _UNSEEN_DAYS = 7
+_NAMED = 20  # devices at most for one thing that is wrong
 _CERTIFICATE_DAYS = 30
 # A clock this far behind the newest entry of the audit was set back, s.
 _BEHIND_S = 120.0
@@ -69,7 +73,7 @@ def examine(place: Path | Location, now: float) -> list[Observation]:
             lambda: _certificate(data, now),
             lambda: _clock(tables, now),
             lambda: _material(tables),
-            lambda: _devices(list_devices(tables), now),
+            lambda: _devices(tables, now),
             lambda: _classes(tables),
         )
         return [observation for part in parts for observation in part()]
@@ -211,49 +215,65 @@ def _material(tables: Tables) -> Iterator[Observation]:
             yield Observation("model", "ok", f"version {model.version}, {model.architecture}, {model.capacity} slots")
 
 
-def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observation]:
-    present = [info for info in devices if info.revoked_at is None]
-    if not present:
-        yield Observation("devices", "warning", "there are none", "auricle-aggregator invite")
-        return
-    unseen = [info for info in present if now - info.seen_at.timestamp() > _UNSEEN_DAYS * _DAY_S]
-    waiting = [info for info in present if info.waiting]
-    shut = [info for info in present if info.conduct.quarantined_at is not None]
-    troubled = [info for info in present if info.trouble]
-    outdated = [info for info in present if info.outdated]
+def _devices(tables: Tables, now: float) -> Iterator[Observation]:
+    present = DeviceRow.revoked_at.is_(None)
+    with tables.reading() as session:
+        count = count_health(session, now).present
+        if not count:
+            yield Observation("devices", "warning", "there are none", "auricle-aggregator invite")
+            return
+        unseen = _names(session, present & (DeviceRow.seen_at < now - _UNSEEN_DAYS * _DAY_S))
+        waiting = _names(session, present & DeviceRow.waiting.is_(True))
+        shut = _some(session, present & DeviceRow.device_id.in_(QUARANTINED))
+        troubled = _some(session, present & DeviceRow.trouble.is_not(None))
+        outdated = _names(session, present & is_outdated_one(session))
     if unseen:
         yield Observation(
             "devices",
             "warning",
-            f"not seen for {_UNSEEN_DAYS} days: {_names(unseen)}",
+            f"not seen for {_UNSEEN_DAYS} days: {unseen}",
             "look whether they run (`auricle-edge status`), or revoke them (`auricle-aggregator devices revoke ID`)",
         )
     if waiting:
         yield Observation(
-            "devices", "warning", f"wait to be admitted: {_names(waiting)}", "auricle-aggregator devices admit NAME"
+            "devices", "warning", f"wait to be admitted: {waiting}", "auricle-aggregator devices admit NAME"
         )
-    for info in shut:
+    for info in shut[:_NAMED]:
         yield Observation(
             "devices",
             "warning",
             f"{info.name} is in quarantine: {info.conduct.reason}",
             f"where that is wrong: auricle-aggregator devices release {info.device_id}",
         )
-    for info in troubled:
+    for info in troubled[:_NAMED]:
         yield Observation("devices", "warning", f"{info.name} could not contribute: {info.trouble}", "tell its owner")
+    if max(len(shut), len(troubled)) > _NAMED:
+        yield Observation(
+            "devices", "warning", "more devices are in quarantine or cannot contribute", "look at the dashboard's fleet"
+        )
     if outdated:
         yield Observation(
             "devices",
             "warning",
-            f"run an older program than {version('auricle')}: {_names(outdated)}",
+            f"run an older program than {version('auricle')}: {outdated}",
             "update their boards (docs/updating.md)",
         )
     if not (unseen or waiting or shut or troubled or outdated):
-        yield Observation("devices", "ok", f"{len(present)}, all seen within {_UNSEEN_DAYS} days")
+        yield Observation("devices", "ok", f"{count}, all seen within {_UNSEEN_DAYS} days")
 
 
-def _names(devices: list[DeviceInfo]) -> str:
-    return ", ".join(f"{info.name} ({info.device_id[:8]})" for info in devices)
+def _some(session: Session, condition: ColumnElement[bool]) -> tuple[DeviceInfo, ...]:
+    """Return the devices that meet a condition, at most one more than are named."""
+    found = select(DeviceRow.device_id).where(condition).limit(_NAMED + 1)
+    return find_devices(session, session.scalars(found).all())
+
+
+def _names(session: Session, condition: ColumnElement[bool]) -> str:
+    """Return the names of devices that meet a condition, not of all where they are many; empty where there is none."""
+    some = _some(session, condition)
+    names = ", ".join(f"{info.name} ({info.device_id[:8]})" for info in some[:_NAMED])
+    more = count_devices(session, condition) - _NAMED if len(some) > _NAMED else 0
+    return f"{names} and {more} more" if more else names
 
 
 def _classes(tables: Tables) -> Iterator[Observation]:

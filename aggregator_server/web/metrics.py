@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from aggregator_server.fleet.versions import is_outdated
+from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
@@ -22,15 +22,11 @@ from aggregator_server.store.tables import (
     OPEN,
     AuditRow,
     ClassRow,
-    DeviceRow,
     ParticipantRow,
     ReputationRow,
     RoundRow,
 )
 from aggregator_server.upkeep.backup import backed_up_at
-
-SEEN_S = 900.0
-"""A device that was heard of within so many seconds counts as present: one that is on asks for work every minute."""
 
 
 def write_metrics(store: Store, now: float) -> bytes:
@@ -73,24 +69,18 @@ class _Fleet(Collector):
 
 
 def _devices(session: Session, now: float) -> Iterator[Metric]:
-    active = DeviceRow.revoked_at.is_(None)
-    states = {
-        "active": active & DeviceRow.waiting.is_(False),
-        "waiting": active & DeviceRow.waiting.is_(True),
-        "revoked": ~active,
-    }
+    health = count_health(session, now)
     devices = GaugeMetricFamily("auricle_devices", "Devices that are enrolled, or were.", labels=["state"])
-    for state, condition in states.items():
-        devices.add_metric([state], _count(session, DeviceRow.device_id, condition))
+    for state in ("active", "waiting", "revoked"):
+        devices.add_metric([state], getattr(health, state))
     yield devices
-    present = _count(session, DeviceRow.device_id, states["active"] & (DeviceRow.seen_at >= now - SEEN_S))
-    yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", present)
+    yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", health.seen)
     held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
-    running = session.scalars(select(DeviceRow.versions).where(active))
-    outdated = sum(is_outdated((versions or {}).get("program", "")) for versions in running)
     yield GaugeMetricFamily(
-        "auricle_devices_outdated", "Devices, but revoked ones, that run an older program than the server.", outdated
+        "auricle_devices_outdated",
+        "Devices, but revoked ones, that run an older program than the server.",
+        count_outdated(session),
     )
 
 

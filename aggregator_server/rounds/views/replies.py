@@ -96,9 +96,9 @@ def _summary(session: Session, round_id: int) -> RoundSummary:
 
 
 def _summaries() -> Select[*tuple[Any, ...]]:
-    def count(column: ColumnElement[Any]) -> ColumnElement[int]:
-        own = ParticipantRow.round_id == RoundRow.round_id
-        return select(func.count(column)).where(own).correlate(RoundRow).scalar_subquery()
+    def selected(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
+        own = (ParticipantRow.round_id == RoundRow.round_id, *conditions)
+        return select(func.count()).select_from(ParticipantRow).where(*own).correlate(RoundRow).scalar_subquery()
 
     def reports(*conditions: ColumnElement[bool]) -> ColumnElement[int]:
         own = (LearnedRow.round_id == RoundRow.round_id, *conditions)
@@ -114,8 +114,9 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.opened_at,
         RoundRow.deadline_at,
         RoundRow.closed_at,
-        count(ParticipantRow.device_id.expression).label("selected"),
-        count(ParticipantRow.upload.expression).label("uploaded"),
+        selected().label("selected"),
+        # Each of both counts is answered by an index alone.
+        (selected() - selected(ParticipantRow.upload.is_(None))).label("uploaded"),
         reports().label("learned"),
         reports(LearnedRow.kept_own.is_(True)).label("kept_own"),
         RoundRow.training_loss,
@@ -187,6 +188,7 @@ class RoundProgress:
 
 def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
     """Return the last rounds that count, oldest first."""
+    newest = select(RoundRow.round_id).where(COUNTS, OF_FLEET).order_by(RoundRow.round_id.desc()).limit(limit)
     last = (
         select(
             RoundRow.round_id,
@@ -201,10 +203,9 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
         )
         .outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
         .outerjoin(LearnedRow, LearnedRow.round_id == RoundRow.round_id)
-        .where(COUNTS, OF_FLEET)
+        .where(RoundRow.round_id.in_(newest))
         .group_by(RoundRow.round_id, OperationRow.what)
         .order_by(RoundRow.round_id.desc())
-        .limit(limit)
     )
     with store.reading() as session:
         rows = session.execute(last).all()

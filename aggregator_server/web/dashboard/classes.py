@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from aggregator_server.errors import AggregatorError, ClassNotFoundError, RoundNotFoundError
 from aggregator_server.fleet.classes import rename_class
-from aggregator_server.fleet.devices import list_devices
+from aggregator_server.fleet.devices import device_names
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import ClassDetail
 from aggregator_server.store import Store
@@ -48,8 +48,9 @@ def _class_page(
     request: Request, service: Service, class_id: str, typed: str = "", error: AggregatorError | None = None
 ) -> Response:
     info = describe_class(service.store, class_id)
-    names = {device.device_id: device.name for device in list_devices(service.store)}
-    others = [other for other in list_class_history(service.store) if other.state == ACTIVE]
+    with service.store.reading() as session:
+        names = device_names(session, [report.device_id for report in info.reports])
+    others = [other for other in list_class_history(service.store, reports=0) if other.state == ACTIVE]
     return render(
         request,
         "class.html",

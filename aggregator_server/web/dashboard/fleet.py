@@ -4,13 +4,18 @@ import time
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
+from sqlalchemy import true
 
 from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
+from aggregator_server.fleet.health import count_devices, count_outdated, distinct, health_of, programs
+from aggregator_server.store.expressions import folded
+from aggregator_server.store.tables import DeviceRow
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
-from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json, found, health_of
+from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json
+from aggregator_server.web.dashboard.fleet_search import EXACT, WALK, pages, search
 from aggregator_server.web.dashboard.languages import N_, gettext
 from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
@@ -34,31 +39,40 @@ FromAddress = Annotated[Wanted, Depends(Wanted.of)]
 @router.get("/fleet")
 def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
     """Show the devices that are looked for, a page of them; those that need somebody come first."""
-    listed = devices.list_devices(service.store)
-    fitting = found(listed, wanted, time.time())
+    found = search(service.store, wanted, time.time())
+    with service.store.reading() as session:
+        every = count_devices(session, true())
+        present = every - count_devices(session, DeviceRow.revoked_at.is_not(None))
+        outdated = count_outdated(session)
+        choices = {
+            "group": distinct(session, DeviceRow.group_name.expression),
+            "network": distinct(session, folded(DeviceRow.architecture)),
+            "version": programs(session),
+        }
     return render(
         request,
         "fleet.html",
-        devices=fitting[PAGE * (wanted.page - 1) : PAGE * wanted.page],
-        count=len(fitting),
-        more=len(fitting) > PAGE * wanted.page,
-        all=len(listed),
-        present=sum(device.revoked_at is None for device in listed),
-        outdated=sum(device.outdated for device in listed),
+        found=found,
+        all=every,
+        present=present,
+        outdated=outdated,
         wanted=wanted,
         states=STATES,
         columns=COLUMNS,
-        groups=sorted({device.group for device in listed if device.group}),
+        choices=choices,
+        exact=EXACT,
+        walk=WALK,
     )
 
 
 @router.get("/fleet.{kind}")
 def export(service: CurrentService, _visit: Signed, wanted: FromAddress, kind: Literal["csv", "json"]) -> Response:
     """Return the devices that are looked for, all pages of them, as a file."""
-    fitting = found(devices.list_devices(service.store), wanted, time.time())
-    text, media_type = (as_csv(fitting), "text/csv") if kind == "csv" else (as_json(fitting), "application/json")
+    listed = pages(service.store, wanted)
+    texts, media_type = (as_csv(listed), "text/csv") if kind == "csv" else (as_json(listed), "application/json")
     headers = {"Content-Disposition": f'attachment; filename="fleet.{kind}"'}
-    return Response(text.encode("utf-8", "backslashreplace"), media_type=media_type, headers=headers)
+    parts = (text.encode("utf-8", "backslashreplace") for text in texts)
+    return StreamingResponse(parts, media_type=media_type, headers=headers)
 
 
 @router.post("/fleet", dependencies=[Operator])
@@ -69,7 +83,8 @@ def change_chosen(request: Request, service: CurrentService, visit: Signed, form
         raise InvalidRequestError(gettext("Choose devices of one page, and what to do with them."))
     if action == "revoke":
         require(visit, "admin")
-    listed = {device.device_id: device for device in devices.list_devices(service.store)}
+    with service.store.reading() as session:
+        listed = {device.device_id: device for device in devices.find_devices(session, chosen)}
     strangers = [device_id for device_id in chosen if device_id not in listed]
     if strangers:
         raise DeviceNotFoundError(gettext("One of the chosen devices is not of this fleet. Nothing was changed."))

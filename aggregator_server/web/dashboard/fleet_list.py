@@ -5,22 +5,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query
 
-from aggregator_server.fleet.versions import numbers_of
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.web.dashboard.languages import N_
-from aggregator_server.web.metrics import SEEN_S
 from fleet_protocol.limits import NAME_LENGTH
 
 PAGE = 100  # devices
 _PAGES = 10_000
-_HEALTH = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "revoked")
+_DEVICE_ID = re.compile("[0-9a-f]{32}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 STATES = {
     "online": N_("heard of lately"),
     "silent": N_("not heard of"),
@@ -33,14 +33,7 @@ STATES = {
     "revoked": N_("revoked"),
 }
 Listed = tuple[DeviceInfo, str]
-_KEYS: dict[str, Callable[[Listed], Any]] = {
-    "name": lambda listed: listed[0].name.casefold(),
-    "health": lambda listed: _HEALTH.index(listed[1]),
-    "seen": lambda listed: listed[0].seen_at,
-    "network": lambda listed: listed[0].architecture.casefold(),
-    "version": lambda listed: numbers_of(listed[0].versions.program),
-    "clips": lambda listed: listed[0].clips,
-}
+SORTS = ("name", "health", "seen", "network", "version", "clips")
 COLUMNS = {
     "name": N_("Device"),
     "health": N_("Health"),
@@ -53,23 +46,42 @@ COLUMNS = {
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula begins so
 
 
-def health_of(device: DeviceInfo, now: float) -> str:
-    """Return in one word how a device is: the first of these that holds.
+_LONGEST_PLACE = 2_000  # characters
+_LARGEST = 2.0**53
 
-    ``revoked``, ``waiting``, ``quarantine``, ``trouble`` (it says why it cannot contribute), ``silent`` (not heard of
-    for 15 minutes), ``suspicious``, ``well``.
+
+@dataclass(frozen=True)
+class Place:
+    """Where a page of a long list ends: behind the device with this key in a part of the list.
+
+    Attributes:
+        label: Part of the list (``fleet_search``).
+        key: What the list is ordered by there; None: by identifiers alone.
     """
-    if device.revoked_at is not None:
-        return "revoked"
-    if device.waiting:
-        return "waiting"
-    if device.conduct.quarantined_at is not None:
-        return "quarantine"
-    if device.trouble:
-        return "trouble"
-    if now - device.seen_at.timestamp() > SEEN_S:
-        return "silent"
-    return "suspicious" if device.conduct.suspicion else "well"
+
+    label: str
+    key: str | float | None
+    device_id: str
+
+    @classmethod
+    def of(cls, text: str) -> Place | None:
+        """Return the place that an address names; None where it names none."""
+        try:
+            label, key, device_id = json.loads(text[:_LONGEST_PLACE])
+        except (ValueError, TypeError, RecursionError):
+            return None
+        is_key = key is None or _is_text(key) or (type(key) in (int, float) and abs(key) <= _LARGEST)
+        if not (_is_text(label) and is_key and isinstance(device_id, str) and _DEVICE_ID.fullmatch(device_id)):
+            return None
+        return cls(label, key, device_id)
+
+    def __str__(self) -> str:
+        return json.dumps([self.label, self.key, self.device_id], separators=(",", ":"), ensure_ascii=False)
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a text that a database takes: neither half a character nor a 0 is in it."""
+    return isinstance(value, str) and "\0" not in value and not _SURROGATE.search(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +89,24 @@ class Wanted:
     """What somebody looks for.
 
     Attributes:
-        search: Word of a name, group, version, label or identifier; empty: every device.
+        search: Word of a name, group, network, version, label or identifier; empty: every device.
         state: One of ``STATES``; empty: any.
+        network: Name of an architecture, whatever its case; empty: any.
+        version: Version of the program; empty: any.
         down: Whether the largest come first.
-        page: Number of the page, from 1.
+        page: Number of the page, from 1, where few devices are looked for.
+        after: End of the page before, where many are; None: the first page.
     """
 
     search: str = ""
     state: str = ""
     group: str = ""
+    network: str = ""
+    version: str = ""
     sort: str = "health"
     down: bool = False
     page: int = 1
+    after: Place | None = None
 
     @classmethod
     def of(
@@ -96,33 +114,54 @@ class Wanted:
         search: str = "",
         state: str = "",
         group: str = "",
+        network: str = "",
+        version: str = "",
         sort: str = "",
         order: str = "",
         page: Annotated[int, Query(ge=1, lt=2**31)] = 1,
+        after: str = "",
     ) -> Wanted:
         """Return what an address asks for; what it cannot ask for is ignored, and texts are cut to their bound."""
         return cls(
-            search=search.strip()[:NAME_LENGTH],
+            search=_text(search),
             state=state if state in STATES else "",
-            group=group.strip()[:NAME_LENGTH],
-            sort=sort if sort in _KEYS else "health",
+            group=_text(group),
+            network=_text(network),
+            version=_text(version),
+            sort=sort if sort in SORTS else "health",
             down=order == "down",
             page=max(1, min(_PAGES, page)),
+            after=Place.of(after),
         )
 
-    def address(self, path: str = "/fleet", **changed: str | int) -> str:
-        """Return the address of this list, or of one that differs from it."""
+    def on_page(self, page: int) -> Wanted:
+        """Return the list's page with a number."""
+        return replace(self, page=page, after=None)
+
+    def behind(self, place: Place) -> Wanted:
+        """Return the list's page that begins behind a place."""
+        return replace(self, page=1, after=place)
+
+    @property
+    def filtered(self) -> bool:
+        """Whether it is a part of the fleet."""
+        return bool(self.search or self.state or self.group or self.network or self.version)
+
+    def address(self, path: str = "/fleet", **changed: str) -> str:
+        """Return the address of this list, or of the first page of one that differs from it."""
         fields: dict[str, str | int] = {
             "search": self.search,
             "state": self.state,
             "group": self.group,
+            "network": self.network,
+            "version": self.version,
             "sort": self.sort,
             "order": "down" if self.down else "",
-            "page": self.page,
+            "page": 1 if changed else self.page,
+            "after": "" if changed or self.after is None else str(self.after),
         }
-        fields |= {"page": 1} | changed
         left_out = {"sort": "health", "page": 1}
-        shown = {name: value for name, value in fields.items() if value and value != left_out.get(name)}
+        shown = {name: value for name, value in (fields | changed).items() if value and value != left_out.get(name)}
         return f"{path}?{urlencode(shown)}" if shown else path
 
     def sorting(self, column: str) -> str:
@@ -131,52 +170,33 @@ class Wanted:
         return self.address(sort=column, order=turned)
 
 
-def found(devices: Sequence[DeviceInfo], wanted: Wanted, now: float) -> list[Listed]:
-    """Return the devices that are looked for with their health, in order; equal ones by name."""
-    word = wanted.search.casefold()
-    listed = [(device, health_of(device, now)) for device in devices]
-    fitting = [
-        item
-        for item in listed
-        if word in _words(item[0])
-        and (not wanted.group or item[0].group == wanted.group)
-        and (not wanted.state or _is_in(item, wanted.state, now))
-    ]
-    fitting.sort(key=lambda item: (item[0].name.casefold(), item[0].device_id))
-    return sorted(fitting, key=_KEYS[wanted.sort], reverse=wanted.down)
+def _text(value: str) -> str:
+    return value.replace("\0", "").strip()[:NAME_LENGTH]
 
 
-def _is_in(listed: Listed, state: str, now: float) -> bool:
-    device, health = listed
-    if state == "online":
-        return health != "revoked" and now - device.seen_at.timestamp() <= SEEN_S
-    if state == "outdated":
-        return device.outdated
-    return health == state
+def as_json(pages: Iterable[Sequence[Listed]]) -> Iterator[str]:
+    """Yield the parts of a JSON list of devices."""
+    begin = "["
+    for listed in pages:
+        for item in listed:
+            yield begin + "\n" + json.dumps(_row(item), ensure_ascii=False)
+            begin = ","
+    yield "[]\n" if begin == "[" else "\n]\n"
 
 
-def _words(device: DeviceInfo) -> str:
-    """Return what a device is found by."""
-    return "\n".join(
-        (device.name, device.device_id, device.group or "", device.versions.program, *device.labels)
-    ).casefold()
-
-
-def as_json(listed: Sequence[Listed]) -> str:
-    """Return devices as a JSON list."""
-    return json.dumps([_row(item) for item in listed], ensure_ascii=False, indent=1) + "\n"
-
-
-def as_csv(listed: Sequence[Listed]) -> str:
-    """Return devices as CSV of RFC 4180; a text that a spreadsheet would compute gets an apostrophe."""
+def as_csv(pages: Iterable[Sequence[Listed]]) -> Iterator[str]:
+    """Yield the parts of devices as CSV of RFC 4180; a text that a spreadsheet would compute gets an apostrophe."""
     text = io.StringIO()
     names = ("device_id", "name", "health", "group", "network", "version", "labels", "clips", "seen_at", "enrolled_at")
     writer = csv.DictWriter(text, names, extrasaction="ignore")
     writer.writeheader()
-    for item in listed:
-        row = _row(item) | {"labels": "; ".join(item[0].labels)}
-        writer.writerow({name: _harmless(value) for name, value in row.items()})
-    return text.getvalue()
+    for listed in pages:
+        for item in listed:
+            row = _row(item) | {"labels": "; ".join(item[0].labels)}
+            writer.writerow({name: _harmless(value) for name, value in row.items()})
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
 
 
 def _harmless(value: object) -> object:

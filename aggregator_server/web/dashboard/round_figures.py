@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.fleet.devices import list_devices
+from aggregator_server.fleet.devices import find_devices
 from aggregator_server.rounds.devices.lateness import late_after
 from aggregator_server.rounds.views.replies import describe_round, show_open_round
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
@@ -56,20 +56,20 @@ class RoundView:
 def round_view(store: Store, round_id: int, now: float) -> RoundView:
     """Return a round with the state of each of its devices. Raises RoundNotFoundError: there is no such round."""
     detail = describe_round(store, round_id)
-    devices = {device.device_id: device for device in list_devices(store)}
     late_from = _late_from(detail)
-    parts = [
-        Part(info=info, device=devices.get(info.device_id), state=_state(detail, info, now > late_from))
-        for info in detail.participants
-    ]
-    parts.sort(key=lambda part: (_ORDER.index(part.state), part.info.name.casefold()))
+    states = [(info, _state(detail, info, now > late_from)) for info in detail.participants]
+    states.sort(key=lambda part: (_ORDER.index(part[1]), part[0].name.casefold()))
+    with store.reading() as session:
+        shown = find_devices(session, [info.device_id for info, _ in states[:_SHOWN]])
+    devices = {device.device_id: device for device in shown}
+    parts = [Part(info=info, device=devices.get(info.device_id), state=state) for info, state in states[:_SHOWN]]
     summary = detail.summary
     return RoundView(
         detail=detail,
-        parts=tuple(parts[:_SHOWN]),
-        hidden=max(0, len(parts) - _SHOWN),
+        parts=tuple(parts),
+        hidden=max(0, len(states) - _SHOWN),
         share=round(100 * summary.uploaded / summary.selected) if summary.selected else 0,
-        late=sum(part.state == "late" for part in parts),
+        late=sum(state == "late" for _, state in states),
     )
 
 

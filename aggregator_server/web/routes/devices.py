@@ -3,7 +3,7 @@
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from aggregator_server import errors
 from aggregator_server.fleet import devices
@@ -71,10 +71,26 @@ def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolmen
         raise
 
 
-@router.get("/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(*PERSON_ERRORS))
-def list_devices(service: CurrentService) -> tuple[DeviceInfo, ...]:
-    """List every device that ever enrolled, oldest first, revoked ones included."""
-    return devices.list_devices(service.store)
+@router.get(
+    "/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(*PERSON_ERRORS, *_NAMED)
+)
+def list_devices(
+    service: CurrentService,
+    response: Response,
+    after: Annotated[
+        str | None, Query(pattern="^[0-9a-f]{32}$", description="only devices that come after this one")
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=devices.LISTED, description="at most so many")] = devices.LISTED,
+) -> tuple[DeviceInfo, ...]:
+    """List the devices that ever enrolled, oldest first, revoked ones included.
+
+    Where there are more, the header ``Link`` has the address of the next part (``rel="next"``).
+    """
+    found = devices.list_devices(service.store, after, limit + 1)
+    if len(found) > limit:
+        following = f"/v1/devices?after={found[limit - 1].device_id}&limit={limit}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    return found[:limit]
 
 
 @router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(*DEVICE_ERRORS))

@@ -1,0 +1,167 @@
+"""How the devices of the fleet are, each in a word, and how many of each there are."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, func, literal_column, select
+from sqlalchemy.orm import Session
+
+from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
+from aggregator_server.fleet.versions import is_outdated
+from aggregator_server.schemas import DeviceInfo
+from aggregator_server.store.expressions import program_of
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
+
+SEEN_S = 900.0
+"""A device that was heard of within so many seconds counts as present: one that is on asks for work every minute."""
+
+HEALTH = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "revoked")
+"""What a device can be, in the order in which people look at them."""
+
+PROGRAMS = 200
+"""Different versions, and other texts of devices, that are told apart; devices say them, so there is a bound."""
+
+
+def health_of(device: DeviceInfo, now: float) -> str:
+    """Return in one word how a device is: the first of these that holds.
+
+    ``revoked``, ``waiting``, ``quarantine``, ``trouble`` (it says why it cannot contribute), ``silent`` (not heard of
+    for 15 minutes), ``suspicious``, ``well``.
+    """
+    return word_for(
+        revoked=device.revoked_at is not None,
+        waiting=device.waiting,
+        quarantine=device.conduct.quarantined_at is not None,
+        trouble=bool(device.trouble),
+        silent=now - device.seen_at.timestamp() > SEEN_S,
+        suspicious=bool(device.conduct.suspicion),
+    )
+
+
+def word_for(*, revoked: bool, waiting: bool, quarantine: bool, trouble: bool, silent: bool, suspicious: bool) -> str:
+    """Return the first of what holds, in this order; ``well`` where nothing does."""
+    if revoked:
+        return "revoked"
+    if waiting:
+        return "waiting"
+    if quarantine:
+        return "quarantine"
+    if trouble:
+        return "trouble"
+    if silent:
+        return "silent"
+    return "suspicious" if suspicious else "well"
+
+
+@dataclass(frozen=True)
+class FleetHealth:
+    """How many devices of each health there are.
+
+    Attributes:
+        seen: Active devices that were heard of lately, whatever else they are.
+    """
+
+    waiting: int
+    quarantine: int
+    trouble: int
+    suspicious: int
+    silent: int
+    well: int
+    revoked: int
+    seen: int
+
+    @property
+    def total(self) -> int:
+        """All devices that ever enrolled."""
+        return sum(getattr(self, word) for word in HEALTH)
+
+    @property
+    def present(self) -> int:
+        """Devices that were not revoked."""
+        return self.total - self.revoked
+
+    @property
+    def active(self) -> int:
+        """Devices that may take part, those in quarantine among them."""
+        return self.present - self.waiting
+
+
+def count_health(session: Session, now: float) -> FleetHealth:
+    """Count the devices by their health.
+
+    What nearly all devices are is counted in an index alone; the devices that need somebody are looked at.
+    """
+    since = now - SEEN_S
+    total = session.scalar(select(func.count()).select_from(DeviceRow)) or 0
+    revoked = count_devices(session, DeviceRow.revoked_at.is_not(None))
+    waiting = count_devices(session, DeviceRow.waiting.is_(True) & DeviceRow.revoked_at.is_(None))
+    unseen = count_devices(session, IS_ACTIVE & (DeviceRow.seen_at < since))  # mostly fewer than were heard of
+    seen = total - revoked - waiting - unseen
+    shut, shut_seen = _with_seen(session, DeviceRow.device_id.in_(QUARANTINED), since)
+    in_trouble = DeviceRow.trouble.is_not(None) & DeviceRow.device_id.not_in(QUARANTINED)
+    troubled, troubled_seen = _with_seen(session, in_trouble, since)
+    _, suspicious = _with_seen(
+        session,
+        DeviceRow.device_id.in_(SUSPECTED) & DeviceRow.trouble.is_(None) & DeviceRow.device_id.not_in(QUARANTINED),
+        since,
+    )
+    return FleetHealth(
+        waiting=waiting,
+        quarantine=shut,
+        trouble=troubled,
+        suspicious=suspicious,
+        silent=unseen - (shut - shut_seen) - (troubled - troubled_seen),
+        well=seen - shut_seen - troubled_seen - suspicious,
+        revoked=revoked,
+        seen=seen,
+    )
+
+
+def count_devices(session: Session, condition: ColumnElement[bool]) -> int:
+    """Count the devices that meet a condition."""
+    return session.scalar(select(func.count()).select_from(DeviceRow).where(condition)) or 0
+
+
+def _with_seen(session: Session, condition: ColumnElement[bool], since: float) -> tuple[int, int]:
+    """Count the active devices that meet a condition, and those of them that were heard of since."""
+    of_these = func.count(case((DeviceRow.seen_at >= since, literal_column("1"))))
+    found = session.execute(select(func.count(), of_these).select_from(DeviceRow).where(IS_ACTIVE, condition)).one()
+    return int(found[0]), int(found[1])
+
+
+def programs(session: Session) -> tuple[str, ...]:
+    """Return the versions of programs that devices say they run, at most ``PROGRAMS``, by their code points."""
+    return distinct(session, program_of(DeviceRow.versions))
+
+
+def distinct(session: Session, text: ColumnElement[Any]) -> tuple[str, ...]:
+    """Return the different values of a text of devices, at most ``PROGRAMS``; an index on it answers each.
+
+    Args:
+        text: a column of devices, or an expression, that an index begins with.
+    """
+    first = select(text.label("found")).where(text.is_not(None)).order_by(text).limit(1).subquery()
+    seen = select(first.c.found).cte("seen", recursive=True)
+    following = select(text).where(text > seen.c.found).order_by(text).limit(1).correlate(seen).scalar_subquery()
+    seen = seen.union_all(select(following).where(seen.c.found.is_not(None)))
+    rows: Iterable[str | None] = session.scalars(select(seen.c.found).limit(PROGRAMS + 1))
+    return tuple(value for value in rows if value is not None)[:PROGRAMS]
+
+
+def is_outdated_one(session: Session) -> ColumnElement[bool]:
+    """Return the condition that a device runs an older program than this server; of ``PROGRAMS`` versions at most."""
+    program = program_of(DeviceRow.versions)
+    old = [found for found in programs(session) if is_outdated(found)]
+    return program.is_(None) | program.in_(old)
+
+
+def count_outdated(session: Session) -> int:
+    """Count the devices that were not revoked and run an older program than this server."""
+    program = program_of(DeviceRow.versions)
+    old = [found for found in programs(session) if is_outdated(found)]
+    ways = (program.is_(None), *(program == text for text in old))  # each of which the index counts
+    # As a column: in the condition, the database would look at every device with such a program.
+    is_old = func.count(case((program.is_(None) | program.in_(old), literal_column("1"))))
+    revoked = session.scalar(select(is_old).where(DeviceRow.revoked_at.is_not(None))) or 0
+    return sum(count_devices(session, way) for way in ways) - revoked

@@ -1,0 +1,86 @@
+"""Expressions that each database writes in its own way, for indices and for the queries that use them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, String
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class folded(FunctionElement[str]):  # noqa: N801  (written as a function)
+    """A text in small letters, ordered by its code points; SQLite changes ASCII letters alone."""
+
+    type = String()
+    inherit_cache = True
+
+
+@compiles(folded)
+def _lower(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return f"lower({compiler.process(element.clauses, **options)})"
+
+
+@compiles(folded, "postgresql")
+def _lower_by_bytes(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return f'(lower({compiler.process(element.clauses, **options)}) COLLATE "C")'
+
+
+class by_code_point(FunctionElement[str]):  # noqa: N801  (written as a function)
+    """A text, ordered by its code points."""
+
+    type = String()
+    inherit_cache = True
+
+
+@compiles(by_code_point)
+def _as_it_is(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return compiler.process(element.clauses, **options)
+
+
+@compiles(by_code_point, "postgresql")
+def _by_bytes(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
+
+
+class program_of(FunctionElement[str]):  # noqa: N801  (written as a function)
+    """The program's version in a device's ``versions``, ordered by its code points; NULL where it does not say."""
+
+    type = String()
+    inherit_cache = True
+
+
+@compiles(program_of)
+def _extracted(element: program_of, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    # A parameter in place of the path would hide the expression from the index.
+    return f"json_extract({compiler.process(element.clauses, **options)}, '$.program')"
+
+
+@compiles(program_of, "postgresql")
+def _member(element: program_of, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return f"(({compiler.process(element.clauses, **options)} ->> 'program') COLLATE \"C\")"
+
+
+def begins_with(text: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
+    """Return the condition that a text begins so, which an index answers.
+
+    Args:
+        text: what is ordered by its code points: one of the expressions above, or a column of hexadecimal digits.
+        beginning: at least one character.
+    """
+    least = text >= beginning
+    raised = beginning.rstrip(_LAST)  # after the last character there is none to end before
+    if not raised:
+        return least
+    after = 0xE000 if raised[-1] == "\ud7ff" else ord(raised[-1]) + 1  # between are the surrogates, which no text holds
+    return least & (text < raised[:-1] + chr(after))
+
+
+_LAST = "\U0010ffff"
+_PARAMETERS = 500  # a statement takes only so many
+
+
+def batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield values in parts that a statement takes as parameters."""
+    for first in range(0, len(values), _PARAMETERS):
+        yield values[first : first + _PARAMETERS]
