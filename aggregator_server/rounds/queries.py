@@ -151,16 +151,15 @@ _READ = 10_000  # rows at a time
 _NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
 
 
-_CANDIDATES = (
-    select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at)
-    .where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
-    .order_by(DeviceRow.device_id)
+# In no order: to read a large table in that of its identifiers takes many times as long as to sort these.
+_CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).where(
+    IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED)
 )
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
     """Return the devices that may take part; those in quarantine may not."""
-    rows = session.execute(_CANDIDATES)
+    rows = session.execute(_CANDIDATES.order_by(DeviceRow.device_id))
     return tuple(Candidate(device_id, clips, max(0.0, now - seen_at)) for device_id, clips, seen_at in rows)
 
 
@@ -170,8 +169,10 @@ def read_columns(session: Session, now: float) -> Columns:
     for part in session.execute(_CANDIDATES, execution_options={"yield_per": _READ}).partitions():
         ids.append(np.array([row[0].encode() for row in part], "S32"))
         numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))
-    clips, seen_at = np.concatenate(numbers).T
-    return Columns(np.concatenate(ids), clips, np.maximum(0.0, now - seen_at))
+    all_ids = np.concatenate(ids)
+    order = np.argsort(all_ids)
+    clips, seen_at = np.concatenate(numbers)[order].T
+    return Columns(all_ids[order], clips, np.maximum(0.0, now - seen_at))
 
 
 def read_history(session: Session, strategy: str) -> History:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 from sqlalchemy import select
@@ -41,8 +42,8 @@ def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
         DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY),
         DeviceRow.device_id.not_in(QUARANTINED),
     )
-    found = session.execute(rows.order_by(DeviceRow.device_id))
-    reported = found.all()
+    # To read a large table in the order of its identifiers takes many times as long as to sort its rows.
+    reported = sorted(session.execute(rows), key=itemgetter(0))
     clips = capped_sizes(np.array([row.clips for row in reported], np.float64), SELECTION_CAP)
     return tuple(
         DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
