@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, f
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
+from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
 from aggregator_server.selection.draw import Candidate, History
@@ -147,8 +148,11 @@ _NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
-    """Return the devices that may take part; those in quarantine may not."""
+    """Return the devices that may take part: not those in quarantine, nor those with a former front end."""
     trusted = select(DeviceRow).where(IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED))
+    change = newest_change(session)
+    if change is not None:
+        trusted = trusted.where(DeviceRow.features_digest == change.features)
     rows = session.scalars(trusted.order_by(DeviceRow.device_id))
     return tuple(Candidate(row.device_id, row.clips, max(0.0, now - row.seen_at)) for row in rows)
 

@@ -18,6 +18,7 @@ from aggregator_server.fleet.classes import classes_in_state
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.fleet.versions import is_outdated
 from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.server_address import authority_file, read_address
@@ -209,7 +210,8 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
     waiting = [info for info in present if info.waiting]
     shut = [info for info in present if info.conduct.quarantined_at is not None]
     troubled = [info for info in present if info.trouble]
-    outdated = [info for info in present if info.outdated]
+    outdated = [info for info in present if is_outdated(info.versions.program)]
+    behind = [info for info in present if info.behind]
     if unseen:
         yield Observation(
             "devices",
@@ -237,7 +239,14 @@ def _devices(devices: tuple[DeviceInfo, ...], now: float) -> Iterator[Observatio
             f"run an older program than {version('auricle')}: {_names(outdated)}",
             "update their boards (docs/updating.md)",
         )
-    if not (unseen or waiting or shut or troubled or outdated):
+    if behind:
+        yield Observation(
+            "devices",
+            "warning",
+            f"have another front end than the fleet, and take no part in rounds: {_names(behind)}",
+            "wait until they change, or look at their trouble (docs/updating.md)",
+        )
+    if not (unseen or waiting or shut or troubled or outdated or behind):
         yield Observation("devices", "ok", f"{len(present)}, all seen within {_UNSEEN_DAYS} days")
 
 

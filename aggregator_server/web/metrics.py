@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.versions import is_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
@@ -87,10 +88,21 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
     yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", present)
     held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
-    running = session.scalars(select(DeviceRow.versions).where(active))
-    outdated = sum(is_outdated((versions or {}).get("program", "")) for versions in running)
+    running = session.execute(select(DeviceRow.versions, DeviceRow.features_digest).where(active)).all()
+    change = newest_change(session)
+    former = [change is not None and change.asked_of(features) is not None for _, features in running]
+    late = change is not None and change.is_over(now)
+    outdated = sum(
+        (has_former and late) or is_outdated((versions or {}).get("program", ""))
+        for (versions, _), has_former in zip(running, former, strict=True)
+    )
     yield GaugeMetricFamily(
-        "auricle_devices_outdated", "Devices, but revoked ones, that run an older program than the server.", outdated
+        "auricle_devices_outdated",
+        "Devices, but revoked ones, that run an older program than the server, or a former front end for too long.",
+        outdated,
+    )
+    yield GaugeMetricFamily(
+        "auricle_devices_former_front_end", "Devices, but revoked ones, with a former front end.", sum(former)
     )
 
 

@@ -63,6 +63,7 @@ class ServerConfig:
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
     insecure_http: bool = False
+    follow_front_end: bool = True
 
     def __post_init__(self) -> None:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")

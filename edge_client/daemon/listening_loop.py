@@ -54,7 +54,7 @@ def load_listening(config: Config) -> Loaded:
     Raises StateError if the saved model is damaged, or belongs to another bundle; ModelError if this machine has no
     runtime, or the runtime cannot take the graph.
     """
-    saved = DeviceState(config.device.state).model.load(config.model.bundle)
+    saved = DeviceState(config.device.state).model.load(config.bundle)
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
     return Loaded(model, saved.progress.listening_labels, tails)
@@ -106,11 +106,11 @@ class ListeningLoop:
 
     def run(self, stop: threading.Event) -> None:
         """Listen until asked to stop. Raises AudioError if the source failed for good."""
-        hop, longest = self._detector.hop_samples, round(_MAX_READ_S * self._rate_hz)
+        longest = round(_MAX_READ_S * self._rate_hz)
         hears = False
         while not stop.is_set():
             self._take_reloaded()
-            samples = self._source.read(hop, _TIMEOUT_S)
+            samples = self._source.read(self._detector.hop_samples, _TIMEOUT_S)
             if len(samples) or self._source.lent or not self._source.frames:
                 self._beat()
             if not len(samples):
@@ -161,7 +161,7 @@ class ListeningLoop:
         with self._lock:
             loaded, self._pending = self._pending, None
         if loaded is not None:
-            self._detector.adopt(*loaded)
+            self._detector = self._detector.following(*loaded)
             self._publish_labels()
             self._publisher.announce(self._detector.labels)
 

@@ -88,10 +88,26 @@ class Detector:
         self._decisions = PosteriorHandler(self._thresholds(tails), self._pace.average_s, self._config.refractory_s)
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
-        if label_map.slots and not self._discriminates:
+        heard = [name for name, on in zip(label_map.names, label_map.mask, strict=False) if on]
+        if len(heard) == 1 and not self._discriminates:
             log.warning(
-                "only %r is known, which cannot be distinguished from anything else: teach a second sound", *self.labels
+                "only %r is known, which cannot be distinguished from anything else: teach a second sound", heard[0]
             )
+
+    def following(self, model: ModelRuntime, label_map: LabelMap, tails: Mapping[str, Tail] = _NO_TAILS) -> Detector:
+        """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
+
+        The new one has the newest sound as far as its window is not longer.
+        """
+        if model.manifest.feature_settings.digest == self._settings.digest:
+            self.adopt(model, label_map, tails)
+            return self
+        other = Detector(model, label_map, self._config, self._clock, tails)
+        other.counters = self.counters
+        both = min(len(self._window), len(other._window), self._heard_samples)
+        other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
+        other._heard_samples = both
+        return other
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -167,7 +167,7 @@ class OwnedDevice:
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""
-        folder, progress = teaching.store.folder, self.state.model.load(teaching.config.model.bundle).progress
+        folder, progress = teaching.store.folder, self.state.model.load(teaching.config.bundle).progress
         label_map = progress.label_map
         clips: dict[str, list[str]] = {}
         for clip in teaching.store.clips():
@@ -206,7 +206,7 @@ class OwnedDevice:
 
     def bundle_name(self) -> str:
         """Return the bundle's name, for people."""
-        path = self.config.model.bundle
+        path = self.config.bundle
         return f"{path.stem}, which comes with Auricle" if path.parent == FOLDER else path.name
 
 

@@ -45,6 +45,7 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
         all=len(listed),
         present=sum(device.revoked_at is None for device in listed),
         outdated=sum(device.outdated for device in listed),
+        older=not any(device.outdated and device.behind for device in listed),
         wanted=wanted,
         states=STATES,
         columns=COLUMNS,
