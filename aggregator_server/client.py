@@ -56,9 +56,10 @@ class Client:
         body = None if document is None else json.dumps(document).encode()
         return self._ask(method, path, body, {} if body is None else {"Content-Type": "application/json"})
 
-    def put(self, path: str, body: bytes) -> Any:  # noqa: ANN401
+    def put(self, path: str, body: bytes, **query: object) -> Any:  # noqa: ANN401
         """Send bytes; return the answer. Raises ServerError: the server does not answer, or says no."""
-        return self._ask("PUT", path, body, {"Content-Type": "application/octet-stream"})
+        address = f"{path}?{urlencode(query)}" if query else path
+        return self._ask("PUT", address, body, {"Content-Type": "application/octet-stream"})
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:  # noqa: ANN401
         connection = self._connection()

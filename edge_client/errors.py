@@ -77,6 +77,10 @@ class WorkError(EdgeError):
     """The child process that trains failed."""
 
 
+class CannotFollowError(EdgeError):
+    """The device does not change to its fleet's front end."""
+
+
 class LinkError(EdgeError):
     """Something went wrong between the device and the aggregator."""
 

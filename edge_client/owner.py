@@ -47,7 +47,7 @@ class Teaching:
         """Read the configuration and the model's state."""
         config = load_config(config_path)
         state = DeviceState(config.device.state)
-        saved = state.model.load(config.model.bundle)
+        saved = state.model.load(config.bundle)
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)

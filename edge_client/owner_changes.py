@@ -181,9 +181,9 @@ def set_kind(teaching: Teaching, label: str, kind: str | None) -> None:
     """
     if label not in (known := teaching.store.labels()):
         raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
-    if not isinstance(read_bundle(teaching.config.model.bundle).manifest.feature_settings, JointSettings):
+    if not isinstance(read_bundle(teaching.config.bundle).manifest.feature_settings, JointSettings):
         raise ClipError(
-            f"{teaching.config.model.bundle.stem} hears one kind of sounds alone; `[model] bundle = "
+            f"{teaching.config.bundle.stem} hears one kind of sounds alone; `[model] bundle = "
             '"words_and_sounds"` hears words and everyday sounds'
         )
     choose_kind(teaching.store.folder, label, kind)

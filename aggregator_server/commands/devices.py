@@ -64,16 +64,17 @@ def _list(options: argparse.Namespace) -> int:
     )
     limit = max(1, min(LISTED, options.limit))
     devices = list_devices(open_tables(location_of(options)), options.after, limit)
-    rows = devices if options.json else [asdict(device) | {"version": _version(device)} for device in devices]
+    rows = devices if options.json else [asdict(device) | _said(device) for device in devices]
     show(rows, columns, as_json=options.json)
     if len(devices) == limit:
         print(f"(there may be more: --after {devices[-1].device_id})", file=sys.stderr)
     return 0
 
 
-def _version(device: DeviceInfo) -> str:
-    said = device.versions.program or "not said"
-    return f"{said} (outdated)" if device.outdated else said
+def _said(device: DeviceInfo) -> dict[str, str]:
+    version = device.versions.program or "not said"
+    trouble = "; ".join(text for text in (device.trouble, device.behind) if text)
+    return {"version": f"{version} (outdated)" if device.outdated else version, "trouble": trouble}
 
 
 def _change(options: argparse.Namespace) -> int:

@@ -30,6 +30,7 @@ What = Literal[
     "device_quarantined",
     "device_released",
     "device_revoked",
+    "front_end_changed",
     "invitation_made",
     "invitation_renewed",
     "invitation_revoked",

@@ -1,15 +1,17 @@
 """The devices of the fleet: enrolment, authentication by secret, and revocation."""
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from sqlalchemy import ColumnElement, bindparam, func, literal, select
+from sqlalchemy import ColumnElement, bindparam, delete, func, literal, select
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.front_end import FrontEndChange, newest_change
 from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import with_reputation
@@ -20,7 +22,7 @@ from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret, same
 from aggregator_server.store import Store, Tables
 from aggregator_server.store.expressions import batches, begins_with, folded
-from aggregator_server.store.tables import DeviceRow, table_of
+from aggregator_server.store.tables import DeviceRow, LearnedRow, table_of
 from fleet_protocol.errors import FeatureMismatchError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.limits import LABELS
@@ -44,6 +46,7 @@ class Standing:
         revoked_at: Time at which it was shut out, in seconds since 1970; None where it was not.
         rotate: Whether somebody asked it for a new secret.
         secret_since: Time at which it drew its secret; None: when it enrolled.
+        features_digest: Digest of the features that it computes.
     """
 
     device_id: str
@@ -52,6 +55,7 @@ class Standing:
     rotate: bool
     secret_since: float | None
     enrolled_at: float
+    features_digest: str
 
 
 STANDING = tuple(field.name for field in fields(Standing))
@@ -99,8 +103,8 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
     settings, versions = _check(enrolment), check_versions(enrolment.versions)
     secret_hash = hash_secret(enrolment.secret)
     with store.writing(durable=False) as session:
-        _require_fleets_features(session, settings, enrolment.name)
         row = session.get(DeviceRow, enrolment.device_id)
+        _require_fleets_features(session, settings, enrolment.name, now, known=row is not None)
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
@@ -108,6 +112,8 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier"
             )
         _require_not_revoked(row)
+        if row.features_digest is not None and row.features_digest != settings.digest:
+            _forget_learned(session, row.device_id)
         row.name, row.architecture = enrolment.name, enrolment.architecture
         row.features, row.features_digest = settings.to_json(), settings.digest
         row.labels, row.seen_at = list(enrolment.labels), now
@@ -115,6 +121,11 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         row.network, row.trouble = enrolment.network or None, enrolment.trouble or None
         row.versions = versions
         return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
+
+
+def _forget_learned(session: Session, device_id: str) -> None:
+    """Let a device learn again from the rounds whose result it had: its model began anew on another front end."""
+    session.execute(delete(LearnedRow).where(LearnedRow.device_id == device_id))
 
 
 def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float, entry: Entry) -> DeviceRow:
@@ -219,7 +230,7 @@ def admit(session: Session, device_id: str, now: float, by: Actor) -> None:
     """Let a device take part that waited for it; admitting it again changes nothing."""
     row = _require(session, device_id)
     _require_not_revoked(row)
-    _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
+    _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name, now, known=True)
     if row.waiting:
         row.waiting = False
         audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
@@ -263,7 +274,12 @@ def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) 
     """
     with tables.reading() as session:
         place = None if after is None else _require(session, after)
-        return with_reputation(session, [_info(row) for row in _enrolled_after(session, place, limit)])
+        return with_reputation(session, _infos(session, _enrolled_after(session, place, limit)))
+
+
+def _infos(session: Session, rows: Sequence[DeviceRow]) -> list[DeviceInfo]:
+    change, now = newest_change(session), time.time()
+    return [_info(row, change, now) for row in rows]
 
 
 def _enrolled_after(session: Session, place: DeviceRow | None, limit: int) -> list[DeviceRow]:
@@ -284,7 +300,7 @@ def find_devices(session: Session, device_ids: Sequence[str]) -> tuple[DeviceInf
         for batch in batches(device_ids)
         for row in session.scalars(select(DeviceRow).where(DeviceRow.device_id.in_(batch)))
     }
-    return with_reputation(session, [_info(rows[device_id]) for device_id in device_ids if device_id in rows])
+    return with_reputation(session, _infos(session, [rows[device_id] for device_id in device_ids if device_id in rows]))
 
 
 def device_names(session: Session, device_ids: Sequence[str]) -> dict[str, str]:
@@ -315,7 +331,8 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
     """Return one device. Raises DeviceNotFoundError: there is no such device."""
     with tables.reading() as session:
-        return with_reputation(session, [_info(_require(session, device_id))])[0]
+        info = _info(_require(session, device_id), newest_change(session), time.time())
+        return with_reputation(session, [info])[0]
 
 
 def _require(session: Session, device_id: str) -> DeviceRow:
@@ -364,9 +381,12 @@ def _check_secret(secret: str) -> None:
         raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
 
 
-def _require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
-    public_set = current_version(session)
-    if public_set is not None:
+def _require_fleets_features(
+    session: Session, settings: FeatureSettings, name: str, now: float, *, known: bool
+) -> None:
+    """Check that a device has the fleet's features, or former ones from which it is to change."""
+    public_set, change = current_version(session), newest_change(session)
+    if public_set is not None and not (change and change.takes(settings.digest, now, known=known)):
         _check_features(FeatureSettings.from_json(public_set.features), settings, name)
 
 
@@ -400,8 +420,10 @@ def _require_not_revoked(row: DeviceRow | Standing) -> None:
         )
 
 
-def _info(row: DeviceRow) -> DeviceInfo:
-    versions = Versions(**(row.versions or {}))
+def _info(row: DeviceRow, change: FrontEndChange | None, now: float) -> DeviceInfo:
+    versions, active = Versions(**(row.versions or {})), row.revoked_at is None
+    behind = change.behind(row.features_digest, now) if change is not None and active else ""
+    late = bool(behind) and change is not None and change.is_over(now)
     return reply(
         DeviceInfo,
         row,
@@ -410,5 +432,6 @@ def _info(row: DeviceRow) -> DeviceInfo:
         invitation=row.invitation_id,
         trouble=row.trouble or "",
         versions=versions,
-        outdated=row.revoked_at is None and is_outdated(versions.program),
+        outdated=active and (late or is_outdated(versions.program)),
+        behind=behind,
     )

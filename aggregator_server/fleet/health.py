@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, literal_column, select
+from sqlalchemy import ColumnElement, case, false, func, literal_column, select
 from sqlalchemy.orm import Session
 
+from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
 from aggregator_server.fleet.versions import is_outdated
 from aggregator_server.schemas import DeviceInfo
@@ -149,19 +150,41 @@ def distinct(session: Session, text: ColumnElement[Any]) -> tuple[str, ...]:
     return tuple(value for value in rows if value is not None)[:PROGRAMS]
 
 
-def is_outdated_one(session: Session) -> ColumnElement[bool]:
-    """Return the condition that a device runs an older program than this server; of ``PROGRAMS`` versions at most."""
-    program = program_of(DeviceRow.versions)
-    old = [found for found in programs(session) if is_outdated(found)]
-    return program.is_(None) | program.in_(old)
+def has_former_front_end(session: Session) -> ColumnElement[bool]:
+    """Return the condition that a device has another front end than the fleet changed to."""
+    change, features = newest_change(session), DeviceRow.features_digest
+    if change is None:
+        return false()
+    return (features < change.features) | (features > change.features)  # the index answers each of them
 
 
-def count_outdated(session: Session) -> int:
-    """Count the devices that were not revoked and run an older program than this server."""
-    program = program_of(DeviceRow.versions)
-    old = [found for found in programs(session) if is_outdated(found)]
-    ways = (program.is_(None), *(program == text for text in old))  # each of which the index counts
+def is_outdated_one(session: Session, now: float) -> ColumnElement[bool]:
+    """Return the condition that a device is outdated.
+
+    It runs an older program than this server, of ``PROGRAMS`` versions at most, or a former front end for too long.
+    """
+    return _runs_old(programs(session)) | _is_late(session, now)
+
+
+def count_outdated(session: Session, now: float) -> int:
+    """Count the devices that were not revoked and are outdated."""
+    found = programs(session)
+    program, old = program_of(DeviceRow.versions), _runs_old(found)
+    # Each of these ways is counted in the index.
+    ways = (program.is_(None), *(program == text for text in found if is_outdated(text)))
     # As a column: in the condition, the database would look at every device with such a program.
-    is_old = func.count(case((program.is_(None) | program.in_(old), literal_column("1"))))
-    revoked = session.scalar(select(is_old).where(DeviceRow.revoked_at.is_not(None))) or 0
-    return sum(count_devices(session, way) for way in ways) - revoked
+    revoked = session.scalar(
+        select(func.count(case((old, literal_column("1"))))).where(DeviceRow.revoked_at.is_not(None))
+    )
+    late = count_devices(session, DeviceRow.revoked_at.is_(None) & _is_late(session, now) & ~old)
+    return sum(count_devices(session, way) for way in ways) - (revoked or 0) + late
+
+
+def _runs_old(found: Iterable[str]) -> ColumnElement[bool]:
+    program = program_of(DeviceRow.versions)
+    return program.is_(None) | program.in_([text for text in found if is_outdated(text)])
+
+
+def _is_late(session: Session, now: float) -> ColumnElement[bool]:
+    change = newest_change(session)
+    return has_former_front_end(session) if change is not None and change.is_over(now) else false()

@@ -28,7 +28,8 @@ def require_newest(session: Session) -> RoundRow:
     newest = newest_done(session)
     if newest is None:
         raise RoundNotDoneError(
-            "no round is done yet, so the fleet's classes are those of the public set; publish another one"
+            "no round is done yet with the fleet's front end, so there is no state to change; open one first, or "
+            "publish another public set where none was ever done"
         )
     return newest
 
@@ -76,7 +77,7 @@ def insert_operation(
         base: the round whose strategy, plan and model it has.
         results: the result's blobs, by column; those of ``base`` where one is left out.
     """
-    newest = require_newest(session)
+    newest = newest_done(session) or base  # none since the fleet changed its front end
     after = {name: getattr(base, name) for name in RESULTS} | results
     note_blobs(session, after)
     row = RoundRow(

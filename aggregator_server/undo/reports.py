@@ -76,20 +76,23 @@ def rows_by_reports(
         parts[origin.class_id] = [row for row in reports if row.device_id not in device_ids]
     rows = {}
     for class_id, members in parts.items():
-        described = [_described(store, session, row) for row in members]
+        described = [_described(store, session, row, public_set.settings.digest) for row in members]
         whole = [report for report in described if report is not None]
         if len(whole) == len(described):
             rows[class_id] = rows_of(public_set, whole, np.random.default_rng([len(reports), len(moved)]))
     return max(row.round_id for row in moved), rows
 
 
-def _described(store: Store, session: Session, row: AssignmentRow) -> ReportedClass | None:
-    """Return a report out of its upload; None if that upload was deleted."""
+def _described(store: Store, session: Session, row: AssignmentRow, features: str) -> ReportedClass | None:
+    """Return a report out of its upload; None if that upload was deleted, or describes it on other features."""
     taken_part = session.get(ParticipantRow, (row.round_id, row.device_id))
     if taken_part is None or taken_part.upload is None:
         return None
     try:
-        _, reports = descriptions(read_contribution(store.blobs, taken_part.upload))
+        contribution = read_contribution(store.blobs, taken_part.upload)
+        if contribution.update.features != features:  # of a front end that the fleet had before
+            return None
+        _, reports = descriptions(contribution)
     except BlobError:
         return None
     return next((report for report in reports if report.slot == row.slot), None)

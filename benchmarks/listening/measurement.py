@@ -6,7 +6,8 @@ import bisect
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -108,18 +109,22 @@ def decisions(
     thresholds: Floats,
     refractory_s: float,
     release: float = RELEASE,
+    over_after_s: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Heard]:
     """Return what is heard, as the posterior handler decides on averaged scores, float32 [hops, labels].
 
     After an event the same label makes no other for ``refractory_s``, nor before its score fell below ``release`` of
-    its threshold; of a negative threshold, as of minus a distance, 1 alone makes sense.
+    its threshold; of a negative threshold, as of minus a distance, 1 alone makes sense. ``over_after_s`` has the
+    labels that last, which make no other before the score was below it for so long.
     """
     best = scores.argmax(axis=1)
     rows: NDArray[np.intp] = np.arange(len(scores))
     heard = []
     for slot, label in enumerate(labels):
         candidates = np.flatnonzero((best == slot) & (scores[rows, slot] >= thresholds[slot]))
-        released = np.flatnonzero(scores[:, slot] < release * thresholds[slot])
+        below = scores[:, slot] < release * thresholds[slot]
+        present = np.maximum.accumulate(np.where(below, -np.inf, at_s))
+        released = np.flatnonzero(below & (at_s - present >= over_after_s.get(label, 0.0) - ROUNDING_S))
         last = -1
         for row in candidates:
             if last >= 0:
@@ -145,17 +150,20 @@ class Listened:
     seconds: float  # of the stream
     spent_s: float = 0.0  # of processor time
     release: float = RELEASE  # see :func:`benchmarks.listening.measurement.decisions`
+    over_after_s: Mapping[str, float] = field(default_factory=dict)  # see there
 
     def at(self, thresholds: Floats) -> list[Heard]:
         """Decide again on the same scores."""
-        return decisions(self.scores, self.at_s, self.labels, thresholds, self.refractory_s, self.release)
+        return decisions(
+            self.scores, self.at_s, self.labels, thresholds, self.refractory_s, self.release, self.over_after_s
+        )
 
 
 def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Listened:
     """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop."""
     now = [0.0]
-    model, label_map, tails = loaded
-    detector = Detector(model, label_map, config, clock=lambda: now[0], tails=tails)
+    model, label_map, tails, lasting = loaded
+    detector = Detector(model, label_map, config, clock=lambda: now[0], tails=tails, lasting=lasting)
     hop, rate = detector.hop_samples, detector.sample_rate_hz
     resampler = StreamResampler(RATE_HZ, rate)
     events, scores, at_s, pending, seconds, spent = [], [], [], np.zeros(0, np.float32), 0.0, 0.0
@@ -176,7 +184,10 @@ def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> L
     unknown = sum(event.kind == "unknown" for event in events)
     times = np.array(at_s)
     means = averaged(np.array(scores), times, pace_of(config, model.manifest.feature_settings).average_s)
-    return Listened(label_map.names, heard, unknown, means, times, config.refractory_s, seconds, spent)
+    over = dict.fromkeys(lasting, config.over_after_s)
+    return Listened(
+        label_map.names, heard, unknown, means, times, config.refractory_s, seconds, spent, over_after_s=over
+    )
 
 
 def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +75,9 @@ def _replace(source: Path, config: Config, state: DeviceState) -> None:
     from edge_client.storage.device_state import DeviceState
 
     try:
-        DeviceState(unpack_backup(source, state.folder)).model.load(config.model.bundle)
+        unpacked = DeviceState(unpack_backup(source, state.folder))
+        device = dataclasses.replace(config.device, state=unpacked.folder)
+        unpacked.model.load(dataclasses.replace(config, device=device).bundle)
     except BaseException:
         discard_restore(state.folder)
         raise

@@ -45,7 +45,7 @@ def _events(options: argparse.Namespace) -> int:
     found = past_events(journal, options.count, _since(options.since), options.label)
     lines = [
         f"{datetime.fromtimestamp(event.time).isoformat(' ', 'seconds')}  {event.label:<24} score {event.score:.2f}  "
-        f"{event.level_db:6.1f} dB"
+        f"{event.level_db:6.1f} dB" + ("" if event.lasted_s is None else f"  for {event.lasted_s:.0f} s")
         for event in found
     ]
     nothing = "nothing was heard" + (" in that time" if options.since else "")

@@ -63,6 +63,7 @@ class ServerConfig:
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
     insecure_http: bool = False
+    follow_front_end: bool = True
 
     def __post_init__(self) -> None:
         require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
@@ -150,6 +151,7 @@ class DetectorConfig:
     threshold: float | None = None
     thresholds: dict[str, float] = field(default_factory=dict)
     refractory_s: float = 1.0
+    over_after_s: float = 3.0
     energy_gate_db: float = -60.0
     unknown_threshold: float = 0.5
     unknown_onset_db: float = 10.0
@@ -166,7 +168,7 @@ class DetectorConfig:
         require(allowed, "threshold", self.threshold, "must be above 0, at most 1")
         for label, value in self.thresholds.items():
             require(0 < value <= 1, label, value, "must be above 0, at most 1")
-        require_between(self, 0, 3600, "refractory_s")
+        require_between(self, 0, 3600, "refractory_s", "over_after_s")
         require_between(self, -120, 0, "energy_gate_db")
         require_between(self, 0, 1, "unknown_threshold")
         require_between(self, 0, 100, "unknown_onset_db")

@@ -15,7 +15,7 @@ from typing import Any
 
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
-from edge_client.clips.files import clip_files
+from edge_client.clips.files import clip_files, labels_with_clips
 from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
@@ -36,6 +36,7 @@ from edge_client.model.self_test import check_runtime, runtime_here
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
+from edge_client.storage.followed_bundle import follow_bundle, has_followed
 from edge_client.storage.owner_choices import forget
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
@@ -103,11 +104,11 @@ class Daemon:
         self._started = time.time()
         self._file = StatusFile(self._state)
         runtime = installed_runtime() or "none"
-        self._versions = {"auricle": version(), "bundle": config.model.bundle.stem, "runtime": runtime}
+        self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
         self._supervisor = Supervisor(stop)
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
         _warn_of_missing_folders(config)
-        settings = read_bundle(config.model.bundle).manifest.feature_settings
+        settings = read_bundle(config.bundle).manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         self._trash = Trash(self._state.trash_folder)
@@ -115,7 +116,9 @@ class Daemon:
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._detected = DetectedClips(self._state.detected_folder, config.clips, settings.sample_rate_hz)
         self._listening: ListeningLoop | None = None
-        if self._state.model.follow_front_end(config.model.bundle):
+        # Whether what listens goes on with its model until the clips are learned on another front end.
+        self._relearning = False
+        if self._begin_anew():
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._reload()
         sinks = open_sinks(config, self._state.identity.load().device_id) if config.microphone else []
@@ -123,7 +126,9 @@ class Daemon:
         self._rounds: RoundLoop | None = None
         if (server := config.server) is not None:
             rounds = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
-            self._rounds = learner = RoundLoop(config, server, self._state, self._training, stop, rounds.beat)
+            self._rounds = learner = RoundLoop(
+                config, server, self._state, self._training, stop, rounds.beat, self._follow
+            )
         teaching = self._supervisor.add("teaching", lambda: self._teaching.run(), _TEACHING_STUCK_S)
         self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
         self._metrics = MetricsServer(config.metrics, self._status) if config.metrics else None
@@ -213,9 +218,37 @@ class Daemon:
         except OSError as error:
             log.warning("cannot keep the sound of an event: %s", error)
 
+    def _follow(self, name: str) -> None:
+        """Change to a ready bundle with the fleet; "" for the configured one.
+
+        What listens goes on with its present model until the owner's clips are learned anew. A daemon that is killed
+        meanwhile begins with the new bundle. Raises StateError where something is being trained.
+        """
+        lock = self._state.lock("training")
+        try:
+            follow_bundle(self._state.folder, self._config.model.bundle, name)
+            self._relearning = bool(labels_with_clips(self._config.clips_folder))
+            self._begin_anew()
+        finally:
+            os.close(lock)
+        self._versions["bundle"] = self._config.bundle.stem
+        self._reload()
+
+    def _begin_anew(self) -> bool:
+        """Begin with a new model where the bundle has another front end than the saved one; say whether so."""
+        return self._state.model.follow_front_end(
+            self._config.bundle,
+            labels_with_clips(self._config.clips_folder),
+            any_architecture=has_followed(self._state.folder, self._config.model.bundle),
+        )
+
     def _reload(self) -> None:
         self._model_key = self._state.model.key()
-        self._model = model_status(self._state.model.load(self._config.model.bundle).progress)
+        progress = self._state.model.load(self._config.bundle).progress
+        self._model = model_status(progress)
+        self._relearning = self._relearning and not progress.taught
+        if self._relearning:
+            return
         if (loop := self._listening) is not None:
             try:
                 loop.reload()

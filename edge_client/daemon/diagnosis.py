@@ -107,8 +107,8 @@ def _existing(folder: Path) -> Path:
 
 
 def _bundle(config: Config) -> Finding:
-    model = ModelRuntime.open(config.model.bundle, config.device.threads)
-    saved = DeviceState(config.device.state).model.load(config.model.bundle)
+    model = ModelRuntime.open(config.bundle, config.device.threads)
+    saved = DeviceState(config.device.state).model.load(config.bundle)
     labels = saved.progress.label_map.labels
     return Finding("bundle", "ok", f"{model.manifest.architecture}: {', '.join(labels) or 'no labels yet'}")
 
@@ -137,7 +137,7 @@ def _microphone(config: Config) -> Finding:
     state = DeviceState(config.device.state)
     if state.locked("daemon"):
         return _daemons_microphone(read_status(state))
-    rate_hz = read_bundle(config.model.bundle).manifest.feature_settings.sample_rate_hz
+    rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz
     if config.microphone.backend == "file":
         return _played(config.microphone, rate_hz)
     with closing(Microphone(config.microphone, rate_hz)) as source:

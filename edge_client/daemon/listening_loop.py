@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edge_client.capture import AudioSource
+from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector
@@ -39,13 +40,14 @@ _RECENT = 1000
 
 
 class Loaded(NamedTuple):
-    """A detector's model, labels and tails of other sounds' scores by label; none where the front end is not
-    pretrained.
+    """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
+    pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end.
     """
 
     model: ModelRuntime
     label_map: LabelMap
     tails: Mapping[str, Tail] = MappingProxyType({})
+    lasting: frozenset[str] = frozenset()
 
 
 def load_listening(config: Config) -> Loaded:
@@ -54,10 +56,16 @@ def load_listening(config: Config) -> Loaded:
     Raises StateError if the saved model is damaged, or belongs to another bundle; ModelError if this machine has no
     runtime, or the runtime cannot take the graph.
     """
-    saved = DeviceState(config.device.state).model.load(config.model.bundle)
+    state = DeviceState(config.device.state)
+    saved = state.model.load(config.bundle)
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
-    return Loaded(model, saved.progress.listening_labels, tails)
+    labels = saved.progress.listening_labels
+    if saved.bundle.manifest.feature_settings.hears_sounds:
+        lasting = frozenset(labels.labels)
+    else:  # a front end that hears both found out at teaching what each label is
+        lasting = frozenset(one["label"] for one in state.expectations() if one.get("kind") == SOUND)
+    return Loaded(model, labels, tails, lasting)
 
 
 class ListeningLoop:
@@ -90,7 +98,7 @@ class ListeningLoop:
         self._beat = beat
         self._feed = feed
         loaded = load()
-        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
+        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)
@@ -106,11 +114,11 @@ class ListeningLoop:
 
     def run(self, stop: threading.Event) -> None:
         """Listen until asked to stop. Raises AudioError if the source failed for good."""
-        hop, longest = self._detector.hop_samples, round(_MAX_READ_S * self._rate_hz)
+        longest = round(_MAX_READ_S * self._rate_hz)
         hears = False
         while not stop.is_set():
             self._take_reloaded()
-            samples = self._source.read(hop, _TIMEOUT_S)
+            samples = self._source.read(self._detector.hop_samples, _TIMEOUT_S)
             if len(samples) or self._source.lent or not self._source.frames:
                 self._beat()
             if not len(samples):
@@ -161,7 +169,7 @@ class ListeningLoop:
         with self._lock:
             loaded, self._pending = self._pending, None
         if loaded is not None:
-            self._detector.adopt(*loaded)
+            self._detector = self._detector.following(*loaded)
             self._publish_labels()
             self._publisher.announce(self._detector.labels)
 
@@ -175,6 +183,8 @@ class ListeningLoop:
         if hops:
             with self._lock:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
+        for event in self._detector.take_followed():
+            self._publisher.follow(event)
         for heard in found:
             self._publisher.publish(heard)
         if self._feed is not None and len(samples) and self._feed.watched():

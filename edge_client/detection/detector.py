@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -25,6 +25,8 @@ from fleet_protocol.labels import LabelMap
 
 log = logging.getLogger(__name__)
 
+# Seconds after which it is said again that a sound goes on.
+_AGAIN_S = 2.0
 _NO_TAILS: Mapping[str, Tail] = MappingProxyType({})
 
 
@@ -54,8 +56,13 @@ class Detector:
         config: DetectorConfig,
         clock: Callable[[], float] = time.time,
         tails: Mapping[str, Tail] = _NO_TAILS,
+        lasting: Collection[str] = (),
     ) -> None:
-        """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970."""
+        """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
+
+        Args:
+            lasting: labels whose sounds have a begin and an end; see :meth:`take_followed`.
+        """
         self.counters = Counters()
         self.level_db = FLOOR_DB
         self.scores: Floats = np.zeros(0, np.float32)
@@ -75,23 +82,61 @@ class Detector:
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
         self._in_hop = 0
         self._heard_samples = 0
-        self.adopt(model, label_map, tails)
+        self._going_on: dict[int, tuple[Event, float]] = {}
+        self._followed: list[Event] = []
+        self.adopt(model, label_map, tails, lasting)
 
-    def adopt(self, model: ModelRuntime, label_map: LabelMap, tails: Mapping[str, Tail] = _NO_TAILS) -> None:
+    def adopt(
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        tails: Mapping[str, Tail] = _NO_TAILS,
+        lasting: Collection[str] = (),
+    ) -> None:
         """Go on with other weights or labels; the stream is not interrupted.
 
         Raises FeatureMismatchError if the model computes its features in another way.
         """
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
+        self._end_all()
         self._model = model
         self._label_map = label_map
-        self._decisions = PosteriorHandler(self._thresholds(tails), self._pace.average_s, self._config.refractory_s)
+        self._decisions = PosteriorHandler(
+            self._thresholds(tails),
+            self._pace.average_s,
+            self._config.refractory_s,
+            [slot for slot, name in enumerate(label_map.names) if name in lasting],
+            self._config.over_after_s,
+        )
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
-        if label_map.slots and not self._discriminates:
+        heard = [name for name, on in zip(label_map.names, label_map.mask, strict=False) if on]
+        if len(heard) == 1 and not self._discriminates:
             log.warning(
-                "only %r is known, which cannot be distinguished from anything else: teach a second sound", *self.labels
+                "only %r is known, which cannot be distinguished from anything else: teach a second sound", heard[0]
             )
+
+    def following(
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        tails: Mapping[str, Tail] = _NO_TAILS,
+        lasting: Collection[str] = (),
+    ) -> Detector:
+        """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
+
+        The new one has the newest sound as far as its window is not longer.
+        """
+        if model.manifest.feature_settings.digest == self._settings.digest:
+            self.adopt(model, label_map, tails, lasting)
+            return self
+        self._end_all()
+        other = Detector(model, label_map, self._config, self._clock, tails, lasting)
+        other.counters, other._followed = self.counters, self._followed
+        both = min(len(self._window), len(other._window), self._heard_samples)
+        other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
+        other._heard_samples = both
+        return other
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -113,6 +158,14 @@ class Detector:
     def push(self, samples: Floats) -> list[Heard]:
         """Take the stream's next samples, float32 [any number] at the model's rate; return what was heard in them."""
         return [heard for _ in self._hops(samples) if (heard := self._classify()) is not None]
+
+    def take_followed(self) -> list[Event]:
+        """Return, once, the events whose sounds went on for a while or are over (``ended``) since this was last asked.
+
+        Those of lasting labels alone: a word has no length.
+        """
+        followed, self._followed = self._followed, []
+        return followed
 
     def skip(self, samples: Floats) -> None:
         """Take the stream's next samples without looking at their windows."""
@@ -152,6 +205,7 @@ class Detector:
         at_s = self._heard_samples / self._settings.sample_rate_hz
         self.scores = self._scores()
         slot = self._decisions.update(self.scores, at_s)
+        self._follow(at_s)
         averaged = self._decisions.averaged
         best = float(averaged.max(initial=0.0))
         sound = self._unknown_sounds.update(
@@ -161,10 +215,29 @@ class Detector:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
             event = Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db)
+            if slot in self._decisions.sounding:
+                self._going_on[slot] = event, at_s
             return Heard(event, self._window.copy())
         if sound is None:
             return None
         return Heard(Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db), sound.window)
+
+    def _follow(self, at_s: float) -> None:
+        """Note the sounds that are over, and those that went on for a while."""
+        now = self._clock()
+        for slot, until_s in self._decisions.ended:
+            event, _ = self._going_on.pop(slot)
+            self._followed.append(replace(event, ended=max(event.time, now - (at_s - until_s))))
+        for slot, (event, said_s) in self._going_on.items():
+            if at_s - said_s >= _AGAIN_S:
+                self._going_on[slot] = event, at_s
+                self._followed.append(event)
+
+    def _end_all(self) -> None:
+        """Let every sound be over: what listens from now on does not know them."""
+        now = self._clock()
+        self._followed += [replace(event, ended=max(event.time, now)) for event, _ in self._going_on.values()]
+        self._going_on.clear()
 
     def _scores(self) -> Floats:
         """Return the newest window's scores, float32 [labels]; zeros where it is too quiet to say."""

@@ -5,6 +5,7 @@ spotting), with a threshold for each label, a refractory time, and a release bel
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 import numpy as np
 
@@ -22,15 +23,25 @@ class PosteriorHandler:
     Attributes:
         averaged: Newest averaged scores, float32 [labels].
         thresholds: Averaged score from which a label counts as heard, float32 [labels].
+        ended: Labels that lasted and are over since the newest scores, with the time until which they were heard, s.
     """
 
-    def __init__(self, thresholds: Floats, average_s: float, refractory_s: float) -> None:
+    def __init__(
+        self,
+        thresholds: Floats,
+        average_s: float,
+        refractory_s: float,
+        lasting: Collection[int] = (),
+        over_after_s: float = 0.0,
+    ) -> None:
         """Begin with nothing heard.
 
         Args:
             thresholds: float32 [labels], averaged score from which a label counts as heard.
             average_s: seconds over which scores are averaged; 0: the newest alone counts.
             refractory_s: seconds after a label was heard in which it is not heard again.
+            lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
+            over_after_s: seconds below the release after which such a sound is over, and can be heard again.
         """
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)
         self.thresholds = thresholds
@@ -39,6 +50,15 @@ class PosteriorHandler:
         self._scores: deque[tuple[float, Floats]] = deque()
         self._armed = np.ones(len(thresholds), np.bool_)
         self._heard_at = np.full(len(thresholds), -np.inf)
+        self._lasts = np.isin(np.arange(len(thresholds)), list(lasting))
+        self._over_after_s = over_after_s
+        self._present_at = np.full(len(thresholds), -np.inf)
+        self.ended: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def sounding(self) -> tuple[int, ...]:
+        """The labels that last: they were heard, and are not over."""
+        return tuple(np.flatnonzero(self._lasts & ~self._armed).tolist())
 
     def update(self, scores: Floats, at_s: float) -> int | None:
         """Take the scores of one window, float32 [labels]; return the label that is heard now, if any."""
@@ -46,7 +66,12 @@ class PosteriorHandler:
         while self._scores[0][0] < at_s - self._average_s + ROUNDING_S and len(self._scores) > 1:
             self._scores.popleft()
         self.averaged = np.mean([row for _, row in self._scores], axis=0, dtype=np.float32)
-        self._armed |= self.averaged < RELEASE * self.thresholds
+        below = self.averaged < RELEASE * self.thresholds
+        self._present_at[~below] = at_s
+        over = below & (~self._lasts | (at_s - self._present_at >= self._over_after_s - ROUNDING_S))
+        now_over = np.flatnonzero(over & self._lasts & ~self._armed)
+        self.ended = tuple((int(slot), float(self._present_at[slot])) for slot in now_over)
+        self._armed |= over
         if not len(scores):
             return None
         best = int(self.averaged.argmax())

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from edge_client.config import Config
     from fleet_protocol.arrays import Floats
 
+Document = dict[str, str | float | None]
+"""An event as JSON has it."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -26,6 +29,8 @@ class Event:
         class_id: The fleet's class of the label; None where the fleet does not know it.
         score: Averaged score of the label, or the best one that an unknown sound reached, 0..1.
         level_db: Root mean square of the window, dB full scale.
+        ended: Time until which an everyday sound was heard, in seconds since 1970, UTC; None while it lasts, and for
+            what has no length, such as a word.
     """
 
     time: float
@@ -34,18 +39,33 @@ class Event:
     class_id: str | None
     score: float
     level_db: float
+    ended: float | None = None
 
-    def to_json(self) -> dict[str, str | float | None]:
-        """Return the event JSON-ready, its time in ISO 8601."""
-        moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds")
+    @property
+    def lasted_s(self) -> float | None:
+        """How long the sound was heard, s; None where it has no end."""
+        return None if self.ended is None else max(0.0, self.ended - self.time)
+
+    def to_json(self) -> Document:
+        """Return the event JSON-ready, its times in ISO 8601; without the end where it has none."""
+        end: Document = {} if self.ended is None else {"ended": _iso(self.ended)}
         return {
-            "time": moment.replace("+00:00", "Z"),
+            "time": _iso(self.time),
             "kind": self.kind,
             "label": self.label,
             "class_id": self.class_id,
             "score": round(self.score, 4),
             "level_db": round(self.level_db, 1),
+            **end,
         }
+
+    def to_end_json(self) -> Document:
+        """Return what says that the sound is over, JSON-ready: the event, of the kind ``ended``."""
+        return {**self.to_json(), "kind": "ended"}
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)
@@ -64,6 +84,14 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Finish what was taken, within a few seconds."""
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A sink that follows everyday sounds to their end."""
+
+    def follow(self, event: Event) -> None:
+        """Take, without waiting, an event whose sound goes on (every few seconds) or is over (``ended``)."""
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Collection, Sequence
 
-from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.events import Document, Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.logs import RateLimitedLog
 
@@ -34,11 +34,16 @@ class CommandHook:
         self._secrets = secrets
         self._running: subprocess.Popen[bytes] | None = None
         self._trouble = RateLimitedLog(logging.getLogger(__name__))
-        self._delivery: Delivery[Event] = Delivery(f"the command {command[0]}", self._run, _WAITING)
+        self._delivery: Delivery[Document] = Delivery(f"the command {command[0]}", self._run, _WAITING)
 
     def publish(self, event: Event) -> None:
         """Queue an event."""
-        self._delivery.put(event)
+        self._delivery.put(event.to_json())
+
+    def follow(self, event: Event) -> None:
+        """Queue the end of a sound."""
+        if event.ended is not None:
+            self._delivery.put(event.to_end_json())
 
     def close(self) -> None:
         """Let the running program end, but not for long; events that still wait are dropped."""
@@ -48,9 +53,9 @@ class CommandHook:
             _kill(running)
             self._delivery.close(_GRACE_S)
 
-    def _run(self, event: Event) -> None:
+    def _run(self, event: Document) -> None:
         name = self._command[0]
-        document = json.dumps(event.to_json(), ensure_ascii=False).encode() + b"\n"
+        document = json.dumps(event, ensure_ascii=False).encode() + b"\n"
         environment = {key: value for key, value in os.environ.items() if key not in self._secrets}
         try:
             process = subprocess.Popen(

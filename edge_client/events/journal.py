@@ -33,7 +33,8 @@ CREATE TABLE IF NOT EXISTS events (
     label TEXT NOT NULL,
     class_id TEXT,
     score REAL NOT NULL,
-    level_db REAL NOT NULL
+    level_db REAL NOT NULL,
+    ended REAL
 );
 CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
 """
@@ -86,6 +87,11 @@ class Journal:
         """Queue an event to be written."""
         self._delivery.put(event)
 
+    def follow(self, event: Event) -> None:
+        """Queue the end of a sound, which is written beside its event."""
+        if event.ended is not None:
+            self._delivery.put(event)
+
     def close(self) -> None:
         """Write what waits, and close."""
         if self._delivery.close(_GRACE_S):
@@ -96,6 +102,12 @@ class Journal:
         row = (event.time, event.kind, event.label, event.class_id, event.score, event.level_db)
         try:
             with self._lock:
+                if event.ended is not None:
+                    which = (event.ended, event.time, event.kind, event.label)
+                    self._database.execute(
+                        "UPDATE events SET ended = ? WHERE time = ? AND kind = ? AND label = ?", which
+                    )
+                    return
                 self._database.execute(
                     "INSERT INTO events (time, kind, label, class_id, score, level_db) VALUES (?, ?, ?, ?, ?, ?)", row
                 )
@@ -131,7 +143,9 @@ def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = 
 
     Raises StateError if the journal is damaged, or cannot be read.
     """
-    query = "SELECT time, kind, label, class_id, score, level_db FROM events WHERE time >= ?"
+    columns = [row[1] for row in _ask(path, "PRAGMA table_info(events)", ())]
+    ended = "ended" if "ended" in columns else "NULL"  # of an older release
+    query = f"SELECT time, kind, label, class_id, score, level_db, {ended} FROM events WHERE time >= ?"  # noqa: S608
     query += "" if label is None else " AND label = ?"
     values = (since, limit) if label is None else (since, label, limit)
     rows = _ask(path, f"{query} ORDER BY time DESC, id DESC LIMIT ?", values)
@@ -184,6 +198,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         database.execute(f"PRAGMA journal_size_limit = {_WAL_PAGES * 4096}")
         database.executescript(_SCHEMA)
+        if "ended" not in [row[1] for row in database.execute("PRAGMA table_info(events)")]:  # of an older release
+            database.execute("ALTER TABLE events ADD COLUMN ended REAL")
     except (sqlite3.Error, UnicodeDecodeError):  # the latter: SQLite quotes a damaged schema
         database.close()
         raise
@@ -195,7 +211,7 @@ def _require_whole(database: sqlite3.Connection) -> None:
     found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)
-    database.execute("SELECT time, kind, label, class_id, score, level_db FROM events LIMIT 1")
+    database.execute("SELECT time, kind, label, class_id, score, level_db, ended FROM events LIMIT 1")
 
 
 def _put_aside(path: Path, aside: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TextIO
 
-from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.events import Document, Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 
 log = logging.getLogger(__name__)
@@ -22,21 +22,26 @@ class JsonLines:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._gone = False
-        self._delivery: Delivery[Event] = Delivery("the reader of standard output", self._write)
+        self._delivery: Delivery[Document] = Delivery("the reader of standard output", self._write)
 
     def publish(self, event: Event) -> None:
         """Queue an event."""
-        self._delivery.put(event)
+        self._delivery.put(event.to_json())
+
+    def follow(self, event: Event) -> None:
+        """Queue the end of a sound."""
+        if event.ended is not None:
+            self._delivery.put(event.to_end_json())
 
     def close(self) -> None:
         """Write what waits."""
         self._delivery.close(_GRACE_S)
 
-    def _write(self, event: Event) -> None:
+    def _write(self, document: Document) -> None:
         if self._gone:
             return
         try:
-            self._stream.write(json.dumps(event.to_json(), ensure_ascii=False) + "\n")
+            self._stream.write(json.dumps(document, ensure_ascii=False) + "\n")
             self._stream.flush()
         except OSError as error:
             log.warning("nobody reads events from standard output any more (%s); they go everywhere else", error)

@@ -104,6 +104,18 @@ class MqttSink:
         if event.kind == "detected":
             self._send(f"label/{label_key(event.label)}", "ON", retain=False)
 
+    def follow(self, event: Event) -> None:
+        """Say that a sound goes on, before its sensor switches itself off, or is over."""
+        with self._lock:
+            is_last = self._last is not None and (self._last.time, self._last.label) == (event.time, event.label)
+            if is_last and event.ended is not None:
+                self._last = event
+        if not self._client.is_connected():
+            return
+        self._send(f"label/{label_key(event.label)}", "ON" if event.ended is None else "OFF", retain=False)
+        if is_last and event.ended is not None:
+            self._send_last()
+
     def report(self, health: Health) -> None:
         """Publish the device's health, where it changed."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edge_client.config import ENROL_VARIABLE, SINK_GROUP, SINK_PACKAGE, Config
-from edge_client.events import Announcing, Health, Heard, Reporting, Sink, SinkDevice, SinkKind
+from edge_client.events import Announcing, Event, Following, Health, Heard, Reporting, Sink, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from fleet_protocol.registry import discover
 
@@ -53,6 +53,12 @@ class Publisher:
             sink.publish(heard.event)
         if self._kept is not None:
             self._kept.put(heard)
+
+    def follow(self, event: Event) -> None:
+        """Say that a sound goes on, or is over."""
+        for sink in self._sinks:
+            if isinstance(sink, Following):
+                sink.follow(event)
 
     def announce(self, labels: Sequence[str]) -> None:
         """Say which labels the device knows from now on."""

@@ -78,7 +78,7 @@ def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str
 
 def describe(config: Config, identity: Identity, trouble: str = "") -> Enrolment:
     """Return what the device says of itself. ``trouble``: see :func:`trouble_of`."""
-    manifest = read_bundle(config.model.bundle).manifest
+    manifest = read_bundle(config.bundle).manifest
     return Enrolment(
         device_id=identity.device_id,
         secret=identity.secret,
@@ -89,7 +89,7 @@ def describe(config: Config, identity: Identity, trouble: str = "") -> Enrolment
         clips=clips_of_a_round(config.clips_folder, config.recordings.per_round[1]),
         network=manifest.network,
         trouble=trouble,
-        versions=versions(config.model.bundle),
+        versions=versions(config.bundle),
     )
 
 

@@ -115,7 +115,7 @@ def leave(config_path: Path, *, notify: bool) -> None:
         if notify:
             _say_goodbye(config, state)
         remove_server(config_path)
-        state.leave_fleet(config.model.bundle)
+        state.leave_fleet(config.bundle)
     finally:
         os.close(lock)
 

@@ -18,6 +18,7 @@ from edge_client.storage.identity import Identity
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.errors import MessageError
 from fleet_protocol.messages import (
+    FRONT_END_HEADER,
     RENEWAL_HEADER,
     Authority,
     Enrolled,
@@ -27,6 +28,7 @@ from fleet_protocol.messages import (
     NewSecret,
     PublicSetName,
     Receipt,
+    WantedFrontEnd,
     Work,
     to_json,
 )
@@ -53,6 +55,7 @@ class ServerClient:
 
     Attributes:
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
+        front_end_wanted: Front end that it asked the device to change to then; None: none.
         server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
@@ -69,6 +72,7 @@ class ServerClient:
 
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
+        self.front_end_wanted: WantedFrontEnd | None = None
         self.server_time: float | None = None
         self._authority = authority
         # Nothing is asked for compressed: a small answer could expand to any size.
@@ -128,6 +132,7 @@ class ServerClient:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
         with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
             self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
+            self.front_end_wanted = WantedFrontEnd.from_header(answer.headers.get(FRONT_END_HEADER, ""))
             found = self._content(answer)
         return self._read(Work, found) if found else None
 

@@ -56,7 +56,7 @@ def _noted(state: DeviceState) -> list[str]:
 
 
 def _forget(config: Config, state: DeviceState, gone: set[str]) -> None:
-    saved = state.model.load(config.model.bundle)
+    saved = state.model.load(config.bundle)
     progress = saved.progress
     if gone & set(progress.label_map.labels):
         public_set = state.blobs.public_set(saved.bundle.manifest.feature_settings)

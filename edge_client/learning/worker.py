@@ -66,7 +66,7 @@ def run(config: Config, job: TrainingJob) -> None:
 
 def _take_part(config: Config, state: DeviceState, job: Work) -> None:
     work = dataclasses.replace(job, plan=checked_plan(job.plan))
-    saved = _following(config, state.model.load(config.model.bundle), work)
+    saved = _following(config, state.model.load(config.bundle), work)
     method, known = work.plan.local.name, local_methods()
     if method not in known:
         raise WorkError(

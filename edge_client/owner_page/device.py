@@ -34,7 +34,7 @@ class HeardSound:
     """One row of what the device heard; kind and time name the event.
 
     ``level_db`` is None where the journal has the event no more; ``answer`` is the owner's since the page was started,
-    or "".
+    or "". ``lasted_s`` is how long an everyday sound was heard, None while it lasts.
     """
 
     at_ms: int
@@ -44,6 +44,7 @@ class HeardSound:
     level_db: float | None
     kept: bool
     answer: str = ""
+    lasted_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class OwnedDevice:
                 event.level_db,
                 at_ms in kept[event.kind],
                 self._answers.get((event.kind, at_ms), ""),
+                event.lasted_s,
             )
         for at_ms, sound in kept["unknown"].items():
             rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
@@ -167,7 +169,7 @@ class OwnedDevice:
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""
-        folder, progress = teaching.store.folder, self.state.model.load(teaching.config.model.bundle).progress
+        folder, progress = teaching.store.folder, self.state.model.load(teaching.config.bundle).progress
         label_map = progress.label_map
         clips: dict[str, list[str]] = {}
         for clip in teaching.store.clips():
@@ -206,7 +208,7 @@ class OwnedDevice:
 
     def bundle_name(self) -> str:
         """Return the bundle's name, for people."""
-        path = self.config.model.bundle
+        path = self.config.bundle
         return f"{path.stem}, which comes with Auricle" if path.parent == FOLDER else path.name
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from edge_client.errors import StateError
 from edge_client.storage.checked_files import copy_of, read_file_or_copy
 from edge_client.storage.device_state import KEPT_TWICE
+from edge_client.storage.followed_bundle import FILE as FOLLOWED_BUNDLE
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably, written_durably
 from fleet_protocol.backup_archive import BackupArchive, open_backup
 from fleet_protocol.command_line import version
@@ -29,7 +30,7 @@ from fleet_protocol.errors import BackupFormatError
 from fleet_protocol.tensors import digest
 
 _JOURNAL = "journal.sqlite3"
-_FILES = (*KEPT_TWICE, "expectations.json", "forgotten.json", "embeddings.safetensors", _JOURNAL)
+_FILES = (*KEPT_TWICE, "expectations.json", "forgotten.json", FOLLOWED_BUNDLE, "embeddings.safetensors", _JOURNAL)
 _FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
 _BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
 _MANIFEST, _FORMAT = "backup.json", 1

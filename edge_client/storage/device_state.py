@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import DamagedError, StateError
-from edge_client.storage import owner_choices
+from edge_client.storage import followed_bundle, owner_choices
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
 from edge_client.storage.identity import IdentityStore, MembershipStore
@@ -23,7 +23,7 @@ KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensor
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
+    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|followed-bundle\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
     r"\.[0-9a-f]{8}"
 )
 
@@ -123,7 +123,13 @@ class DeviceState:
         Raises DamagedError if a file that the device needs is damaged, and so is its copy.
         """
         found = [mend_twice(self.folder / name) for name in KEPT_TWICE]
-        once = (self.embeddings_path, self._expectations_path, self._self_test_path, self.forgotten_path)
+        once = (
+            self.embeddings_path,
+            self._expectations_path,
+            self._self_test_path,
+            self.forgotten_path,
+            self.folder / followed_bundle.FILE,
+        )
         checked = [*once, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]

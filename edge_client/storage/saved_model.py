@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -141,11 +141,17 @@ class ModelStore:
         trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
 
-    def follow_front_end(self, bundle_path: Path) -> bool:
+    def follow_front_end(
+        self, bundle_path: Path, labels: Collection[str] = (), *, any_architecture: bool = False
+    ) -> bool:
         """Begin anew from a bundle with another front end than the saved model's, as after an upgrade; say whether so.
 
         What the model learned is worth nothing on other features. The owner's clips are learned again, because none
-        count as taught; the numbers of the rounds stay.
+        count as taught; the numbers of the rounds stay, and so do slots and classes of the labels that have clips.
+
+        Args:
+            labels: those that have clips.
+            any_architecture: whether the bundle may have another architecture, too.
         """
         document = self._document()
         if not document:
@@ -153,10 +159,17 @@ class ModelStore:
         bundle = read_bundle(bundle_path)
         start = _start(bundle.manifest)
         same = document.get("features", "") in ("", start.features)
-        if same or document.get("architecture") != start.architecture:
+        if same or not (any_architecture or document.get("architecture") == start.architecture):
             return False
         contributed, learned = (int(document.get(name, 0)) for name in ("contributed", "learned"))
-        progress = dataclasses.replace(start, contributed=contributed, learned=learned)
+        label_map = _with_clips(document, start.label_map, labels)
+        progress = dataclasses.replace(
+            start,
+            label_map=label_map,
+            unheard=tuple(range(len(label_map.slots))),
+            contributed=contributed,
+            learned=learned,
+        )
         self.save(bundle.weights, bundle.weights, progress)
         return True
 
@@ -220,6 +233,20 @@ class ModelStore:
             judged={},
         )
         self.save(saved.bundle.weights, saved.listening, progress)
+
+
+def _with_clips(document: Mapping[str, Any], empty: LabelMap, labels: Collection[str]) -> LabelMap:
+    """Return another head's label map with the slots that a saved one gives labels with clips, as far as they fit."""
+    try:
+        before = LabelMap.from_json(document["label_map"])
+    except (LabelError, KeyError, TypeError, AttributeError):
+        return empty
+    for number, slot in enumerate(before.slots):
+        if slot.name not in labels:
+            before = before.give_up(number)
+    used = [number for number in range(len(before.slots)) if number not in before.given_up]
+    slots = before.slots[: used[-1] + 1] if used else ()
+    return dataclasses.replace(empty, slots=slots) if len(slots) <= empty.free else empty
 
 
 def _start(manifest: Manifest) -> Progress:

@@ -59,11 +59,11 @@ def _of_device(source: Path, label: str) -> TaughtWord:
             "where its state and its bundle are"
         )
     config = load_config(path)
-    _require_speech_embedding(path, read_bundle(config.model.bundle))
+    _require_speech_embedding(path, read_bundle(config.bundle))
     store = ModelStore(config.device.state)
     if not store.path.exists():
         raise ExportError(f"the device of {path} has learned nothing yet: there is no {store.path}; teach it first")
-    saved = store.load(config.model.bundle)
+    saved = store.load(config.bundle)
     tails = {name: Tail(*numbers) for name, numbers in saved.progress.listening_tails.items()}
     threshold = threshold_of(label, config.detector, tails)
     return TaughtWord(saved.listening_bundle, saved.progress.listening_labels, label, threshold)

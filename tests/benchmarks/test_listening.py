@@ -52,11 +52,12 @@ def test_decisions_at_once_are_those_of_the_posterior_handler():
     thresholds = np.array([0.4, 0.5, 0.6], np.float32)
     labels = ("yes", "no", "up")
     for average_s in (0.0, 0.25, 0.5):
-        handler = PosteriorHandler(thresholds, average_s, 1.0)
+        handler = PosteriorHandler(thresholds, average_s, 1.0, lasting=[1], over_after_s=1.0)
         slots = [(time, handler.update(row, time)) for row, time in zip(scores, at_s.tolist(), strict=True)]
         expected = [Heard(time, labels[slot]) for time, slot in slots if slot is not None]
         assert len(expected) > 20
-        assert decisions(averaged(scores, at_s, average_s), at_s, labels, thresholds, 1.0) == expected
+        means = averaged(scores, at_s, average_s)
+        assert decisions(means, at_s, labels, thresholds, 1.0, over_after_s={"no": 1.0}) == expected
 
 
 def test_the_dialogue_has_no_taught_word_and_is_as_long_as_asked_and_the_same_each_time():

@@ -76,7 +76,11 @@ class EdgeDaemon:
 
     def progress(self):
         """What it knows by now of sounds and rounds."""
-        return self.device_state().model.load(find_bundle(str(self.bundle))).progress
+        return self.progress_of(str(self.bundle))
+
+    def progress_of(self, bundle: str):
+        """The same, of a device that changed its bundle."""
+        return self.device_state().model.load(find_bundle(bundle)).progress
 
     def command(self, *arguments, check=True):
         return run_module("edge_client.cli", *arguments, "--config", self.config, check=check, timeout=180)

@@ -126,7 +126,9 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.schedule_id.label("schedule"),
         OperationRow.what.label("operation"),
         OperationRow.restores,
-        RoundRow.undone_by,
+        func.nullif(RoundRow.undone_by, RoundRow.round_id).label(
+            "undone_by"
+        ),  # a change of the front end is not undone
     ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import true
 from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
+from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.health import count_devices, count_outdated, distinct, health_of, programs
 from aggregator_server.store.expressions import folded
 from aggregator_server.store.tables import DeviceRow
@@ -39,11 +40,13 @@ FromAddress = Annotated[Wanted, Depends(Wanted.of)]
 @router.get("/fleet")
 def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
     """Show the devices that are looked for, a page of them; those that need somebody come first."""
-    found = search(service.store, wanted, time.time())
+    now = time.time()
+    found = search(service.store, wanted, now)
     with service.store.reading() as session:
         every = count_devices(session, true())
         present = every - count_devices(session, DeviceRow.revoked_at.is_not(None))
-        outdated = count_outdated(session)
+        change, outdated = newest_change(session), count_outdated(session, now)
+        late = change is not None and change.is_over(now)
         choices = {
             "group": distinct(session, DeviceRow.group_name.expression),
             "network": distinct(session, folded(DeviceRow.architecture)),
@@ -56,6 +59,7 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
         all=every,
         present=present,
         outdated=outdated,
+        older=not late,
         wanted=wanted,
         states=STATES,
         columns=COLUMNS,

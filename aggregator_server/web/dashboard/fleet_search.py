@@ -159,7 +159,7 @@ def _narrow(session: Session, wanted: Wanted, now: float) -> Iterator[ColumnElem
     if wanted.state == "online":
         yield _PRESENT & (_seen_at >= now - SEEN_S)
     elif wanted.state == "outdated":
-        yield _PRESENT & is_outdated_one(session)
+        yield _PRESENT & is_outdated_one(session, now)
     elif wanted.state:
         segment = _of_health(now)[wanted.state]
         yield segment.meets & segment.besides

@@ -188,6 +188,7 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         raise
     know(request, row.device_id)
     request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
+    request.state.features = row.features_digest
     return row.device_id
 
 

@@ -129,7 +129,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     settings = config.training
     weights = train_head(
         model,
-        read_bundle(config.model.bundle).weights,
+        read_bundle(config.bundle).weights,
         label_map,
         material,
         settings.teach_epochs,

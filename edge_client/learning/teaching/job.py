@@ -63,7 +63,7 @@ def to_teach(config: Config, state: DeviceState) -> str | None:
 def teach(config: Config, state: DeviceState) -> None:
     """Learn from all clips of the owner, and save both sets of weights, the labels and the store's digest together."""
     began = time.monotonic()
-    saved = state.model.load(config.model.bundle)
+    saved = state.model.load(config.bundle)
     made = go_over(config, state, saved)
     if made is None:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")

@@ -72,6 +72,37 @@ def test_each_sound_is_heard_once_and_with_the_right_name(taught):
     assert all(THRESHOLD <= event.score <= 1 for event in events if event.kind == "detected")
 
 
+def test_an_everyday_sound_has_a_begin_and_an_end_and_a_word_none(taught):
+    now = [0.0]
+    gated = dataclasses.replace(CONFIG, energy_gate_db=-35.0)  # the background is no sound
+    detector = Detector(*taught, gated, clock=lambda: now[0], lasting=("yes",))
+    again = np.tile(np.concatenate([clips("yes", 1, 60)[0], quiet(1.0, 3)]), 5)  # ten seconds, with pauses
+    stream = np.concatenate([quiet(3.0, 1), again, quiet(6.0, 2), clips("no", 1, 61)[0], quiet(3.0, 4)])
+    events, followed = [], []
+    for start in range(0, len(stream), 720):
+        now[0] = start / RATE
+        events += [heard.event for heard in detector.push(stream[start : start + 720])]
+        followed += detector.take_followed()
+    events = [event for event in events if event.kind == "detected"]
+    assert [event.label for event in events] == ["yes", "no"]
+    begin = events[0]
+    *going_on, end = followed
+    assert going_on[0] == begin  # it is said again for as long as it lasts
+    assert len(going_on) >= 4
+    assert end == dataclasses.replace(begin, ended=end.ended)
+    assert 11.0 < end.ended < 14.0  # the last of it ends at 12 s
+    assert 7.5 < end.lasted_s < 11.0
+
+
+def test_another_model_ends_what_is_going_on(taught):
+    detector = Detector(*taught, CONFIG, lasting=("yes",))
+    hear(detector, np.concatenate([quiet(3.0, 1), clips("yes", 1, 60)[0]]))
+    detector.take_followed()
+    detector.adopt(*taught)
+    assert [event.ended is not None for event in detector.take_followed()] == [True]
+    assert detector.take_followed() == []
+
+
 def test_a_detected_sound_comes_with_its_window(taught):
     (heard,) = [one for one in pushed(Detector(*taught, CONFIG), stream_of("yes")) if one.event.kind == "detected"]
     assert heard.window.shape == (RATE,)

@@ -53,6 +53,20 @@ def test_a_score_that_flickers_around_the_threshold_is_heard_once():
     assert len(feed(handler(0.6, 0.6, average_s=0), [(0.7, 0.3), (0.5, 0.5)] * 100)) == 1
 
 
+def test_a_sound_that_lasts_is_over_after_a_pause_that_is_long_enough_and_its_end_is_when_it_was_heard_last():
+    lasting = PosteriorHandler(np.array([0.6, 0.6], np.float32), 0.0, 1.0, lasting=[0], over_after_s=2.0)
+    cry = [(1, 0)] * 4 + [(0, 0)] * 6  # 1 s, and a pause of 1.5 s
+    heard, ends = [], []
+    for number, row in enumerate([*cry, *cry, *cry, *[(0, 1)] * 20]):
+        at_s = number * HOP_S
+        if (label := lasting.update(np.array(row, np.float32), at_s)) is not None:
+            heard.append((at_s, label))
+        ends += lasting.ended
+        assert lasting.sounding == ((0,) if not ends else ())
+    assert heard == [(0.0, 0), (7.5, 1)]  # the word's own release is not waited for
+    assert ends == [(0, 5.75)]
+
+
 def test_a_label_comes_again_after_its_release_and_refractory_time():
     sound = [(1, 0)] * 3 + [(0, 0)] * 4
     heard = feed(handler(0.6, 0.6, refractory_s=1.0), sound * 3)

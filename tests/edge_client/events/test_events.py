@@ -50,6 +50,32 @@ def test_an_event_s_json_has_a_readable_time():
     }
 
 
+def test_the_end_of_a_sound_is_a_message_of_its_own():
+    over = event(time=1_700_000_000.0, ended=1_700_000_012.5)
+    assert over.lasted_s == 12.5
+    assert over.to_json()["ended"] == "2023-11-14T22:13:32.500Z"
+    assert over.to_end_json() == over.to_json() | {"kind": "ended"}
+
+
+def test_the_journal_notes_the_end_beside_the_event_also_one_of_an_older_release(tmp_path):
+    path = tmp_path / "journal.sqlite3"
+    with sqlite3.connect(path) as old:
+        old.execute(
+            "CREATE TABLE events (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, label TEXT NOT NULL, "
+            "class_id TEXT, score REAL NOT NULL, level_db REAL NOT NULL)"
+        )
+        old.execute("INSERT INTO events VALUES (1, ?, 'detected', 'old', NULL, 0.5, -30)", (NOW - 9,))
+    old.close()
+    assert [one.label for one in past_events(path, 9)] == ["old"]  # before a daemon opened it
+    journal = Journal(path)
+    journal.publish(event(1))
+    journal.publish(event(2))
+    journal.follow(event(1))  # it goes on
+    journal.follow(event(1, ended=NOW + 13))
+    journal.close()
+    assert [one.lasted_s for one in past_events(path, 9)] == [None, 12.0, None]
+
+
 def test_the_journal_gives_the_newest_events_while_it_is_written_and_afterwards(tmp_path):
     journal = Journal(tmp_path / "state" / "journal.sqlite3")
     for number in range(5):
@@ -143,7 +169,9 @@ from edge_client.events.json_lines import JsonLines
 sink = JsonLines(sys.stdout)
 for number in range(int(sys.argv[1])):
     sink.publish(Event(1.7e9, "unknown", "unknown", None, 0.25, -30.0))
+    sink.follow(Event(1.7e9, "detected", "hoover", None, 0.9, -30.0))
     time.sleep(0.01)
+sink.follow(Event(1.7e9, "detected", "hoover", None, 0.9, -30.0, 1.7e9 + 60))
 sink.close()
 print("done", file=sys.stderr)
 """
@@ -152,7 +180,7 @@ print("done", file=sys.stderr)
 def test_standard_output_gets_a_line_for_every_event():
     result = subprocess.run([sys.executable, "-c", WRITER, "3"], capture_output=True, text=True, check=True, cwd=ROOT)
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [line["kind"] for line in lines] == ["unknown"] * 3
+    assert [line["kind"] for line in lines] == ["unknown"] * 3 + ["ended"]
 
 
 def test_a_reader_that_goes_away_ends_nothing():

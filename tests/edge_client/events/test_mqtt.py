@@ -1,5 +1,6 @@
 """Events reach a real broker (Mosquitto) as Home Assistant wants them, and again after the broker was away."""
 
+import dataclasses
 import json
 import queue
 import socket
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from edge_client.errors import ConfigError
+from edge_client.events.home_assistant import label_key
 from edge_client.events.mqtt import MqttSection, MqttSink
 from tests.support.listener import Listener
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
@@ -33,6 +35,20 @@ def test_an_event_arrives_with_and_without_a_password(tmp_path, start, password)
     assert json.loads(message.payload) == {"event_type": "sirène", **event("sirène").to_json()}
     assert not message.retain
     assert json.loads(reader.next(f"{BASE}/last").payload) == event("sirène").to_json()
+
+
+def test_the_sensor_of_a_sound_stays_on_while_it_lasts_and_goes_off_at_its_end(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    sink = sink_for(start, broker)
+    reader.next(f"{BASE}/availability")
+    topic, begun = f"{BASE}/label/{label_key('siren')}", event()
+    over = dataclasses.replace(begun, ended=begun.time + 20)
+    sink.publish(begun)
+    sink.follow(begun)
+    sink.follow(over)
+    assert [reader.next(topic).payload for _ in range(3)] == [b"ON", b"ON", b"OFF"]
+    assert json.loads(reader.next(f"{BASE}/last").payload) == over.to_json()
 
 
 def test_without_a_discovery_prefix_nothing_is_announced(tmp_path, start):

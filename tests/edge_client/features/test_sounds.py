@@ -54,7 +54,10 @@ def test_a_device_hears_what_it_was_taught_and_nothing_else(tmp_path, name):
             (device.clips / kind / f"{number}.wav").write_bytes(encode_wave(take, 16_000))
     device.teach()
     loaded = load_listening(device.config)
-    detector = Detector(loaded.model, loaded.label_map, device.config.detector, tails=loaded.tails)
+    assert loaded.lasting == {"doorbell", "bark"}
+    detector = Detector(
+        loaded.model, loaded.label_map, device.config.detector, tails=loaded.tails, lasting=loaded.lasting
+    )
     stream = rng.normal(scale=1e-3, size=16_000 * 60).astype(np.float32)
     heard_at = {"doorbell": 10, "music": 20, "bark": 30, "engine": 40, "rain": 50}
     for kind, at_s in heard_at.items():
@@ -62,3 +65,4 @@ def test_a_device_hears_what_it_was_taught_and_nothing_else(tmp_path, name):
         stream[16_000 * at_s : 16_000 * at_s + 32_000] += sound
     events = [heard.event.label for part in np.split(stream, 60) for heard in detector.push(part)]
     assert [label for label in events if label != "unknown"] == ["doorbell", "bark"]
+    assert [event.label for event in detector.take_followed() if event.ended is not None] == ["doorbell", "bark"]

@@ -61,6 +61,22 @@ def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tm
     assert not store.follow_front_end(new)
 
 
+def test_labels_with_clips_keep_their_slots_and_classes_on_another_front_end(tmp_path, bundles):
+    store = ModelStore(tmp_path)
+    saved = store.load(bundles["cnn1"])
+    labels = LabelMap(32).add("siren", "c4").add("adopted", "c5").add("bell").add("adopted too", "c6")
+    store.save(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, label_map=labels))
+    base = find_bundle("base")
+    assert not store.follow_front_end(base, ("siren", "bell"))  # another architecture, too: only with the fleet
+    assert store.follow_front_end(base, ("siren", "bell"), any_architecture=True)
+    progress = store.load(base).progress
+    assert progress.label_map.labels == ("siren", "bell")
+    assert progress.label_map.slot_of("bell") == 2  # as it was reported
+    assert progress.label_map.class_ids[0] == "c4"
+    assert "c5" not in progress.label_map.class_ids
+    assert progress.listening_labels.mask.sum() == 0  # nothing is learned yet
+
+
 def test_a_model_of_another_architecture_is_refused_and_kept_also_when_a_daemon_starts(tmp_path, bundles):
     store = ModelStore(tmp_path)
     saved = store.load(bundles["cnn1"])

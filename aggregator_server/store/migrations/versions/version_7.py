@@ -13,6 +13,7 @@ _INDICES = {
     "devices_by_architecture": ("devices", "{architecture}, device_id", ""),
     "devices_by_program": ("devices", "{program}, device_id", ""),
     "devices_by_group": ("devices", "group_name, device_id", ""),
+    "devices_by_features": ("devices", "features_digest, device_id", ""),
     "devices_by_clips": ("devices", "clips, device_id", ""),
     "devices_by_seen": ("devices", "seen_at, device_id, revoked_at, waiting", ""),
     "devices_revoked": ("devices", "revoked_at, device_id", "revoked_at IS NOT NULL"),

@@ -184,6 +184,6 @@ def test_the_audit_is_read_by_kind_and_page(operator):
         operator.post("/classes/c0/rename", "/classes/c0", name=f"name {turn}")
     page = operator.get("/audit?what=class_renamed").text
     assert page.count("<tr><th scope") == 50
-    older = re.search(r'href="(/audit\?before=\d+&amp;what=class_renamed)"', page)[1].replace("&amp;", "&")
+    older = re.search(r'href="(/audit\?what=class_renamed&amp;before=\d+)"', page)[1].replace("&amp;", "&")
     assert operator.get(older).text.count("<tr><th scope") == 5
     assert operator.get("/audit?what=nonsense").status_code == 200
