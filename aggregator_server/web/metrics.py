@@ -16,12 +16,13 @@ from aggregator_server.fleet.health import SEEN_S, count_devices, count_health, 
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
-from aggregator_server.store.tables import DeviceRow, (
+from aggregator_server.store.tables import (
     DONE,
     FAILED,
     OPEN,
     AuditRow,
     ClassRow,
+    DeviceRow,
     ParticipantRow,
     ReputationRow,
     RoundRow,
