@@ -4,7 +4,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, case, exists, false, func, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, case, exists, false, func, select, true, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
@@ -153,26 +153,28 @@ _NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device
 
 
 # In no order: to read a large table in that of its identifiers takes many times as long as to sort these.
-_TRUSTED = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).where(
+_CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).where(
     IS_ACTIVE, DeviceRow.device_id.not_in(QUARANTINED)
 )
 
 
-def _candidates(session: Session) -> Select[Any]:
+def _has_fleets_front_end(session: Session) -> ColumnElement[bool]:
     change = newest_change(session)
-    return _TRUSTED if change is None else _TRUSTED.where(DeviceRow.features_digest == change.features)
+    return true() if change is None else DeviceRow.features_digest == change.features
 
 
 def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
     """Return the devices that may take part: not those in quarantine, nor those with a former front end."""
-    rows = session.execute(_candidates(session).order_by(DeviceRow.device_id))
+    rows = session.execute(_CANDIDATES.where(_has_fleets_front_end(session)).order_by(DeviceRow.device_id))
     return tuple(Candidate(device_id, clips, max(0.0, now - seen_at)) for device_id, clips, seen_at in rows)
 
 
 def read_columns(session: Session, now: float) -> Columns:
     """Return the same as columns; the rows are read part by part."""
     ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
-    for part in session.execute(_candidates(session), execution_options={"yield_per": _READ}).partitions():
+    for part in session.execute(
+        _CANDIDATES.where(_has_fleets_front_end(session)), execution_options={"yield_per": _READ}
+    ).partitions():
         ids.append(np.array([row[0].encode() for row in part], "S32"))
         numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))
     all_ids = np.concatenate(ids)
