@@ -7,7 +7,7 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, Path
 from fastapi.responses import Response, StreamingResponse
 
-from aggregator_server.errors import BlobNotFoundError, InvalidRequestError
+from aggregator_server.errors import BlobError, BlobNotFoundError, InvalidRequestError
 from aggregator_server.fleet.public_sets import require_served
 from aggregator_server.store import Store
 from aggregator_server.web.http_errors import documented
@@ -50,7 +50,10 @@ async def stream(service: Service, opened: Callable[[], BinaryIO]) -> Response:
 
 def _open(store: Store, sha256: str) -> BinaryIO:
     require_served(store, sha256)
-    return store.blobs.open(sha256)
+    try:
+        return store.blobs.open(sha256)
+    except BlobError as error:  # where the state is, is for the log
+        raise FileNotFoundError(str(error)) from error
 
 
 def _begin(opened: Callable[[], BinaryIO]) -> tuple[bytes, int, BinaryIO | None]:
