@@ -169,7 +169,7 @@ def test_what_strangers_write_into_an_address_finds_only_what_is_called_so(large
 
 def test_an_index_answers_every_query_of_a_page(large):
     asked = []
-    event.listen(large._engine, "before_cursor_execute", lambda *told: asked.append(told[2:4]))
+    event.listen(large.database.engine, "before_cursor_execute", lambda *told: asked.append(told[2:4]))
     for sort in SORTS:
         second = search(large, Wanted.of(sort=sort, page=1), NOW).next
         search(large, second, NOW)
