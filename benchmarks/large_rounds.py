@@ -1,9 +1,9 @@
 """Whole computations of rounds that are larger than the memory: uploads of 50 kB, from the blobs to the result.
 
 Every rule runs in a process of its own. ``s`` is everything: documents, digests, arrays, the rule. Beside it stands
-one plain read of the same blobs by the same process, in the same run. ``blob_reads`` says how often the bytes of
-the uploads were read from the store, ``all_reads`` the same with what was read again from the temporary file. Memory is
-the most that the process held, libraries included.
+one plain read of the same blobs by the same process, in the same run. ``cpu_s`` is processor time of all threads.
+``blob_reads`` says how often the bytes of the uploads were read from the store, ``all_reads`` the same with what was
+read again from the temporary file. Memory is the most that the process held, libraries included.
 """
 
 from __future__ import annotations
@@ -191,14 +191,17 @@ def _all_read() -> int:
 
 def _measure(given: Round, rule: str, rounds: int) -> dict[str, object]:
     blobs, size = CountedBlobs(given.folder), 0
-    idle_mb, read_before, began = peak_mb(os.getpid()), _all_read(), time.perf_counter()
+    idle_mb, read_before = peak_mb(os.getpid()), _all_read()
+    began, cpu_began = time.perf_counter(), time.process_time()
     _combine(blobs, given.snapshot, rule, rounds)
-    took, read_after = (time.perf_counter() - began) / rounds, _all_read()
-    most_mb, began = peak_mb(os.getpid()), time.perf_counter()
+    took, cpu_s = (time.perf_counter() - began) / rounds, (time.process_time() - cpu_began) / rounds
+    read_after, most_mb = _all_read(), peak_mb(os.getpid())
+    began, cpu_began = time.perf_counter(), time.process_time()
     for _, digest, _ in given.snapshot.uploads:
         size += len(blobs.path(digest).read_bytes())
-    reading = time.perf_counter() - began
+    reading, read_cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     row: dict[str, object] = {"rule": rule, "rounds": rounds, "s": took, "read_s": reading, "reads": took / reading}
+    row |= {"cpu_s": cpu_s, "read_cpu_s": read_cpu_s}
     row |= {"blob_reads": blobs.bytes_read / rounds / size, "all_reads": (read_after - read_before) / rounds / size}
     return row | {"peak_mb": most_mb, "idle_mb": idle_mb, "uploads_mb": size / 1e6}
 
