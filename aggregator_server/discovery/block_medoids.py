@@ -1,7 +1,7 @@
 """Class discovery among thousands of reports: k-medoids on medoids, whose cost grows with their number, not its square.
 
 Reports are cut into blocks, in an order that is drawn, and each block becomes a quarter as many medoids. So do these,
-until few enough are left to compare each with every other one. What is found among them is then given to all reports:
+until as many are left as can be compared with one another. What is found among them is then given to all reports:
 each belongs to the medoid that it is nearest to. (CLARA, Kaufman & Rousseeuw 1990, looks at a sample alone, and so
 misses a sound that few devices have.)
 """
@@ -31,16 +31,18 @@ def medoids_of_blocks(unit: Doubles, cluster: Clustering, seed: int) -> Ints:
     """
     left, rng = np.arange(len(unit)), np.random.default_rng(seed)
     while len(left) > LEFT:
-        drawn = rng.permutation(left)
+        drawn, wanted = rng.permutation(left), max(LEFT, len(left) // _SHARE)
         blocks = np.array_split(drawn, -(-len(drawn) // _BLOCK))
-        left = np.sort(np.concatenate([_medoids(unit, block, cluster) for block in blocks]))
+        counts = np.diff(np.arange(len(blocks) + 1) * wanted // len(blocks))
+        found = [_medoids(unit, *block, cluster) for block in zip(blocks, counts.tolist(), strict=True)]
+        left = np.sort(np.concatenate(found))
     return left
 
 
-def _medoids(unit: Doubles, block: Ints, cluster: Clustering) -> Ints:
-    """Return a block's medoids, int64 [a quarter of the block]."""
+def _medoids(unit: Doubles, block: Ints, count: int, cluster: Clustering) -> Ints:
+    """Return a block's medoids, int64 [count]."""
     distances = np.clip(1.0 - unit[block] @ unit[block].T, 0.0, 2.0)
-    return block[centres(distances, cluster(distances, -(-len(block) // _SHARE)))]
+    return block[centres(distances, cluster(distances, count))]
 
 
 def centres(distances: Doubles, labels: Ints) -> Ints:

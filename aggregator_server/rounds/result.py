@@ -180,7 +180,7 @@ def read_inputs(blobs: BlobFolder, snapshot: RoundSnapshot) -> RoundInputs:
         revoked=frozenset(snapshot.revoked),
         others=tuple(contribution for contribution, other in uploads if other),
         class_terms=snapshot.class_terms,
-        scratch=blobs.folder,
+        scratch=getattr(blobs, "folder", None),  # of a store that is no folder, the system's
     )
 
 
