@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Floats
 
-BLOCK_BYTES = 2**24  # of a block of rows or columns; a thread holds about two
+BLOCK_BYTES = 2**23  # of a block of rows or columns; a thread holds about two
 ROWS_TOGETHER = 32  # rows that a task of a rule works on: a block has a multiple, so that sums do not depend on it
 _NUMBER = 4  # bytes
 

@@ -52,7 +52,7 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
         AggregationError: n < 2 f + 3.
     """
     best = int(stable_order(krum_scores(updates, byzantine))[0])
-    return Chosen(updates.matrix[best].copy(), (updates.device_ids[best],))
+    return Chosen(updates.rows(slice(best, best + 1))[0].copy(), (updates.device_ids[best],))
 
 
 def krum_scores(updates: Updates, byzantine: float) -> Doubles:
@@ -113,7 +113,9 @@ def _estimated_scores(updates: Updates, byzantine: float) -> Doubles:
     # Of a bit generator, whose numbers stay the same from one version of NumPy to the next.
     order = np.argsort(np.random.Philox(key=seed).random_raw(len(updates)), kind="stable")
     sample = np.sort(order[:SAMPLE])
-    others = np.concatenate([updates.rows(slice(row, row + 1)) for row in sample]).astype(np.float64)
+    others = np.empty((SAMPLE, updates.layout.width))
+    for place, row in enumerate(sample.tolist()):
+        others[place] = updates.rows(slice(row, row + 1))[0]
     squares = np.einsum("ij,ij->i", others, others)
     scores, nearest = np.empty(len(updates)), SAMPLE - floor_of(byzantine, SAMPLE) - 2
     for first, block in updates.row_blocks():
