@@ -27,7 +27,7 @@ BYZANTINE = Setting(
 )
 EXACT = 4_096
 """Number of uploads up to which all pairs are compared."""
-SAMPLE = 512
+SAMPLE = 256
 """Number of uploads that stand for all, where there are more."""
 _COLUMNS = 1_024
 _ROWS = 512
