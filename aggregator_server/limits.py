@@ -75,9 +75,9 @@ LABEL_ENTROPY = 20.0  # in nats: that of 485 million labels of one clip each
 IMPRESSIONS = 4_096  # data impressions of one class: the largest value of the setting `impressions`
 STEP_FACTOR = 1e6  # largest value of the setting `step_factor`, which follows from what devices reported
 
-# Classes. Class discovery compares every description of a round with every other one. Sounds beyond these bounds are
-# reported again. The new sounds of one upload are bounded by the protocol.
-REPORTS_PER_ROUND = 256
+# Classes. Sounds beyond these bounds are reported again. The new sounds of one upload are bounded by the protocol.
+REPORTS_PER_ROUND = 10_000
+DESCRIPTION_BYTES = 2**28  # of the reports beyond the first 256, whose descriptions are all in memory
 REFERENCES_PER_ROUND = 512  # descriptions of known classes
 NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more

@@ -633,7 +633,7 @@ class RoundDetail:
         participants: The selected devices.
         accuracies: Accuracy of every contributor on the public set, 0 to 1.
         accuracy_classes: Number of classes among which each of these was measured.
-        betas: Weights of each uploaded class's owners.
+        betas: Weights of each uploaded class's owners; empty in a round of more than 10,000 devices.
         plain_mean: Classes whose weights were all 0, so that the plain mean was taken.
         discovery: Outcome of the reports; None where nothing new was reported.
         model: Blob of the shared model's bundle; None in a round without one.

@@ -4,7 +4,7 @@ A rule's time is from the uploads in memory, as Auricle or Flower holds them, to
 stand one plain read of the same bytes from the blobs that the devices uploaded, and the rule's time with filling the
 memory from these blobs, whose digests are compared with their names as the aggregator does. Every rule runs in a
 process of its own, where it takes turns with the plain read. Times are medians; memory is the most that the process
-held above one that only reads, in copies of all uploads.
+held above one that only reads, in copies of all uploads. With ``--rounds`` see benchmarks/large_rounds.py.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import numpy as np
 from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
 from aggregator_server.store.blobs import BlobFolder
 from benchmarks.command import Command, said
+from benchmarks.large_rounds import add_options, measure_rounds
 from benchmarks.processes import peak_mb
 from fleet_protocol.bundle import Layer
 from fleet_protocol.messages import Choice, Update
@@ -172,7 +173,11 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=11, metavar="N", help="of each measurement (11)")
     parser.add_argument("--without-flower", action="store_true", help="measure Auricle's rules alone")
 
+    add_options(parser)
+
     def work(chosen: argparse.Namespace) -> object:
+        if chosen.rounds:
+            return measure_rounds(chosen.devices, tuple(chosen.rules))
         with tempfile.TemporaryDirectory() as folder:
             uploads = write_uploads(Path(folder), chosen.devices)
             return compare(uploads, chosen.turns, not chosen.without_flower)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Contribution:
     """One device's checked upload.
 
     Attributes:
-        update: Document of the upload.
+        update: Document of the upload; without ``metrics``, which are for people.
         read: Function that loads its arrays, read-only, as docs/protocol.md describes them. All uploads together may be
             large: read one after the other, and copy what is to stay. Any thread may call it.
     """
@@ -103,6 +104,7 @@ class RoundInputs:
         model: Shared model; None in a round without one.
         state: State kept from the strategy's round before, in a round without a model; empty at first.
         revoked: Devices of whose earlier uploads nothing may count.
+        scratch: Folder on disk for temporary files of what does not fit the memory; None: the system's.
     """
 
     round_id: int
@@ -118,6 +120,7 @@ class RoundInputs:
     revoked: frozenset[str] = frozenset()
     class_terms: ClassTerms = field(default_factory=ClassTerms)
     others: tuple[Contribution, ...] = ()
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)

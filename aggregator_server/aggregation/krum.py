@@ -4,12 +4,18 @@
     theta = theta_k with the smallest s(k)
 
 n devices, of which up to f may send anything; n >= 2 f + 3. How many clips a device says it has does not count.
+
+Distances of all pairs take time and memory with the square of n. Above ``EXACT`` devices every upload is compared with
+the same ``SAMPLE`` of them instead, drawn at random, m of them, with f and n - f - 2 as shares of m: s(k) is then an
+estimate, and the cost is linear in n. The draw follows from all uploads, so that nobody who uploads can know it before.
 """
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 
+from aggregator_server.aggregation.disk_matrix import ROWS_TOGETHER
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.errors import AggregationError
@@ -19,7 +25,13 @@ from fleet_protocol.setting import Setting
 BYZANTINE = Setting(
     0.2, "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF
 )
+EXACT = 4_096
+"""Number of uploads up to which all pairs are compared."""
+SAMPLE = 256
+"""Number of uploads that stand for all, where there are more."""
 _COLUMNS = 1_024
+_ROWS = 512
+_SEED_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
         AggregationError: n < 2 f + 3.
     """
     best = int(stable_order(krum_scores(updates, byzantine))[0])
-    return Chosen(updates.matrix[best].copy(), (updates.device_ids[best],))
+    return Chosen(updates.rows(slice(best, best + 1))[0].copy(), (updates.device_ids[best],))
 
 
 def krum_scores(updates: Updates, byzantine: float) -> Doubles:
@@ -51,10 +63,15 @@ def krum_scores(updates: Updates, byzantine: float) -> Doubles:
             f"Krum with f = {f} Byzantine clients (byzantine = {byzantine:g}) needs {2 * f + 3} uploads, not {count}; "
             "wait for more devices (quorum), set byzantine lower, or use the median"
         )
-    distances = squared_distances(updates)
-    np.fill_diagonal(distances, np.inf)
-    nearest = np.sort(distances, axis=1)[:, : count - f - 2]
-    scores: Doubles = nearest.sum(axis=1)
+    if count > EXACT:
+        return _estimated_scores(updates, byzantine)
+    products = _products(updates)
+    squares, scores = np.diagonal(products), np.empty(count)
+    for start in range(0, count, _ROWS):
+        rows = slice(start, min(start + _ROWS, count))
+        distances = _squared_distances(squares[rows], squares, products[rows])
+        distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
+        scores[rows] = _nearest(distances, count - f - 2)
     return scores
 
 
@@ -64,13 +81,51 @@ def squared_distances(updates: Updates) -> Doubles:
     By the products of all pairs, |a|^2 + |b|^2 - 2 a b, in float64: of float32 weights that differ in their third
     digit it is right to nine digits, and an upload far away spoils nobody else's distances.
     """
+    products = _products(updates)
+    squares = np.diagonal(products)
+    return _squared_distances(squares, squares, products)
+
+
+def _products(updates: Updates) -> Doubles:
     products = np.zeros((len(updates), len(updates)))
     for start in range(0, updates.layout.width, _COLUMNS):
-        block = updates.matrix[:, start : start + _COLUMNS].astype(np.float64)
+        block = updates.columns(slice(start, min(start + _COLUMNS, updates.layout.width))).astype(np.float64)
         products += block @ block.T
-    squares = np.diagonal(products)
-    distances: Doubles = np.maximum(squares[:, None] + squares[None, :] - 2 * products, 0.0)
+    return products
+
+
+def _squared_distances(rows: Doubles, columns: Doubles, products: Doubles) -> Doubles:
+    """Return float64 [rows, columns] of squared norms and products."""
+    distances: Doubles = np.maximum(rows[:, None] + columns[None, :] - 2 * products, 0.0)
     return distances
+
+
+def _nearest(distances: Doubles, count: int) -> Doubles:
+    """Return every row's sum of its smallest distances, float64 [rows]."""
+    nearest: Doubles = np.sort(distances, axis=1)[:, :count].sum(axis=1)
+    return nearest
+
+
+def _estimated_scores(updates: Updates, byzantine: float) -> Doubles:
+    """Return every device's sum of distances to the nearest of a sample, float64 [devices]."""
+    drawn_by = np.ascontiguousarray(updates.columns(slice(0, min(_SEED_COLUMNS, updates.layout.width))))
+    seed = np.frombuffer(hashlib.sha256(drawn_by.data).digest(), np.uint64, 2)
+    # Of a bit generator, whose numbers stay the same from one version of NumPy to the next.
+    order = np.argsort(np.random.Philox(key=seed).random_raw(len(updates)), kind="stable")
+    sample = np.sort(order[:SAMPLE])
+    others = np.empty((SAMPLE, updates.layout.width))
+    for place, row in enumerate(sample.tolist()):
+        others[place] = updates.rows(slice(row, row + 1))[0]
+    squares = np.einsum("ij,ij->i", others, others)
+    scores, nearest = np.empty(len(updates)), SAMPLE - floor_of(byzantine, SAMPLE) - 2
+    for first, block in updates.row_blocks():
+        for start in range(0, len(block), ROWS_TOGETHER):  # a product's last digits depend on how many rows it is of
+            rows = block[start : start + ROWS_TOGETHER].astype(np.float64)
+            distances = _squared_distances(np.einsum("ij,ij->i", rows, rows), squares, rows @ others.T)
+            numbers = np.arange(first + start, first + start + len(rows))
+            distances[numbers[:, None] == sample] = np.inf
+            scores[numbers] = _nearest(distances, nearest)
+    return scores
 
 
 def _combine(updates: Updates, _: Doubles, values: Values) -> Combined:

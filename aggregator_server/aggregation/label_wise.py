@@ -9,8 +9,9 @@ multiplies its history by sum(beta) in every round; the normalised form divides 
 less that of guessing: a device whose scores are wrong, however sure, then has no weight beside others.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
 from fleet_protocol.setting import Setting
 
+DETAILED = 10_000
+"""Devices up to which a round's details have every owner's weight of every class."""
+
 
 @dataclass(frozen=True)
 class DeviceScores:
@@ -27,12 +31,17 @@ class DeviceScores:
 
     Attributes:
         columns: The fleet's class of every column of ``scores``, int64 [owned].
-        scores: f_m, alpha-updated, float32 [samples, owned].
+        scores: f_m, alpha-updated, float32 [samples, owned]; or a function that reads them, for those of all devices
+            together may be large.
     """
 
     device_id: str
     columns: Ints
-    scores: Floats
+    scores: Floats | Callable[[], Floats]
+
+    def read(self) -> Floats:
+        """Return the scores."""
+        return self.scores() if callable(self.scores) else self.scores
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class LabelWise:
     Attributes:
         scores: Scores of the fleet, float32 [samples, classes].
         accuracies: Every device's accuracy on the public set, 0 to 1.
-        betas: Weight of each owner of a column, for every column that somebody uploaded.
+        betas: Weight of each owner of a column, for every column that somebody uploaded; empty beyond ``DETAILED``
+            devices.
         plain_mean: Columns whose weights summed to 0, so that the plain mean was taken.
     """
 
@@ -80,7 +90,7 @@ def accuracy(device: DeviceScores, labels: Ints, synthetic: Bools) -> float:
         rows = owned
     if not rows.any():
         return 0.0
-    guesses = device.columns[device.scores[rows].argmax(axis=1)]
+    guesses = device.columns[device.read()[rows].argmax(axis=1)]
     return float(np.mean(guesses == labels[rows]))
 
 
@@ -95,7 +105,7 @@ def label_wise(
     """Average scores label by label; a label that nobody uploaded keeps its column.
 
     Args:
-        devices: the uploads, in any order: the result does not depend on it.
+        devices: the uploads, in any order: the result does not depend on it. Each one's scores are read once.
         labels: int64 [samples], the public samples' classes.
         synthetic: bool [samples], True for data impressions.
         previous: float32 [samples, classes], the consensus so far; zeros before the first round.
@@ -106,31 +116,42 @@ def label_wise(
         AggregationError: the sums no longer fit float32 (the literal form grows geometrically).
     """
     ordered = sorted(devices, key=lambda device: device.device_id)
-    accuracies = {device.device_id: accuracy(device, labels, synthetic) for device in ordered}
-    chance = {device.device_id: 1 / max(1, len(device.columns)) if above_chance else 0.0 for device in ordered}
-    counting = {name: max(0.0, value - chance[name]) for name, value in accuracies.items()}
+    owners = Counter(column for device in ordered for column in device.columns.tolist())
+    accuracies: dict[str, float] = {}
+    weights: dict[int, list[float]] = {column: [] for column in sorted(owners)}
+    # Sums of the owners' scores by their weights, and of those without weight.
+    weighted, plain = np.zeros(previous.shape), np.zeros(previous.shape)
+    for device in ordered:
+        read = replace(device, scores=device.read())
+        accuracies[device.device_id] = right = accuracy(read, labels, synthetic)
+        counting = max(0.0, right - (1 / max(1, len(device.columns)) if above_chance else 0.0))
+        values, columns = read.read().astype(np.float64), device.columns.tolist()
+        of_columns = np.array([counting if owners[column] > 1 else 1.0 for column in columns])
+        weighted[:, device.columns] += of_columns * values
+        if not counting:
+            plain[:, device.columns] += np.array([1 / owners[column] for column in columns]) * values
+        for column, weight in zip(columns, of_columns.tolist(), strict=True):
+            weights[column].append(weight)
     scores = previous.copy()
-    betas: dict[int, dict[str, float]] = {}
-    plain_mean: list[int] = []
-    for column, owners in sorted(_owners(ordered).items()):
-        weights = np.array([counting[name] for name, _ in owners]) if len(owners) > 1 else np.ones(1)
-        if weights.sum() == 0:
-            weights = np.full(len(owners), 1 / len(owners))
-            plain_mean.append(column)
-        total = np.sum([weight * values for weight, (_, values) in zip(weights, owners, strict=True)], axis=0)
-        betas[column] = {name: float(weight) for weight, (name, _) in zip(weights, owners, strict=True)}
-        scores[:, column] = _float32(total / weights.sum() if normalise else total, column)
-    return LabelWise(scores, accuracies, betas, tuple(plain_mean))
+    plain_mean = tuple(column for column, found in weights.items() if not any(found))
+    for column in plain_mean:
+        weights[column] = [1 / owners[column]] * owners[column]
+        weighted[:, column] = plain[:, column]
+    for column, found in weights.items():
+        total = weighted[:, column]
+        scores[:, column] = _float32(total / np.array(found).sum() if normalise else total, column)
+    return LabelWise(scores, accuracies, _betas(ordered, weights), plain_mean)
 
 
-def _owners(devices: Sequence[DeviceScores]) -> dict[int, list[tuple[str, Doubles]]]:
-    """Every uploaded column's owners with their scores, float64 [samples]."""
-    owners: dict[int, list[tuple[str, Doubles]]] = {}
+def _betas(devices: Sequence[DeviceScores], weights: dict[int, list[float]]) -> dict[int, dict[str, float]]:
+    """Return the owners' weights of every column by device."""
+    if len(devices) > DETAILED:
+        return {}
+    owners: dict[int, list[str]] = {column: [] for column in weights}
     for device in devices:
-        for index, column in enumerate(device.columns):
-            values = device.scores[:, index].astype(np.float64)
-            owners.setdefault(int(column), []).append((device.device_id, values))
-    return owners
+        for column in device.columns.tolist():
+            owners[column].append(device.device_id)
+    return {column: dict(zip(owners[column], weights[column], strict=True)) for column in weights}
 
 
 def _float32(values: Doubles, column: int) -> Floats:

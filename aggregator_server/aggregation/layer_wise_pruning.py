@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, layer_distances, stable_order
-from aggregator_server.aggregation.weighted_mean import weighted_mean
+from aggregator_server.aggregation.weighted_mean import weighted_mean, weighted_means
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.setting import Setting
@@ -57,13 +57,12 @@ def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float)
         nobody: dict[str, list[str]] = {layer.name: [] for layer in updates.layout.layers}
         return Pruned(weighted_mean(updates, sizes), nobody, nobody)
     deviations = layer_deviations(updates)
-    weights = np.empty(updates.layout.width, np.float32)
-    lowest, highest = {}, {}
+    lowest, highest, parts = {}, {}, []
     for layer, columns in updates.layout.layer_columns.items():
         order = stable_order(deviations[layer])
         lowest[layer], kept, highest[layer] = np.split(order, [low, count - high])
-        weights[columns] = weighted_mean(updates, _only(sizes, kept), columns)
-    return Pruned(weights, _names(updates, lowest), _names(updates, highest))
+        parts.append((columns, _only(sizes, kept)))
+    return Pruned(weighted_means(updates, parts), _names(updates, lowest), _names(updates, highest))
 
 
 def layer_deviations(updates: Updates) -> dict[str, Doubles]:

@@ -5,33 +5,23 @@
 How many clips a device says it has does not count: a device that lies would lie about that too.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from aggregator_server.aggregation.rule import Rule
-from aggregator_server.aggregation.updates import Updates, in_blocks
-from fleet_protocol.arrays import Doubles, Floats
-
-_COLUMNS = 256
+from aggregator_server.aggregation.updates import Updates
+from fleet_protocol.arrays import Floats
 
 
 def coordinate_median(updates: Updates) -> Floats:
     """Return the median of every weight, float32 [weights]; of an even number, the mean of the two in the middle."""
-    middle = slice((len(updates) - 1) // 2, len(updates) // 2 + 1)
-    return by_rank(updates, lambda ranked: ranked[:, middle].mean(axis=1, dtype=np.float64))
-
-
-def by_rank(updates: Updates, combine: Callable[[Floats], Doubles]) -> Floats:
-    """Apply ``combine`` to the ascending values of every weight, float32 [some weights, devices]."""
+    low, high = (len(updates) - 1) // 2, len(updates) // 2
     result = np.empty(updates.layout.width, np.float32)
 
-    def rank(columns: slice) -> None:
-        ranked = np.ascontiguousarray(updates.matrix[:, columns].T)
-        ranked.sort(axis=1)
-        result[columns] = combine(ranked)
+    def middle(columns: slice, values: Floats) -> None:
+        values.partition((low, high), axis=1)  # a third of what sorting takes
+        result[columns] = values[:, low : high + 1].mean(axis=1, dtype=np.float64)
 
-    in_blocks(rank, updates.layout.width, _COLUMNS)
+    updates.column_blocks(middle)
     return result
 
 

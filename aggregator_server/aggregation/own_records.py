@@ -22,12 +22,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import as_rows, from_rows
+from aggregator_server.aggregation.disk_matrix import DiskMatrix
 from aggregator_server.aggregation.updates import Updates, in_blocks
 from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SUSPICION
-from fleet_protocol.arrays import Array, Bools, Doubles, Ints
+from fleet_protocol.arrays import Array, Bools, Doubles, Floats, Ints
 from fleet_protocol.setting import Setting
 from fleet_protocol.tensors import Arrays
 
@@ -41,6 +43,7 @@ _GROUPS = 256  # numbers of a sketch: its cosines err by 1/16 at most (standard 
 _MEMORY = 0.8
 _ID_BYTES = 32
 _ROWS = 32
+_TOGETHER = 2_048  # records that are looked at together
 _DEVICES, _SKETCHES, _TURNS, _KEY = (f"records.{name}" for name in ("devices", "sketches", "turns", "key"))
 
 
@@ -49,13 +52,13 @@ class Records:
     """The devices' records, in the order of their ids.
 
     Attributes:
-        sketches: Records r_k, float64 [devices, numbers].
+        sketches: Records r_k, float16 [devices, numbers].
         turns: Number of each one's last updates in a row that pointed against its record, int64 [devices].
         key: Seed of A, uint64 [2].
     """
 
     device_ids: tuple[str, ...]
-    sketches: Doubles
+    sketches: NDArray[np.float16]
     turns: Ints
     key: Array
 
@@ -65,59 +68,78 @@ class Records:
         numbers = min(_GROUPS, updates.layout.width)
         kept = state.get(_SKETCHES)
         if kept is None or kept.shape[1:] != (numbers,):
-            digest = hashlib.sha256(np.ascontiguousarray(updates.matrix).data).digest()
-            return cls((), np.zeros((0, numbers)), np.zeros(0, np.int64), np.frombuffer(digest, np.uint64, 2))
+            found = hashlib.sha256()
+            for _, block in updates.row_blocks():
+                found.update(np.ascontiguousarray(block).data)
+            key = np.frombuffer(found.digest(), np.uint64, 2)
+            return cls((), np.zeros((0, numbers), np.float16), np.zeros(0, np.int64), key)
         ids = tuple(from_rows(state[_DEVICES]))
-        return cls(ids, kept.astype(np.float64), state[_TURNS].astype(np.int64), state[_KEY])
+        return cls(ids, kept, state[_TURNS].astype(np.int64), state[_KEY])
 
     def arrays(self) -> Arrays:
         """Return them as arrays to be kept; 553 bytes for each device."""
         return {
             _DEVICES: as_rows(self.device_ids, _ID_BYTES),
-            _SKETCHES: self.sketches.astype(np.float16),
+            _SKETCHES: self.sketches,
             _TURNS: np.minimum(self.turns, 255).astype(np.uint8),
             _KEY: self.key,
         }
 
-    def judged(self, device_ids: Sequence[str], sketches: Doubles) -> tuple[Bools, Records]:
-        """Tell which updates point against their devices' records, bool [updates]; and count that.
-
-        Args:
-            sketches: Their sketches, float64 [updates, numbers].
-        """
+    def judged(self, device_ids: Sequence[str], sketches: Sketches) -> tuple[Bools, Records]:
+        """Tell which updates point against their devices' records, bool [updates]; and count that."""
         rows = {device_id: row for row, device_id in enumerate(self.device_ids)}
-        known = {place: rows[device_id] for place, device_id in enumerate(device_ids) if device_id in rows}
-        records = self.sketches[list(known.values())]
-        sizes = np.maximum(np.linalg.norm(records, axis=1), 1e-30)
-        cosines = np.einsum("ij,ij->i", sketches[list(known)], records) / sizes
+        places = np.array([place for place, device_id in enumerate(device_ids) if device_id in rows], np.intp)
+        known = np.array([rows[device_ids[place]] for place in places], np.intp)
+        cosines = np.empty(len(known))
+        for start in range(0, len(known), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            records = self.sketches[known[part]].astype(np.float64)
+            sizes = np.maximum(np.linalg.norm(records, axis=1), 1e-30)
+            cosines[part] = np.einsum("ij,ij->i", sketches.taken(places[part]), records) / sizes
         turned, turns = np.zeros(len(device_ids), np.bool_), self.turns.copy()
-        if known and np.median(np.abs(cosines)) >= SAYS_SOMETHING:
-            turned[list(known)] = cosines < TURNED_BELOW
-        for place, row in known.items():
-            turns[row] = turns[row] + 1 if turned[place] else 0
+        if len(known) and np.median(np.abs(cosines)) >= SAYS_SOMETHING:
+            turned[places] = cosines < TURNED_BELOW
+        turns[known] = np.where(turned[places], turns[known] + 1, 0)
         model_turned = 2 * np.count_nonzero(turns) >= len(turns)
         return turned & (not model_turned), replace(self, turns=turns)
 
-    def after(self, device_ids: Sequence[str], sketches: Doubles, counted: Bools) -> Records:
+    def after(self, device_ids: Sequence[str], sketches: Sketches, counted: Bools) -> Records:
         """Return the records after a round.
 
         Args:
-            sketches: Their sketches, float64 [updates, numbers].
             counted: Mask of those that made the result, bool [updates].
         """
-        found = dict(zip(self.device_ids, zip(self.sketches, self.turns.tolist(), strict=True), strict=True))
-        for device_id, sketch, counts in zip(device_ids, sketches, counted, strict=True):
-            before, turns = found.get(device_id, (sketch, 0))
+        rows = {device_id: row for row, device_id in enumerate(self.device_ids)}
+        places: dict[str, int] = {}
+        gone = set()
+        for place, (device_id, counts) in enumerate(zip(device_ids, counted.tolist(), strict=True)):
             if counts:
-                found[device_id] = (_MEMORY * before + (1 - _MEMORY) * sketch, turns)
-            elif turns >= SUSPICION:
-                del found[device_id]
-        names = tuple(sorted(found))
-        rows = np.array([found[name][0] for name in names]).reshape(-1, self.sketches.shape[1])
-        return replace(self, device_ids=names, sketches=rows, turns=np.array([found[n][1] for n in names], np.int64))
+                places[device_id] = place
+            elif device_id in rows and self.turns[rows[device_id]] >= SUSPICION:
+                gone.add(device_id)
+        names = tuple(sorted((rows.keys() | places.keys()) - gone))
+        before = np.array([rows.get(name, -1) for name in names], np.intp)
+        now = np.array([places.get(name, -1) for name in names], np.intp)
+        kept = np.empty((len(names), self.sketches.shape[1]), np.float16)
+        for start in range(0, len(names), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            kept[part] = self._continued(before[part], now[part], sketches)
+        return replace(self, device_ids=names, sketches=kept, turns=np.where(before >= 0, self._turns(before), 0))
 
-    def sketched(self, updates: Updates) -> Doubles:
-        """Return s_k of every update, float64 [updates, numbers]; of one that changes nothing, zeros.
+    def _continued(self, before: NDArray[np.intp], now: NDArray[np.intp], sketches: Sketches) -> Doubles:
+        """Return some devices' new records, float64 [devices, numbers], by rows before and updates; -1: none."""
+        records = np.empty((len(before), self.sketches.shape[1]))
+        records[before >= 0] = self.sketches[before[before >= 0]]
+        added = sketches.taken(now[now >= 0])
+        records[before < 0] = added[before[now >= 0] < 0]
+        records[now >= 0] = _MEMORY * records[now >= 0] + (1 - _MEMORY) * added
+        return records
+
+    def _turns(self, rows: NDArray[np.intp]) -> Ints:
+        return self.turns[rows] if len(self.turns) else np.zeros(len(rows), np.int64)
+
+    def sketched(self, updates: Updates) -> Sketches:
+        """Return s_k of every update; of one that changes nothing, zeros.
 
         Raises:
             AggregationError: nobody said what the devices started from.
@@ -131,16 +153,42 @@ class Records:
         signs = np.where(raw[order] & np.uint64(1), np.float32(1), np.float32(-1))
         numbers = self.sketches.shape[1]
         first = np.arange(numbers) * width // numbers
-        sketches = np.zeros((len(updates), numbers))
+        sketches = Sketches(updates, numbers)
+        for first_row, block in updates.row_blocks():
+            found = np.empty((len(block), numbers))
 
-        def sketch(rows: slice) -> None:
-            for row in range(rows.start, rows.stop):
-                update = (updates.matrix[row] - start)[order] * signs
-                sums = np.add.reduceat(update, first, dtype=np.float64)
-                sketches[row] = sums / max(float(np.linalg.norm(sums)), 1e-30)
+            def sketch(rows: slice, block: Floats = block, found: Doubles = found) -> None:
+                for row in range(rows.start, rows.stop):
+                    update = (block[row] - start)[order] * signs
+                    sums = np.add.reduceat(update, first, dtype=np.float64)
+                    found[row] = sums / max(float(np.linalg.norm(sums)), 1e-30)
 
-        in_blocks(sketch, len(updates), _ROWS)
+            in_blocks(sketch, len(block), _ROWS)
+            sketches.write(first_row, found)
         return sketches
+
+
+class Sketches:
+    """The updates' sketches, float64 [updates, numbers], in memory, or on disk where the updates are there."""
+
+    def __init__(self, updates: Updates, numbers: int) -> None:
+        """Make room for them."""
+        self._stored: Doubles | DiskMatrix = np.empty((0, numbers))
+        if isinstance(updates.stored, DiskMatrix):  # which holds float32: half of a number in each column
+            self._stored = DiskMatrix(len(updates), 2 * numbers, updates.stored.folder)
+
+    def write(self, first: int, sketches: Doubles) -> None:
+        """Note those of a block of updates, float64 [some, numbers]; in memory all are one block."""
+        if isinstance(self._stored, DiskMatrix):
+            self._stored.write(first, sketches.view(np.float32))
+        else:
+            self._stored = sketches
+
+    def taken(self, places: NDArray[np.intp]) -> Doubles:
+        """Return those of some updates, float64 [some, numbers], by their places, which ascend."""
+        if isinstance(self._stored, DiskMatrix):
+            return self._stored.some_rows(places).view(np.float64)
+        return self._stored[places]
 
 
 def without(state: Arrays, device_ids: Collection[str]) -> Arrays:

@@ -143,7 +143,8 @@ _ROWS_OF_A_TASK = 32
 def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, float]:
     """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
 
-    Their rows of the matrix are overwritten: it is the only copy of the uploads, and may be most of the memory.
+    Their rows of the matrix are overwritten, in memory or on disk: it is the only copy of the uploads, and may be most
+    of the memory.
 
     Args:
         updates: the uploads; shortened in place.
@@ -158,20 +159,20 @@ def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, fl
     """
     if not limit > 0:
         raise AggregationError(f"clip_norm must be above 0, not {limit!r}; leave it out to clip nothing")
-    norms = np.empty(len(updates))
+    clipped: dict[str, float] = {}
+    for first, block in updates.row_blocks():
+        norms = np.empty(len(block))
 
-    def measure(rows: slice) -> None:
-        for row in range(rows.start, rows.stop):
-            difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
-            norms[row] = np.sqrt(np.einsum("i,i->", difference, difference))
+        def shorten(rows: slice, block: Floats = block, norms: Doubles = norms) -> None:
+            for row in range(rows.start, rows.stop):
+                difference = np.subtract(block[row], previous, dtype=np.float64)
+                norms[row] = np.sqrt(np.einsum("i,i->", difference, difference))
+                if norms[row] > limit:
+                    block[row] = previous + difference * (limit / norms[row])
 
-    in_blocks(measure, len(updates), _ROWS_OF_A_TASK)
-    longer = np.flatnonzero(norms > limit)
-
-    def shorten(rows: slice) -> None:
-        for row in longer[rows]:
-            difference = np.subtract(updates.matrix[row], previous, dtype=np.float64)
-            updates.matrix[row] = previous + difference * (limit / norms[row])
-
-    in_blocks(shorten, len(longer), _ROWS_OF_A_TASK)
-    return {updates.device_ids[row]: float(norms[row]) for row in longer}
+        in_blocks(shorten, len(block), _ROWS_OF_A_TASK)
+        longer = np.flatnonzero(norms > limit)
+        clipped |= {updates.device_ids[first + row]: float(norms[row]) for row in longer}
+        if len(longer):
+            updates.write(first, block)
+    return clipped

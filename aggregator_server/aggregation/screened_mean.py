@@ -24,7 +24,7 @@ from aggregator_server.aggregation.median import coordinate_median
 from aggregator_server.aggregation.own_records import OWN_RECORDS
 from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, capped_sizes, usual_size
 from aggregator_server.aggregation.rule import Combined, Rule, Values
-from aggregator_server.aggregation.updates import Updates, in_blocks, layer_distances
+from aggregator_server.aggregation.updates import LayerDistances, Updates, in_blocks
 from aggregator_server.aggregation.weighted_mean import BY_SIZE, weighted_mean
 from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SCREEN_CAP
@@ -68,7 +68,7 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
         threshold: c, in medians of the devices' distances.
     """
     median = coordinate_median(updates)
-    squares = layer_distances(updates, median)
+    squares, against = _compared(updates, start, median)
     squares[ALL_LAYERS] = np.sum(list(squares.values()), axis=0)
     allowed = np.sqrt(np.maximum(1.0, sizes / usual_size(sizes)))
     floors = {
@@ -79,24 +79,29 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
     for name, values in squares.items():
         found = np.sqrt(values)
         distances[name] = found / max(float(np.median(found)), floors.get(name, 0.0), 1e-30) / allowed
-    against = _against(updates, start, median)
     furthest = np.max(list(distances.values()), axis=0)
     dropped = against | (furthest > threshold)
     explained = ~against & (furthest <= threshold * allowed)
     return Screened(distances, against, explained, dropped & (len(updates) >= _FEWEST), median)
 
 
-def _against(updates: Updates, start: Floats, median: Floats) -> Bools:
-    """Return whose update has a negative product with the median one, bool [devices]."""
+def _compared(updates: Updates, start: Floats, median: Floats) -> tuple[dict[str, Doubles], Bools]:
+    """Compare updates with the median one, in one walk over them.
+
+    Returns:
+        Squared distances by layer, float64 [devices]; and whose product with it is negative, bool [devices].
+    """
     direction = np.subtract(median, start, dtype=np.float64)
-    products = np.empty(len(updates))
+    products, distances = np.empty(len(updates)), LayerDistances(updates, median)
+    for first, block in updates.row_blocks():
+        distances.measure(first, block)
 
-    def measure(rows: slice) -> None:
-        for row in range(rows.start, rows.stop):
-            products[row] = np.subtract(updates.matrix[row], start, dtype=np.float64) @ direction
+        def measure(rows: slice, first: int = first, block: Floats = block) -> None:
+            for row in range(rows.start, rows.stop):
+                products[first + row] = np.subtract(block[row], start, dtype=np.float64) @ direction
 
-    in_blocks(measure, len(updates), _ROWS)
-    return np.asarray(products < 0)
+        in_blocks(measure, len(block), _ROWS)
+    return distances.by_layer(), np.asarray(products < 0)
 
 
 def _combine(updates: Updates, sizes: Doubles, values: Values) -> Combined:

@@ -10,6 +10,8 @@ the best silhouette, which can also be one.
 chance: docs/class-discovery.md. They are used where a device sent no profile.)
 
 Where the features are embeddings of one network, reports are described by prototypes alone.
+
+More than ``COMPARED`` reports are grouped first, and the groups' medoids compared (block_medoids.py).
 """
 
 from collections import Counter
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from aggregator_server.discovery.block_medoids import assigned, centres, medoids_of_blocks
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
@@ -29,6 +32,8 @@ _APART = 2.0
 _MAX_COUNTS = 64
 # Of the interval in which the distance lies up to which two reports are one class: to a thousandth.
 _HALVINGS = 12
+# Reports that are all compared with one another; more are grouped first.
+COMPARED = 256
 # Maximum of the reports whose similarities are kept for people.
 _MAX_SHOWN = 64
 
@@ -90,7 +95,8 @@ class Discovery:
     Attributes:
         groups: The groups, ordered by their first members.
         details: JSON-ready details: ``counted_by``; ``joins_from``, where the silhouette counted them: the cosine from
-            which two reports would be one class if there were no others; ``projection``, [x, y] of every report;
+            which two reports would be one class if there were no others; ``compared``, the reports that stood for the
+            others, where there were too many to compare all; ``projection``, [x, y] of every one that was compared;
             ``similarity``, the cosine of every two reports, where there are few enough to show.
     """
 
@@ -117,22 +123,34 @@ def discover(
     """
     items: list[ReportedClass | KnownClass] = [*reports, *known]
     points = _descriptors(items, known, public_set)
+    device_ids = [report.device_id for report in reports]
+    first, unit = len(reports), _unit(points)
+    chosen = np.arange(first)
+    if first > COMPARED:
+        chosen = medoids_of_blocks(unit[:first], lambda near, k: k_medoids(near, k, seed)[0], seed)
+        points = np.concatenate([points[chosen], points[first:]])
     distances = cosine_distances(points)
-    devices = np.array([report.device_id for report in reports])
-    # Two sounds of one device differ: their owner gave them different names.
-    different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
-    among = np.where(different, _APART, distances[: len(reports), : len(reports)])
-    min_count = max(Counter(report.device_id for report in reports).values())
-    counted_by, counts = _counts(reports, min_count, count)
-    references = _numbered([item.class_id for item in known]) + len(reports)
+    among = distances[: len(chosen), : len(chosen)]
+    if len(chosen) == first:
+        # Two sounds of one device differ: their owner gave them different names.
+        devices = np.array(device_ids)
+        different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
+        among = np.where(different, _APART, among)
+    min_count = min(max(Counter(device_ids).values()), len(chosen))
+    counted_by, counts = _counts(reports, min_count, count, len(chosen))
+    references = _numbered([item.class_id for item in known]) + len(chosen)
     candidates = [k_medoids(among, k, seed)[0] for k in counts]
-    alone = _between_same_and_different(distances[len(reports) :, len(reports) :], references)
+    alone = _between_same_and_different(distances[len(chosen) :, len(chosen) :], references)
     labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, references]), alone))
+    details: dict[str, Any] = {}
+    if len(chosen) < first:
+        details["compared"] = chosen.tolist()
+        labels = assigned(unit[:first], chosen[centres(among, labels)], device_ids)
     members: dict[int, list[int]] = {}
     for index, label in enumerate(labels):
         members.setdefault(int(label), []).append(index)
     groups = tuple(sorted((Group(tuple(group)) for group in members.values()), key=lambda group: group.members))
-    details = {"counted_by": counted_by, "projection": _project(points[: len(reports)]).round(6).tolist()}
+    details |= {"counted_by": counted_by, "projection": _project(points[: len(chosen)]).round(6).tolist()}
     if counted_by == "silhouette" and alone is not None:
         details["joins_from"] = round(1.0 - _reach(distances, references, alone), 3)
     if len(reports) <= _MAX_SHOWN:
@@ -259,15 +277,15 @@ def _unit(points: Doubles) -> Doubles:
     return np.asarray(points / np.where(norms == 0, 1.0, norms))
 
 
-def _counts(reports: Sequence[ReportedClass], min_count: int, count: int | None) -> tuple[str, range]:
+def _counts(reports: Sequence[ReportedClass], min_count: int, count: int | None, most: int) -> tuple[str, range]:
     if count is None and all(report.name for report in reports):
         count = len({str(report.name).casefold() for report in reports})
         counted_by = "names"
     elif count is None:
-        return "silhouette", range(min_count, min(len(reports), min_count + _MAX_COUNTS - 1) + 1)
+        return "silhouette", range(min_count, min(most, min_count + _MAX_COUNTS - 1) + 1)
     else:
         counted_by = "request"
-    count = max(1, min(count, len(reports)))
+    count = max(1, min(count, most))
     return counted_by, range(count, count + 1)
 
 

@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
 from aggregator_server.aggregation.plausible import check_cosines
-from aggregator_server.discovery.clustering import Discovery, Group, KnownClass, ReportedClass, discover
+from aggregator_server.discovery.clustering import COMPARED, Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.limits import (
+    DESCRIPTION_BYTES,
     IMPRESSION_RANGES,
     IMPRESSIONS,
     PROTOTYPE_RANGES,
@@ -123,68 +125,117 @@ def recognise(
         inputs: Inputs of the round; the reports of its ``others`` are recognised along with the contributions.
     """
     reassigned: list[Assigned] = []
-    reports: list[ReportedClass] = []
-    known: list[KnownClass] = []
+    sounds: list[_Sound] = []
     for contribution in sorted((*contributions, *inputs.others), key=lambda c: c.update.device_id):
         update, device_id = contribution.update, contribution.update.device_id
-        if not update.known and not update.reports:
-            continue
-        described, reported = descriptions(contribution)
-        known += described
-        for report in reported:
+        for row, report in enumerate(update.reports, len(update.known)):
             earlier = inputs.assigned.get((device_id, report.slot))
             if earlier is None:
-                reports.append(report)
+                sounds.append(_Sound(contribution, row, ReportedClass(device_id, report.slot, report.name)))
             elif earlier not in inputs.class_terms.proposed:
                 reassigned.append(Assigned(device_id, report.slot, earlier))
-    if not reports:
+    if not sounds:
         return tuple(reassigned), None
-    found = _grouped_within_bounds(inputs, reports, known)
+    chosen = _within_bounds(sounds)
+    reports, known = _read(sounds, chosen)
+    found = _grouped(inputs, [reports[index] for index in chosen], known)
+    groups = tuple(Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
+    details = found.details | {"compared": [chosen[index] for index in found.details.get("compared", ())]}
+    found = Discovery(groups, details)
     settled = settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed, inputs.class_terms)
     return tuple(reassigned), settled
 
 
-def _grouped_within_bounds(
-    inputs: RoundInputs, reports: Sequence[ReportedClass], known: Sequence[KnownClass]
-) -> Discovery:
-    """Group as many reports as a round looks at, with as many descriptions of known classes as references."""
-    chosen = _shared_out([report.device_id for report in reports], REPORTS_PER_ROUND)
-    looked_at = [reports[index] for index in chosen]
-    reporting = {report.device_id for report in looked_at}
-    described = [item for item in known if item.device_id in reporting]
-    references = _shared_out([item.device_id for item in described], REFERENCES_PER_ROUND)
-    found = _grouped(inputs, looked_at, [described[index] for index in references])
-    groups = (Group(tuple(chosen[index] for index in group.members), group.class_id) for group in found.groups)
-    details = found.details | {"compared": [chosen[index] for index in found.details.get("compared", ())]}
-    return Discovery(tuple(groups), details)
+@dataclass(frozen=True)
+class _Sound:
+    """A reported sound, the row of the upload's arrays that describes it, and the report without that description."""
+
+    contribution: Contribution
+    row: int
+    report: ReportedClass
+
+
+def _within_bounds(sounds: Sequence[_Sound]) -> list[int]:
+    """Return the sounds that a round looks at, ascending: as many of each device as of the others, while there is room.
+
+    The first ones are looked at whatever they take.
+    """
+    device_ids = [sound.report.device_id for sound in sounds]
+    if len(sounds) <= COMPARED:
+        return list(range(len(sounds)))
+    chosen, left = list[int](), DESCRIPTION_BYTES
+    sizes: dict[str, int] = {}
+    for index in _in_turns(device_ids)[:REPORTS_PER_ROUND]:
+        device_id = device_ids[index]
+        if device_id not in sizes:
+            sizes[device_id] = _bytes_of_a_description(sounds[index].contribution.read())
+        if len(chosen) >= COMPARED:
+            left -= sizes[device_id]
+        if left < 0:
+            break
+        chosen.append(index)
+    return sorted(chosen)
+
+
+def _read(sounds: Sequence[_Sound], chosen: Sequence[int]) -> tuple[list[ReportedClass], list[KnownClass]]:
+    """Return all reports, of which the chosen ones are described, and descriptions of known classes as references."""
+    reports = [sound.report for sound in sounds]
+    of_device: dict[str, list[int]] = {}
+    for index in chosen:
+        of_device.setdefault(sounds[index].report.device_id, []).append(index)
+    updates = [sounds[indices[0]].contribution.update for indices in of_device.values()]
+    known = [(update.device_id, row) for update in updates for row in range(len(update.known))]
+    references = {known[place] for place in _shared_out([device_id for device_id, _ in known], REFERENCES_PER_ROUND)}
+    described: list[KnownClass] = []
+    for device_id, indices in of_device.items():
+        contribution = sounds[indices[0]].contribution
+        arrays = contribution.read()
+        for row, class_id in enumerate(contribution.update.known):
+            if (device_id, row) in references:
+                described.append(KnownClass(device_id, class_id, *_description(arrays, row)))
+        for index in indices:
+            report = reports[index]
+            description = _description(arrays, sounds[index].row)
+            reports[index] = ReportedClass(device_id, report.slot, report.name, *description)
+    return reports, described
 
 
 def _shared_out(device_ids: Sequence[str], most: int) -> list[int]:
     """Return indices of so many items at most, as many of each device as of the others: none crowds out another."""
+    return sorted(_in_turns(device_ids)[:most])
+
+
+def _in_turns(device_ids: Sequence[str]) -> list[int]:
+    """Return all indices: every device's first, then every device's second, and so on."""
     times: Counter[str] = Counter()
     turns = []
     for index, device_id in enumerate(device_ids):
         turns.append((times[device_id], index))
         times[device_id] += 1
-    return sorted(index for _, index in sorted(turns)[:most])
+    return [index for _, index in sorted(turns)]
 
 
 def descriptions(contribution: Contribution) -> tuple[list[KnownClass], list[ReportedClass]]:
     """Return the known classes and the new sounds that an upload describes."""
     update, device_id = contribution.update, contribution.update.device_id
-    described = _described(contribution.read(), len(update.known) + len(update.reports))
-    known = [KnownClass(device_id, class_id, *item) for class_id, item in zip(update.known, described, strict=False)]
+    arrays = contribution.read()
+    known = [KnownClass(device_id, class_id, *_description(arrays, row)) for row, class_id in enumerate(update.known)]
     reports = [
-        ReportedClass(device_id, report.slot, report.name, *item)
-        for report, item in zip(update.reports, described[len(update.known) :], strict=True)
+        ReportedClass(device_id, report.slot, report.name, *_description(arrays, row))
+        for row, report in enumerate(update.reports, len(update.known))
     ]
     return known, reports
 
 
-def _described(arrays: Arrays, count: int) -> list[tuple[Floats | None, Floats | None, Floats | None]]:
-    """Return impressions, profile and prototype of the classes that an upload describes, without the rest of it."""
-    parts = [arrays[name].copy() if name in arrays else [None] * count for name in _DESCRIPTIONS]
-    return list(zip(*parts, strict=True))
+def _description(arrays: Arrays, row: int) -> tuple[Floats | None, Floats | None, Floats | None]:
+    """Return copies of the impressions, profile and prototype of a class that an upload describes."""
+    impressions, profile, prototype = (arrays[name][row].copy() if name in arrays else None for name in _DESCRIPTIONS)
+    return impressions, profile, prototype
+
+
+def _bytes_of_a_description(arrays: Arrays) -> int:
+    """Return the bytes of each of an upload's descriptions: all have the same shapes."""
+    return sum(arrays[name][0].nbytes for name in _DESCRIPTIONS if name in arrays)
 
 
 def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:
@@ -209,5 +260,5 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
             [reports[i] for i in new], references, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed
         )
         groups += [Group(tuple(new[index] for index in group.members)) for group in found.groups]
-        details = found.details | {"compared": new}
+        details = found.details | {"compared": [new[at] for at in found.details.get("compared", range(len(new)))]}
     return Discovery(tuple(groups), details)

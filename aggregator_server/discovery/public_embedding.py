@@ -39,6 +39,7 @@ class PublicEmbedding:
         self._scatter = Scatter(
             means.astype(np.float32), (residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32)
         )
+        self._means = self._scatter.whitened(self._scatter.means)
 
     @property
     def whitening(self) -> Doubles:
@@ -55,7 +56,7 @@ class PublicEmbedding:
 
     def nearest(self, prototype: Floats) -> tuple[str, float]:
         """Return the fleet's class that is most like a prototype, float32 [1, numbers], and the whitened cosine."""
-        cosines = self._scatter.whitened(self._scatter.means) @ self.directions(prototype[None])[0]
+        cosines = self._means @ self.directions(prototype[None])[0]
         return self.class_ids[int(cosines.argmax())], float(cosines.max())
 
     def known_as(self, prototype: Floats | None) -> str | None:

@@ -4,13 +4,16 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from sys import intern
+from typing import Any
 
 import numpy as np
 from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
+from aggregator_server.aggregation.updates import in_blocks
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.classes import free_position, no_name
@@ -36,7 +39,7 @@ from aggregator_server.store.tables import (
 from aggregator_server.strategies.others import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.messages import RoundPlan, Update, parse
+from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack, view
 
@@ -44,6 +47,8 @@ _log = logging.getLogger(__name__)
 _BLOBS = table_of(BlobRow)
 _CHANGE_KIND = update(_BLOBS).where(_BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
 _NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
+_UPLOADS_OF_A_TASK = 256  # that is read
+_LOOKED_AT = tuple(item.name for item in dataclasses.fields(Update) if item.name != "metrics")
 ROWS = "rows"
 """Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
@@ -80,11 +85,10 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
         AggregationError: the uploads cannot be combined, or too few are undamaged.
         BlobError: another blob is missing or damaged.
     """
-    whole = _whole_uploads(blobs, snapshot)
-    result = aggregate(strategy(snapshot.strategy), read_inputs(blobs, whole))
-    result.details["damaged"] = sorted(
-        {upload[0] for upload in snapshot.uploads} - {upload[0] for upload in whole.uploads}
-    )
+    inputs = read_inputs(blobs, snapshot)
+    result = aggregate(strategy(snapshot.strategy), inputs)
+    whole = {contribution.update.device_id for contribution in (*inputs.contributions, *inputs.others)}
+    result.details["damaged"] = sorted({device_id for device_id, _, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
     public_set = blobs.put(result.public_set.pack()) if grown else snapshot.public_set
     class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
@@ -111,28 +115,50 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     )
 
 
-def _whole_uploads(blobs: BlobStore, snapshot: RoundSnapshot) -> RoundSnapshot:
-    """Return the round without uploads that are missing or damaged."""
-    whole, damaged = [], []
-    for device_id, upload, other in snapshot.uploads:
-        try:
-            blobs.read(upload)
-            whole.append((device_id, upload, other))
-        except BlobError as error:
-            _log.error("round %d goes on without device %s: %s", snapshot.round_id, device_id, error)
-            damaged.append(device_id)
-    left = dataclasses.replace(snapshot, uploads=tuple(whole))
-    reason = shortfall(left) if whole else "there are none"
+def _contributions(blobs: BlobStore, snapshot: RoundSnapshot) -> list[tuple[Contribution, bool]]:
+    """Return the uploads that are neither missing nor damaged, and whether each is by the plan's part for others.
+
+    Several are read at the same time. Of each the document alone stays in memory.
+
+    Raises:
+        AggregationError: some are damaged, and the others do not suffice.
+    """
+    found: list[Contribution | BlobError] = [BlobError("not read yet")] * len(snapshot.uploads)
+
+    def read(part: slice) -> None:
+        for place in range(part.start, part.stop):
+            try:
+                found[place] = read_contribution(blobs, snapshot.uploads[place][1])
+            except BlobError as error:
+                found[place] = error
+
+    if snapshot.uploads:
+        in_blocks(read, len(snapshot.uploads), _UPLOADS_OF_A_TASK)
+    whole, contributions, damaged = [], [], []
+    for upload, contribution in zip(snapshot.uploads, found, strict=True):
+        if isinstance(contribution, Contribution):
+            whole.append(upload)
+            contributions.append((contribution, upload[2]))
+        else:
+            _log.error("round %d goes on without device %s: %s", snapshot.round_id, upload[0], contribution)
+            damaged.append(upload[0])
+    reason = shortfall(dataclasses.replace(snapshot, uploads=tuple(whole))) if whole else "there are none"
     if damaged and reason is not None:
         raise AggregationError(
             f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not suffice: "
             f"{reason}; open the round again"
         )
-    return left
+    return contributions
 
 
 def read_inputs(blobs: BlobStore, snapshot: RoundSnapshot) -> RoundInputs:
-    """Load the inputs of a round's aggregation."""
+    """Load the inputs of a round's aggregation.
+
+    Raises:
+        AggregationError: uploads are damaged, and too few are not.
+        BlobError: another blob is missing or damaged.
+    """
+    uploads = _contributions(blobs, snapshot)
     public_set = PublicSet.unpack(blobs.read(snapshot.public_set))
     public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
     if snapshot.consensus is None:
@@ -145,15 +171,16 @@ def read_inputs(blobs: BlobStore, snapshot: RoundSnapshot) -> RoundInputs:
         plan=parse(RoundPlan, snapshot.plan),
         public_set=public_set,
         consensus=consensus,
-        contributions=tuple(read_contribution(blobs, upload) for _, upload, other in snapshot.uploads if not other),
+        contributions=tuple(contribution for contribution, other in uploads if not other),
         new_classes=snapshot.new_classes,
         assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
         model=_read_model(blobs, snapshot, state),
         has_consensus=snapshot.consensus is not None,
         state=state,
         revoked=frozenset(snapshot.revoked),
-        others=tuple(read_contribution(blobs, upload) for _, upload, other in snapshot.uploads if other),
+        others=tuple(contribution for contribution, other in uploads if other),
         class_terms=snapshot.class_terms,
+        scratch=blobs.folder,
     )
 
 
@@ -164,7 +191,25 @@ def read_contribution(blobs: BlobStore, upload: str) -> Contribution:
         BlobError: it is missing or damaged.
     """
     _, document = view(blobs.read(upload))
-    return Contribution(parse(Update, document), partial(_read_arrays, blobs, upload))
+    return Contribution(_as_update(document), partial(_read_arrays, blobs, upload))
+
+
+def _as_update(document: dict[str, Any]) -> Update:
+    """Return an upload's document, which was parsed when it came in, without what no aggregation looks at.
+
+    Texts that many devices send alike are in memory once: a round may have a hundred thousand documents.
+    """
+    values = {name: document[name] for name in _LOOKED_AT if name in document}
+    values |= {name: intern(values[name]) for name in ("features", "public_set")}
+    values |= {name: _class_ids(tuple(values[name])) for name in ("classes", "known") if name in values}
+    values["reports"] = tuple(parse(ClassReport, report) for report in values.get("reports", ()))
+    return Update(**values)
+
+
+@lru_cache(maxsize=64)
+def _class_ids(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the same tuple for equal names."""
+    return tuple(map(intern, names))
 
 
 def _read_arrays(blobs: BlobStore, upload: str) -> Arrays:

@@ -72,7 +72,7 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
         layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
         sizes = np.array([c.update.clips for c in contributions], np.float64)
-        stacked = stack_updates(layout, uploads)
+        stacked = stack_updates(layout, uploads, inputs.scratch)
         known = own_records.without(model.state, inputs.revoked)
         weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, known)
     public_set = settled.public_set if settled else inputs.public_set

@@ -4,14 +4,17 @@ Devices upload scores on the public set, and data impressions of the new sounds 
 label by label; the impressions show which sounds are the same class, and that class joins the public set.
 """
 
+from functools import partial
+
 import numpy as np
 
-from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, UploadTerms
 from aggregator_server.aggregation.label_wise import DeviceScores, alpha_update, label_wise
 from aggregator_server.aggregation.plausible import capped_sizes, check_probabilities
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
 from aggregator_server.strategies.strategy import Strategy
+from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays
 
@@ -37,7 +40,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     devices = []
     for contribution, clips in zip(contributions, sizes, strict=True):
         columns = np.array([column[name] for name in contribution.update.classes], np.int64)
-        scores = alpha_update(contribution.read()["scores"], inputs.consensus[:, columns], float(clips))
+        scores = partial(_scores, contribution, inputs.consensus, columns, float(clips))
         devices.append(DeviceScores(contribution.update.device_id, columns, scores))
     averaged = label_wise(
         devices,
@@ -63,6 +66,11 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         details=details,
         proposals=settled.proposals if settled else (),
     )
+
+
+def _scores(contribution: Contribution, consensus: Floats, columns: Ints, clips: float) -> Floats:
+    """Return an upload's scores on top of the fleet's, float32 [samples, its classes]."""
+    return alpha_update(contribution.read()["scores"], consensus[:, columns], clips)
 
 
 STRATEGY = Strategy(

@@ -1,0 +1,109 @@
+"""Thousands of reports in a round: found as they are among few, within a bound on time and memory."""
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from aggregator_server.aggregation.contract import Contribution
+from aggregator_server.discovery import clustering, new_sounds
+from aggregator_server.discovery.block_medoids import LEFT
+from aggregator_server.discovery.clustering import KnownClass, ReportedClass, discover
+from fleet_protocol.messages import ClassReport, Update
+from tests.support.aggregator_process import public_set
+from tests.support.embedded_words import SETTINGS
+
+NUMBERS = SETTINGS.shape[1]
+PUBLIC = public_set(samples=64, classes=4, settings=SETTINGS)
+
+
+def reported(devices, sounds, seed, noise=0.1):
+    """Two sounds of each device, of so many; and descriptions of four known classes."""
+    rng = np.random.default_rng(seed)
+    centres = 3 * rng.normal(size=(sounds + 4, 1, NUMBERS))
+    near = lambda sound: (centres[sound] + noise * rng.normal(size=(1, NUMBERS))).astype(np.float32)  # noqa: E731
+    truth = [int(sound) for _ in range(devices) for sound in rng.permutation(sounds)[:2]]
+    reports = [
+        ReportedClass(f"device-{index // 2:05d}", index % 2, None, prototype=near(sound))
+        for index, sound in enumerate(truth)
+    ]
+    known = [KnownClass(f"device-{n:05d}", f"c{n % 4}", prototype=near(sounds + n % 4)) for n in range(80)]
+    return reports, known, truth
+
+
+def labels_of(found, count):
+    labels = np.full(count, -1)
+    for number, group in enumerate(found.groups):
+        labels[list(group.members)] = number
+    return labels
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_few_reports_are_found_alike_whether_all_are_compared_or_grouped_first(seed, monkeypatch):
+    reports, known, truth = reported(60, 6, seed)
+    exact = labels_of(discover(reports, known, PUBLIC, count=None, seed=seed), len(reports))
+    monkeypatch.setattr(clustering, "COMPARED", 50)
+    monkeypatch.setattr("aggregator_server.discovery.block_medoids.LEFT", 60)
+    grouped = labels_of(discover(reports, known, PUBLIC, count=None, seed=seed), len(reports))
+    assert adjusted_rand_score(truth, exact) > 0.8  # two sounds may be alike
+    assert adjusted_rand_score(truth, grouped) > 0.8
+    assert adjusted_rand_score(exact, grouped) > 0.8
+
+
+def test_ten_thousand_reports_become_the_sounds_that_they_are_and_a_rare_one_is_found():
+    reports, known, truth = reported(4_990, 12, seed=4)
+    rare = (np.full((1, NUMBERS), 5) * np.where(np.arange(NUMBERS) % 2, 1, -1)).astype(np.float32)
+    for number in range(20):
+        reports.append(ReportedClass(f"late-{number:02d}", 0, None, prototype=rare + np.float32(0.01 * number)))
+        truth.append(12)
+    before = time.process_time()
+    found = discover(reports, known, PUBLIC, count=None, seed=0)
+    labels = labels_of(found, len(reports))
+    assert time.process_time() - before < 120
+    assert adjusted_rand_score(truth, labels) > 0.95
+    assert (labels[-20:] == labels[-1]).all()
+    assert len(found.details["projection"]) == len(found.details["compared"]) <= LEFT
+    for group in found.groups:
+        devices = [reports[index].device_id for index in group.members]
+        assert len(set(devices)) == len(devices), "two sounds of one device differ"
+
+
+def uploads(devices, sounds=2):
+    rng = np.random.default_rng(0)
+    for number in range(devices):
+        update = Update(
+            round_id=1,
+            device_id=f"device-{number:03d}",
+            features="",
+            public_set="",
+            classes=("c0",),
+            clips=1,
+            reports=tuple(ClassReport(slot, None, 1) for slot in range(sounds)),
+            known=("c0",),
+        )
+        arrays = {"prototypes": rng.normal(size=(1 + sounds, 1, NUMBERS)).astype(np.float32)}
+        yield Contribution(update, lambda arrays=arrays: arrays)
+
+
+@pytest.mark.parametrize(("bound", "value"), [("REPORTS_PER_ROUND", 8), ("DESCRIPTION_BYTES", 4 * 4 * NUMBERS)])
+def test_beyond_a_number_of_reports_or_of_bytes_the_others_wait_and_every_device_has_its_turn(
+    bound, value, monkeypatch
+):
+    monkeypatch.setattr(new_sounds, "COMPARED", 4)
+    monkeypatch.setattr(new_sounds, bound, value)
+    contributions = tuple(uploads(6))
+    sounds = [
+        new_sounds._Sound(item, row, ReportedClass(item.update.device_id, row - 1, None))
+        for item in contributions
+        for row in (1, 2)
+    ]
+    chosen = new_sounds._within_bounds(sounds)
+    assert len(chosen) == 8
+    assert {sounds[index].report.device_id for index in chosen} == {item.update.device_id for item in contributions}
+    reports, known = new_sounds._read(sounds, chosen)
+    assert [index for index, report in enumerate(reports) if report.prototype is not None] == chosen
+    assert len(known) == 6
+    np.testing.assert_array_equal(reports[1].prototype, contributions[0].read()["prototypes"][2])
+    assert dataclasses.replace(reports[1], prototype=None) == sounds[1].report
