@@ -178,7 +178,7 @@ def test_an_index_answers_every_query_of_a_page(large):
     search(large, Wanted.of(search="attic", sort="name", page=1), NOW)
     with large.reading() as session:
         health.count_health(session, NOW)
-        health.count_outdated(session)
+        health.count_outdated(session, time.time())
         health.distinct(session, table_of(DeviceRow).c.group_name)
     list_devices(large, list_devices(large, limit=1)[0].device_id, 5)
     devices_called(large, "attic 3")
@@ -207,7 +207,7 @@ def test_counts_are_those_of_the_devices_one_by_one(large):
         assert {word: getattr(counted, word) for word in health.HEALTH} == {
             word: words.count(word) for word in health.HEALTH
         }
-        assert health.count_outdated(session) == sum(device.outdated for device in devices)
+        assert health.count_outdated(session, time.time()) == sum(device.outdated for device in devices)
         assert set(health.programs(session)) == {"0.0.9", "0.0.10", "99.0"}
 
 
