@@ -15,13 +15,14 @@ import numpy as np
 from edge_client.capture import AudioSource
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Look
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
+from edge_client.room.memory import tails_here
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
@@ -54,10 +55,12 @@ def load_listening(config: Config) -> Loaded:
     Raises StateError if the saved model is damaged, or belongs to another bundle; ModelError if this machine has no
     runtime, or the runtime cannot take the graph.
     """
-    saved = DeviceState(config.device.state).model.load(config.model.bundle)
+    state = DeviceState(config.device.state)
+    saved = state.model.load(config.model.bundle)
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
-    return Loaded(model, saved.progress.listening_labels, tails)
+    labels = saved.progress.listening_labels
+    return Loaded(model, labels, tails_here(config, state, model, labels, tails))
 
 
 class ListeningLoop:
@@ -71,6 +74,7 @@ class ListeningLoop:
         publisher: Publisher,
         beat: Callable[[], None],
         feed: LiveFeed | None = None,
+        look: Look | None = None,
     ) -> None:
         """Load the model; nothing is read yet.
 
@@ -81,6 +85,7 @@ class ListeningLoop:
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
             feed: Shows what is heard to those who watch; its owner closes it.
+            look: Takes what the detector looks at, as :class:`edge_client.detection.detector.Detector` says.
 
         Raises AudioError if the source has another rate than the model.
         """
@@ -90,7 +95,7 @@ class ListeningLoop:
         self._beat = beat
         self._feed = feed
         loaded = load()
-        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
+        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails, look=look)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)

@@ -23,7 +23,8 @@ KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensor
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
+    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64}"
+    r"|room\.safetensors|room-learned\.json|denials\.json)"
     r"\.[0-9a-f]{8}"
 )
 
@@ -84,6 +85,10 @@ class DeviceState:
         self.forgotten_path = folder / "forgotten.json"
         self.choices_path = folder / owner_choices.FILE
         self.embeddings_path = folder / "embeddings.safetensors"
+        self.room_path = folder / "room.safetensors"
+        self.denials_path = folder / "denials.json"
+        self.room_learned_path = folder / "room-learned.json"
+        self.learn_now_path = folder / "learn-now"
         self._expectations_path = folder / "expectations.json"
         self._self_test_path = folder / "self-test"
 
@@ -124,7 +129,8 @@ class DeviceState:
         """
         found = [mend_twice(self.folder / name) for name in KEPT_TWICE]
         once = (self.embeddings_path, self._expectations_path, self._self_test_path, self.forgotten_path)
-        checked = [*once, *finished_files(self.outbox.folder)]
+        room = (self.room_path, self.denials_path, self.room_learned_path)
+        checked = [*once, *room, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
         for path in damaged:
@@ -138,6 +144,11 @@ class DeviceState:
             for path in leftovers(folder) if folder.is_dir() else ():
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink()
+
+    def forget_room(self) -> None:
+        """Forget what was heard in the room; a daemon that runs does so once it sees that the files are gone."""
+        for path in (self.room_path, self.denials_path, self.room_learned_path):
+            remove_durably(path)
 
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:
         """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""

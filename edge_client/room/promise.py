@@ -1,0 +1,50 @@
+"""What a device promised, and what came: hours that were heard, detections, and those that the owner calls wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from edge_client.room.reservoir import DAY_S
+
+# Days of which the status speaks.
+STATUS_DAYS = 7
+
+
+def kept_promise(
+    heard_s: Mapping[tuple[int, int], float],
+    detections: Mapping[tuple[int, str], int],
+    promised: float,
+    denied: list[tuple[float, str]],
+    now: float,
+) -> dict[str, Any]:
+    """Return the status's ``room``.
+
+    ``labels`` has for each label that was detected the ``detections`` of the last days and those of them that the owner
+    said were ``wrong``.
+    """
+    first = int(now // DAY_S) - STATUS_DAYS + 1
+    seconds = sum(heard for (day, _), heard in heard_s.items() if day >= first)
+    labels: dict[str, dict[str, int]] = {}
+    for (day, label), count in detections.items():
+        if day >= first:
+            labels.setdefault(label, {"detections": 0, "wrong": 0})["detections"] += count
+    for moment, label in denied:
+        if moment >= first * DAY_S and label in labels:
+            labels[label]["wrong"] = min(labels[label]["wrong"] + 1, labels[label]["detections"])
+    return {"promised_per_hour": promised, "hours": round(seconds / 3600, 2), "days": STATUS_DAYS, "labels": labels}
+
+
+def promise_lines(room: Mapping[str, Any]) -> list[str]:
+    """Return what a person reads of it."""
+    promised, hours = room["promised_per_hour"], room["hours"]
+    unit = "false accept" if promised == 1 else "false accepts"
+    lines = [
+        f"room      promised {promised:g} {unit} an hour for each label; {hours:.0f} hours heard in {room['days']} days"
+    ]
+    for label, found in sorted(room["labels"].items()):
+        count, wrong = found["detections"], found["wrong"]
+        rate = f", {wrong / hours:.1f} an hour" if wrong and hours >= 1 else ""
+        said = f"{wrong} wrong, as you said{rate}" if wrong else "you said of none that it was wrong"
+        lines.append(f"          {label}: {count} detections, {said}")
+    return lines

@@ -1,0 +1,133 @@
+"""How often a label's score is reached in this room by what is not the label, and the thresholds that follow.
+
+The tail from the words of the pretraining (edge_client/detection/thresholds.py) is what is believed of a room before
+anything was heard in it. It counts as some hours of listening. The hours that were heard count as they are, the newer
+the more: the rate at a score is the mean of a gamma distribution, of which the false accepts in the sample are the
+Poisson counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
+from edge_client.model.runtime import ModelRuntime
+from edge_client.room.reservoir import DAY_S, HOUR_S, Sample
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.labels import LabelMap
+
+# Hours that the tail of the pretraining counts as.
+PRIOR_HOURS = 6.0
+# Age at which what was heard counts half, s.
+_HALF_LIFE_S = 2 * DAY_S
+# Detections an hour that are taken for the label itself, as a share of the promised rate, where the owner did not deny
+# them: so a word that is often said is not lost, and at worst so many false accepts more are made.
+LEFT_OUT = 0.5
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class RoomTail(Tail):
+    """A tail that what was heard in the room takes over from.
+
+    Attributes:
+        hours: Hours that were heard, the newer counting the more.
+        logits: float64 [runs], highest first: logits that the label reached.
+        counts: float64 [runs], for how many blocks each of them stands, in the same order.
+        taken: bool [runs], whether it was detected then and not denied.
+    """
+
+    hours: float = 0.0
+    logits: Doubles = field(default_factory=lambda: np.zeros(0))
+    counts: Doubles = field(default_factory=lambda: np.zeros(0))
+    taken: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def threshold(self, per_hour: float) -> float:
+        """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
+        left_out = np.zeros(len(self.counts))
+        spare = LEFT_OUT * per_hour * self.hours
+        own = np.flatnonzero(self.taken)
+        before = np.concatenate([[0.0], np.cumsum(self.counts[own])])[: len(own)]
+        left_out[own] = np.clip(spare - before, 0.0, self.counts[own])
+        reached = np.cumsum(self.counts - left_out)
+        low, high = LOWEST, LARGEST
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            found = int(np.searchsorted(-self.logits, -middle, side="right"))
+            heard = float(reached[found - 1]) if found else 0.0
+            expected = PRIOR_HOURS * self.rate(middle)
+            if (expected + heard) / (PRIOR_HOURS + self.hours) > per_hour:
+                low = middle
+            else:
+                high = middle
+        return probability(high)
+
+
+def room_tails(
+    sample: Sample,
+    averaged: int,
+    model: ModelRuntime,
+    label_map: LabelMap,
+    tails: Mapping[str, Tail],
+    denied: Collection[tuple[float, str]],
+    now: float,
+) -> dict[str, Tail]:
+    """Return every label's tail for this room.
+
+    Args:
+        averaged: windows whose scores are averaged.
+        denied: times, seconds since 1970, and labels of detections that the owner said were wrong.
+        now: seconds since 1970.
+    """
+    scores = run_scores(sample, averaged, model, label_map)
+    ages = np.exp2(-np.maximum(0.0, now - sample.at_s) / _HALF_LIFE_S)
+    counts = ages / sample.chances()
+    # What was heard in an hour counts as its middle.
+    hours = sum(
+        seconds / HOUR_S * 2.0 ** (-max(0.0, now - (day * DAY_S + (hour + 0.5) * HOUR_S)) / _HALF_LIFE_S)
+        for (day, hour), seconds in sample.heard_s.items()
+    )
+    found: dict[str, Tail] = {}
+    for slot, label in enumerate(label_map.names):
+        if label not in tails:
+            continue
+        own = np.zeros(len(counts), np.bool_)
+        if label in sample.names:
+            own = sample.taken == sample.names.index(label)
+            own &= ~is_denied(sample, label, denied)
+        order = np.argsort(-scores[:, slot], kind="stable")
+        tail = tails[label]
+        found[label] = RoomTail(
+            tail.level, tail.scale, hours, scores[order, slot], counts[order], np.asarray(own[order])
+        )
+    return found
+
+
+def is_denied(sample: Sample, label: str, denied: Collection[tuple[float, str]]) -> NDArray[np.bool_]:
+    """Return by run whether the owner said of a detection of a label in it that it was wrong, bool [runs]."""
+    moments = np.array([moment for moment, name in denied if name == label])
+    found: NDArray[np.bool_] = np.zeros(len(sample.at_s), np.bool_)
+    for moment in moments:
+        found |= np.abs(sample.at_s - moment) <= 5.0
+    return found
+
+
+def run_scores(sample: Sample, averaged: int, model: ModelRuntime, label_map: LabelMap) -> Doubles:
+    """Return the highest logit that each label reached in each run as the best of all, float64 [runs, labels]."""
+    runs, windows, numbers = sample.windows.shape
+    labels = len(label_map.slots)
+    scores: Floats = np.zeros((runs * windows, labels), np.float32)
+    rows = sample.windows.reshape(-1, numbers).astype(np.float32)
+    heard = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    if len(heard):
+        x = model.normalise(rows[heard][:, None])
+        scores[heard] = model.predict(x, label_map.listening_mask)[:, :labels]
+    scores = scores.reshape(runs, windows, labels)
+    width = min(averaged, windows)
+    means = np.stack([scores[:, at : at + width].mean(axis=1) for at in range(windows - width + 1)], axis=1)
+    best = means == means.max(axis=2, keepdims=True)
+    return np.asarray(np.where(best, logits(means), -LARGEST).max(axis=1))
