@@ -1,4 +1,4 @@
-"""A taught device lives in a room: replayed from embeddings, hour by hour, as its detector and its reservoir would."""
+"""A taught device lives in a room: replayed from embeddings, as its detector and its reservoir would take them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,55 @@ from benchmarks.living.rooms import Part
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import Loaded
 from edge_client.detection.thresholds import Tail
-from edge_client.room.reservoir import DAY_S, HOUR_S, Reservoir
+from edge_client.room.rates import room_tails
+from edge_client.room.reservoir import DAY_S, HOUR_S, Layout, Reservoir
 from fleet_protocol.arrays import Doubles, Floats
 
 PROMISES = (0.5, 1.0, 2.0)
 # Monday, 5 January 2026, 0:00 UTC.
-BEGIN_S = 1_767_571_200.0
+_BEGIN_S = 1_767_571_200.0
 
 
-def scores_of(part: Part, loaded: Loaded, config: DetectorConfig) -> Floats:
+class Life:
+    """A device that was taught, and the room that it hears."""
+
+    def __init__(self, loaded: Loaded, layout: Layout, config: DetectorConfig, seed: int) -> None:
+        """Begin on day 0, with nothing heard."""
+        self.taught, self.now = loaded, loaded
+        self.layout, self._config = layout, config
+        self._clock = _BEGIN_S
+        self._reservoir = Reservoir(layout, clock=lambda: self._clock, seed=seed)
+
+    def hear(self, day: int, parts: Sequence[Part]) -> None:
+        """Listen for a day; then take up the thresholds that follow."""
+        for part in parts:
+            self._listen(day, part)
+        sample, (model, labels, tails) = self._reservoir.sample(), self.taught
+        self.now = self.taught._replace(tails=room_tails(sample, self.layout.averaged, model, labels, tails, ()))
+
+    def _listen(self, day: int, part: Part) -> None:
+        means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)
+        labels = self.now.label_map.names
+        limits = thresholds(labels, self.now.tails, self._config.false_accepts_per_hour)
+        events = decisions(means, at_s, labels, limits, self._config.refractory_s)
+        heard = {round(one.at_s / part.hop_s): one.label for one in events}
+        begin, quiet = _BEGIN_S + day * DAY_S + part.hour * HOUR_S, _is_quiet(part, self._config)
+        for row, top, silent, at in zip(part.embeddings, means.max(axis=1), quiet, at_s, strict=True):
+            self._clock = begin + float(at)
+            self._reservoir.look(None if silent else row, float(top), heard.get(round(at / part.hop_s), ""))
+
+
+def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(part.levels_db < config.energy_gate_db)
+
+
+def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
     labels = len(loaded.label_map.slots)
     x = loaded.model.normalise(part.embeddings.astype(np.float32)[:, None])
     scores = loaded.model.predict(x, loaded.label_map.listening_mask)[:, :labels]
-    scores[part.levels_db < config.energy_gate_db] = 0.0
-    return averaged(scores, times(part), 2 * part.hop_s)
+    scores[_is_quiet(part, config)] = 0.0
+    return averaged(scores, times(part), layout.averaged * part.hop_s)
 
 
 def times(part: Part) -> Doubles:
@@ -40,52 +74,48 @@ def thresholds(labels: Sequence[str], tails: Mapping[str, Tail], promise: float)
     return np.array([tails[label].threshold(promise) for label in labels], np.float32)
 
 
-def live(
-    part: Part, day: int, loaded: Loaded, config: DetectorConfig, reservoir: Reservoir, clock: list[float]
-) -> None:
-    """Let a device listen to a part of a day; ``clock`` holds the seconds since 1970 that the reservoir reads."""
-    means, at_s = scores_of(part, loaded, config), times(part)
-    labels = loaded.label_map.names
-    limits = thresholds(labels, loaded.tails, config.false_accepts_per_hour)
-    heard = {round(one.at_s / part.hop_s): one.label for one in decisions(means, at_s, labels, limits, 1.0)}
-    best = means.max(axis=1)
-    quiet = part.levels_db < config.energy_gate_db
-    begin = BEGIN_S + day * DAY_S + part.hour * HOUR_S
-    for row, top, silent, at in zip(part.embeddings, best, quiet, at_s, strict=True):
-        clock[0] = begin + float(at)
-        reservoir.look(None if silent else row, float(top), heard.get(round(at / part.hop_s), ""))
-
-
-@dataclass
+@dataclass(frozen=True)
 class Measured:
-    """Figures of one device at one moment, by promised rate.
+    """Figures of one device on one day, each by promised rate.
 
-    ``misses`` by ratio in dB, 0..1; ``false_accepts_per_hour`` by label.
+    Attributes:
+        missed: by ratio in dB, for every taught word whether it was missed, in the order in which they are said.
+        accepts: false accepts by label.
+        hours: of sound loud enough to be classified, without a taught word.
     """
 
-    misses: dict[float, dict[float, float]]
-    false_accepts_per_hour: dict[float, dict[str, float]]
+    missed: dict[float, dict[float, list[bool]]]
+    accepts: dict[float, dict[str, int]]
     hours: float
 
 
 def measure(
-    loaded: Loaded, tails: Mapping[str, Tail], days: Sequence[Part], words: Mapping[float, Part], config: DetectorConfig
+    loaded: Loaded, layout: Layout, days: Sequence[Part], words: Mapping[float, Part], config: DetectorConfig
 ) -> Measured:
-    """Return false accepts in parts without taught words, and misses of taught words."""
+    """Count false accepts in parts without taught words, and misses of taught words; ``words`` by ratio in dB."""
     labels = loaded.label_map.names
-    streams = [(scores_of(part, loaded, config), times(part)) for part in days]
-    said = {snr: (scores_of(part, loaded, config), times(part), part) for snr, part in words.items()}
-    loud_s = sum(part.hop_s * int((part.levels_db >= config.energy_gate_db).sum()) for part in days)
-    misses: dict[float, dict[float, float]] = {}
-    accepts: dict[float, dict[str, float]] = {}
+    streams = [(scores_of(part, loaded, layout, config), times(part)) for part in days]
+    said = {snr: (scores_of(part, loaded, layout, config), times(part), part) for snr, part in words.items()}
+    loud_s = sum(part.hop_s * int((~_is_quiet(part, config)).sum()) for part in days)
+    missed, accepts = {}, {}
     for promise in PROMISES:
-        limits = thresholds(labels, tails, promise)
+        limits = thresholds(labels, loaded.tails, promise)
         counts: Counter[str] = Counter()
         for means, at_s in streams:
             counts.update(one.label for one in decisions(means, at_s, labels, limits, config.refractory_s))
-        accepts[promise] = {label: counts[label] / (loud_s / HOUR_S) for label in labels}
-        misses[promise] = {}
-        for snr, (means, at_s, part) in said.items():
-            heard: list[Heard] = decisions(means, at_s, labels, limits, config.refractory_s)
-            misses[promise][snr] = score(part.words, heard, part.seconds).false_rejects
-    return Measured(misses, accepts, loud_s / HOUR_S)
+        accepts[promise] = {label: counts[label] for label in labels}
+        missed[promise] = {
+            snr: _missed(part, decisions(means, at_s, labels, limits, config.refractory_s))
+            for snr, (means, at_s, part) in said.items()
+        }
+    return Measured(missed, accepts, loud_s / HOUR_S)
+
+
+def _missed(part: Part, heard: Sequence[Heard]) -> list[bool]:
+    """Return for every taught word whether it was missed, by :func:`benchmarks.listening.measurement.score`."""
+    found = []
+    for place, word in enumerate(part.words):
+        after = part.words[place + 1].begin_s if place + 1 < len(part.words) else part.seconds
+        own = [one for one in heard if word.begin_s <= one.at_s < after]
+        found.append(bool(score((word,), own, part.seconds).rejected))
+    return found

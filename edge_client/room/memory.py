@@ -59,7 +59,7 @@ def tails_here(
     if found is None or not len(found[1].at_s):
         return tails
     layout, sample = found
-    return room_tails(sample, layout.averaged, model, label_map, tails, read_denials(state.denials_path), time.time())
+    return room_tails(sample, layout.averaged, model, label_map, tails, read_denials(state.denials_path))
 
 
 class RoomMemory:

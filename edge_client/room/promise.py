@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from edge_client.room.reservoir import DAY_S
+from edge_client.room.reservoir import local_cell
 
 # Days of which the status speaks.
 STATUS_DAYS = 7
@@ -23,14 +23,14 @@ def kept_promise(
     ``labels`` has for each label that was detected the ``detections`` of the last days and those of them that the owner
     said were ``wrong``.
     """
-    first = int(now // DAY_S) - STATUS_DAYS + 1
+    first = local_cell(now)[0] - STATUS_DAYS + 1
     seconds = sum(heard for (day, _), heard in heard_s.items() if day >= first)
     labels: dict[str, dict[str, int]] = {}
     for (day, label), count in detections.items():
         if day >= first:
             labels.setdefault(label, {"detections": 0, "wrong": 0})["detections"] += count
     for moment, label in denied:
-        if moment >= first * DAY_S and label in labels:
+        if local_cell(moment)[0] >= first and label in labels:
             labels[label]["wrong"] = min(labels[label]["wrong"] + 1, labels[label]["detections"])
     return {"promised_per_hour": promised, "hours": round(seconds / 3600, 2), "days": STATUS_DAYS, "labels": labels}
 

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.reservoir import DAY_S, HOUR_S, Sample
+from edge_client.room.reservoir import HOUR_S, Sample, local_cell
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.labels import LabelMap
 
 # Hours that the tail of the pretraining counts as.
 PRIOR_HOURS = 6.0
-# Age at which what was heard counts half, s.
-_HALF_LIFE_S = 2 * DAY_S
+# Hours heard since, after which what was heard counts half.
+_HALF_LIFE = 24.0
 # Detections an hour that are taken for the label itself, as a share of the promised rate, where the owner did not deny
 # them: so a word that is often said is not lost, and at worst so many false accepts more are made.
 LEFT_OUT = 0.5
@@ -74,23 +74,17 @@ def room_tails(
     label_map: LabelMap,
     tails: Mapping[str, Tail],
     denied: Collection[tuple[float, str]],
-    now: float,
 ) -> dict[str, Tail]:
     """Return every label's tail for this room.
 
     Args:
         averaged: windows whose scores are averaged.
         denied: times, seconds since 1970, and labels of detections that the owner said were wrong.
-        now: seconds since 1970.
     """
     scores = run_scores(sample, averaged, model, label_map)
-    ages = np.exp2(-np.maximum(0.0, now - sample.at_s) / _HALF_LIFE_S)
-    counts = ages / sample.chances()
-    # What was heard in an hour counts as its middle.
-    hours = sum(
-        seconds / HOUR_S * 2.0 ** (-max(0.0, now - (day * DAY_S + (hour + 0.5) * HOUR_S)) / _HALF_LIFE_S)
-        for (day, hour), seconds in sample.heard_s.items()
-    )
+    shares = _shares(sample)
+    counts = np.array([shares.get(local_cell(moment), 0.0) for moment in sample.at_s]) / sample.chances()
+    hours = sum(seconds / HOUR_S * shares[cell] for cell, seconds in sample.heard_s.items())
     found: dict[str, Tail] = {}
     for slot, label in enumerate(label_map.names):
         if label not in tails:
@@ -104,6 +98,16 @@ def room_tails(
         found[label] = RoomTail(
             tail.level, tail.scale, hours, scores[order, slot], counts[order], np.asarray(own[order])
         )
+    return found
+
+
+def _shares(sample: Sample) -> dict[tuple[int, int], float]:
+    """Return by day and hour how much what was heard then counts, above 0 to 1: the newest hour nearly whole."""
+    found, since = {}, 0.0
+    for cell in sorted(sample.heard_s, reverse=True):
+        hours = sample.heard_s[cell] / HOUR_S
+        found[cell] = 2.0 ** (-(since + hours / 2) / _HALF_LIFE)
+        since += hours
     return found
 
 

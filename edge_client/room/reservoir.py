@@ -9,6 +9,7 @@ which what is older slowly makes room (forward decay, Cormode et al. 2009).
 
 from __future__ import annotations
 
+import calendar
 import threading
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ class Sample:
     Attributes:
         windows: float16 [runs, windows, numbers]; NaN where it was too quiet to be classified.
         at_s: float64 [runs], seconds since 1970.
-        hours: int8 [runs], hour of the day, local time.
+        hours: int8 [runs], hour of the day; hours and days are of local time.
         taken: int16 [runs], index into ``names`` of the label that was detected then, else -1.
         weights: float64 [runs], logarithm of the weight by which a run was drawn.
         priorities: float64 [runs], logarithm of weight divided by a random number; the least goes first.
@@ -117,9 +118,10 @@ class Sample:
         return sum(self.heard_s.values()) / HOUR_S
 
 
-def local_hour(moment: float) -> int:
-    """Return the hour of the day, 0 to 23, local time, of seconds since 1970."""
-    return time.localtime(moment).tm_hour
+def local_cell(moment: float) -> tuple[int, int]:
+    """Return the day since 1970, and the hour of the day, 0 to 23, both of local time, of seconds since 1970."""
+    local = time.localtime(moment)
+    return int(calendar.timegm(local) // DAY_S), local.tm_hour
 
 
 class Reservoir:
@@ -131,11 +133,10 @@ class Reservoir:
         kept: Sample | None = None,
         clock: Callable[[], float] = time.time,
         seed: int | None = None,
-        hour_of: Callable[[float], int] = local_hour,
     ) -> None:
         """Go on with a sample of the same layout, or begin with none; ``clock``: seconds since 1970."""
         self.layout = layout
-        self._clock, self._hour_of = clock, hour_of
+        self._clock = clock
         self._rng = np.random.default_rng(seed)
         self._lock = threading.Lock()
         self._block: list[tuple[Floats | None, float]] = []
@@ -206,7 +207,7 @@ class Reservoir:
             self._kept = fresh
 
     def _count(self, label: str) -> None:
-        day = int(self._clock() // DAY_S)
+        day, _ = local_cell(self._clock())
         with self._lock:
             detections = self._kept.detections
             detections[day, label] = detections.get((day, label), 0) + 1
@@ -216,7 +217,7 @@ class Reservoir:
     def _keep(self, block: list[tuple[Floats | None, float]], before: int, heard_s: float, taken: str) -> None:
         """Count a block, and draw whether its run stays."""
         now = self._clock()
-        hour, day = self._hour_of(now), int(now // DAY_S)
+        day, hour = local_cell(now)
         peak = max(range(before, len(block)), key=lambda index: (block[index][1], block[index][0] is not None))
         score = min(max(block[peak][1], 1e-9), 1 - 1e-9)
         logit = float(np.clip(np.log(score / (1 - score)), -_STEEPEST, _STEEPEST))

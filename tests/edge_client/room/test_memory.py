@@ -1,6 +1,7 @@
 """A running device's memory of its room: saved, taken up by thresholds, and gone when its owner wants that."""
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -132,7 +133,7 @@ def test_a_damaged_file_is_found_and_removed(device, model):
 def test_the_status_says_what_was_promised_and_what_came():
     heard = {(DAY, 7): 3600.0 * 20, (DAY - 3, 8): 3600.0 * 40, (DAY - 9, 8): 3600.0 * 100}
     detections = {(DAY, "yes"): 50, (DAY - 3, "yes"): 4, (DAY - 9, "yes"): 70, (DAY, "no"): 2}
-    now = (DAY + 0.5) * 86_400
+    now = time.mktime((*time.gmtime((DAY + 0.5) * 86_400)[:8], -1))  # noon of that day, wherever this runs
     denied = [(now - 60 * index, "yes") for index in range(42)] + [(now - 9 * 86_400, "no"), (now, "gone")]
     found = kept_promise(heard, detections, 1.0, denied, now)
     assert found["labels"] == {"yes": {"detections": 54, "wrong": 42}, "no": {"detections": 2, "wrong": 0}}

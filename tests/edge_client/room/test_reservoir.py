@@ -11,7 +11,7 @@ LAYOUT = Layout("front end", 2, 0.25, 2)
 def reservoir(layout=LAYOUT, **changes):
     """A reservoir whose clock stands where the list says."""
     clock = [1_767_571_200.0]
-    return Reservoir(layout, clock=lambda: clock[0], seed=3, hour_of=lambda t: int(t // 3600 % 24), **changes), clock
+    return Reservoir(layout, clock=lambda: clock[0], seed=3, **changes), clock
 
 
 def hear(found, clock, embeddings, scores, detected=()):
@@ -58,7 +58,7 @@ def test_how_often_another_score_is_reached_is_told_without_bias():
     told = []
     for seed in range(4):
         layout = Layout("front end", 1, 2.0, 1)
-        found = Reservoir(layout, clock=lambda: 1_767_571_200.0, seed=seed, hour_of=lambda _: 7)
+        found = Reservoir(layout, clock=lambda: 1_767_571_200.0, seed=seed)
         logits = rng.normal(-4, 2, size=blocks)
         other = 0.8 * logits + rng.normal(0, 1, size=blocks)  # what another head makes of the same windows
         for index in range(blocks):

@@ -17,7 +17,7 @@ LAYOUT = Layout("front end", 4, 0.25, 2)
 @pytest.fixture
 def path(tmp_path):
     clock = [1_767_571_200.0]
-    found = Reservoir(LAYOUT, clock=lambda: clock[0], seed=0, hour_of=lambda _: 5)
+    found = Reservoir(LAYOUT, clock=lambda: clock[0], seed=0)
     rng = np.random.default_rng(0)
     for index in range(3000):
         clock[0] += 0.25
