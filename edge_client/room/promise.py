@@ -35,16 +35,20 @@ def kept_promise(
     return {"promised_per_hour": promised, "hours": round(seconds / 3600, 2), "days": STATUS_DAYS, "labels": labels}
 
 
-def promise_lines(room: Mapping[str, Any]) -> list[str]:
-    """Return what a person reads of it."""
+def promise_sentences(room: Mapping[str, Any]) -> list[str]:
+    """Return what a person reads of the status's ``room``: what was promised, and for each label what came."""
     promised, hours = room["promised_per_hour"], room["hours"]
     unit = "false accept" if promised == 1 else "false accepts"
-    lines = [
-        f"room      promised {promised:g} {unit} an hour for each label; {hours:.0f} hours heard in {room['days']} days"
-    ]
-    for label, found in sorted(room["labels"].items()):
-        count, wrong = found["detections"], found["wrong"]
+    found = [f"promised {promised:g} {unit} an hour for each label; {hours:.0f} hours heard in {room['days']} days"]
+    for label, counts in sorted(room["labels"].items()):
+        detections, wrong = counts["detections"], counts["wrong"]
         rate = f", {wrong / hours:.1f} an hour" if wrong and hours >= 1 else ""
-        said = f"{wrong} wrong, as you said{rate}" if wrong else "you said of none that it was wrong"
-        lines.append(f"          {label}: {count} detections, {said}")
-    return lines
+        said = f"you said of {wrong} that they were wrong{rate}" if wrong else "you said of none that it was wrong"
+        found.append(f"{label}: {detections} detections; {said}")
+    return found
+
+
+def promise_lines(room: Mapping[str, Any]) -> list[str]:
+    """Return these sentences as lines of `auricle-edge status`."""
+    first, *labels = promise_sentences(room)
+    return [f"room      {first}", *(f"          {line}" for line in labels)]

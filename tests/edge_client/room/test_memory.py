@@ -139,6 +139,6 @@ def test_the_status_says_what_was_promised_and_what_came():
     assert found["labels"] == {"yes": {"detections": 54, "wrong": 42}, "no": {"detections": 2, "wrong": 0}}
     assert promise_lines(found) == [
         "room      promised 1 false accept an hour for each label; 60 hours heard in 7 days",
-        "          no: 2 detections, you said of none that it was wrong",
-        "          yes: 54 detections, 42 wrong, as you said, 0.7 an hour",
+        "          no: 2 detections; you said of none that it was wrong",
+        "          yes: 54 detections; you said of 42 that they were wrong, 0.7 an hour",
     ]
