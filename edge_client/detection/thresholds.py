@@ -43,7 +43,11 @@ class Tail:
 
     def threshold(self, per_hour: float) -> float:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
-        return probability(self.level - self.scale * math.log(per_hour))
+        return probability(self.logit(per_hour))
+
+    def logit(self, per_hour: float) -> float:
+        """Return the logit that other sounds reach so often an hour."""
+        return self.level - self.scale * math.log(per_hour)
 
     def rate(self, logit: float) -> float:
         """Return how often an hour other sounds reach a logit."""

@@ -26,7 +26,7 @@ _BLOCK_S = 2.0
 _RUNS, _BYTES = 64, 4_000_000
 _MOST_WINDOWS = 9
 # How much likelier a block is to stay for each logit that it scores higher, from -7 to 7.
-_STEEPNESS, _STEEPEST = 0.7, 7.0
+_STEEPNESS, _STEEPEST = 1.0, 7.0
 # Age at which a block has half the chance of a new one to stay, s.
 _HALF_LIFE_S = 7 * 86_400.0
 HOUR_S, DAY_S = 3600.0, 86_400.0
