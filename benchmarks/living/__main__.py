@@ -27,7 +27,6 @@ from benchmarks.listening.material import KNOWN, Clip, load_material
 from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
 from benchmarks.living.weeks import PROMISES, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import load_listening
 from edge_client.room.memory import layout_of
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
@@ -35,6 +34,8 @@ from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.ready_bundles import find_bundle
 
 DAYS = 7
+# After which days the night is played, too: it takes three trainings.
+_NIGHTS = (1, 6)
 # Days of sound that is made for a room, one after the other, to live through again and again, and to be measured on.
 _LIVED, _MEASURED = 3, 3
 _TAKES = 10
@@ -58,7 +59,7 @@ def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, se
     config = taught_device(folder, bundle, takes, [np.asarray(level * heard, np.float32)])
     layout = layout_of(read_bundle(bundle).manifest, DetectorConfig())
     assert layout is not None
-    return Life(load_listening(config), layout, config.detector, seed)
+    return Life(config, layout, seed)
 
 
 def _summary(day: int | str, found: Sequence[Measured], before: Sequence[Measured] | None) -> dict[str, Any]:
@@ -101,12 +102,17 @@ def _is_worse(before: Measured, after: Measured, promise: float) -> bool:
     return bool(pairs) and tail < _CHANCE
 
 
+def _moments() -> dict[int | str, list[Measured]]:
+    return {0: [], DAYS: [], "moved": [], "moved, a day later": []}
+
+
 def main() -> int:
     """Run the benchmark."""
     parser = Command("benchmarks.living", __doc__)
     parser.add_argument("--devices", type=int, default=5, help="each in a room of its own (%(default)s)")
     parser.add_argument("--rooms", type=int, default=5, help="rooms among which backgrounds are dealt (%(default)s)")
     parser.add_argument("--tuning", action="store_true", help="live in the rooms in which defaults were chosen")
+    parser.add_argument("--thresholds-alone", action="store_true", help="play no night: no head learns the room")
     parser.add_argument("--bundle", default="base", metavar="NAME|FILE", help="ready bundle or file (base)")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep embeddings here; the next run takes them")
     parser.add_argument("--data", type=Path, default=data_folder())
@@ -122,20 +128,28 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     rooms = open_rooms(half, max(options.rooms, options.devices), seed)[: options.devices]
     with tempfile.TemporaryDirectory() as place:
         cache = options.cache or Path(place) / "cache"
-        moments: dict[int | str, list[Measured]] = {0: [], DAYS: [], "moved": [], "moved, a day later": []}
+        learned, moments = 0, _moments()
         for room in rooms:
             life = _taught(Path(place) / str(room.number), bundle, material.training, room, seed)
-            _live(life, room, rooms[(room.number + 1) % len(rooms)], cache, bundle, moments)
+            nights = () if options.thresholds_alone else _NIGHTS
+            _live(life, room, rooms[(room.number + 1) % len(rooms)], cache, bundle, nights, moments)
+            learned += life.learned_room
     days = [_summary(day, found, moments[0] if day == DAYS else None) for day, found in moments.items()]
     for day in days:
         for row in day["promises"]:
             said({"day": day["day"]} | row)
             said({f"misses at {snr} dB": value for snr, value in row["misses_percent"].items()})
-    return {"days": days}
+    return {"days": days, "heads_with_room": learned}
 
 
 def _live(
-    life: Life, room: Room, other: Room, cache: Path, bundle: Path, moments: dict[int | str, list[Measured]]
+    life: Life,
+    room: Room,
+    other: Room,
+    cache: Path,
+    bundle: Path,
+    nights: Sequence[int],
+    moments: dict[int | str, list[Measured]],
 ) -> None:
     """Let a device live for a week in its room, and then for a day in another one; measure it in between."""
     settings, config = read_bundle(bundle).manifest.feature_settings, DetectorConfig()
@@ -152,10 +166,10 @@ def _live(
 
     moments[0].append(figures(room))
     for day in range(DAYS):
-        life.hear(day, parts(room, day % _LIVED + 1, measured=False))
+        life.hear(day, parts(room, day % _LIVED + 1, measured=False), night=day in nights)
     moments[DAYS].append(figures(room))
     moments["moved"].append(figures(other))
-    life.hear(DAYS, parts(other, 1, measured=False))
+    life.hear(DAYS, parts(other, 1, measured=False), night=bool(nights))
     moments["moved, a day later"].append(figures(other))
 
 

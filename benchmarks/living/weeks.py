@@ -10,11 +10,15 @@ import numpy as np
 
 from benchmarks.listening.measurement import Heard, averaged, decisions, score
 from benchmarks.living.rooms import Part
+from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import Loaded
+from edge_client.daemon.listening_loop import Loaded, load_listening
 from edge_client.detection.thresholds import Tail
-from edge_client.room.rates import room_tails
+from edge_client.learning.teaching.job import teach
+from edge_client.learning.teaching.room_material import helps, judge_room
 from edge_client.room.reservoir import DAY_S, HOUR_S, Layout, Reservoir
+from edge_client.room.store import write_sample
+from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Doubles, Floats
 
 PROMISES = (0.5, 1.0, 2.0)
@@ -25,19 +29,28 @@ _BEGIN_S = 1_767_571_200.0
 class Life:
     """A device that was taught, and the room that it hears."""
 
-    def __init__(self, loaded: Loaded, layout: Layout, config: DetectorConfig, seed: int) -> None:
+    def __init__(self, config: Config, layout: Layout, seed: int) -> None:
         """Begin on day 0, with nothing heard."""
-        self.taught, self.now = loaded, loaded
-        self.layout, self._config = layout, config
+        self.now = load_listening(config)
+        self.layout, self._device, self._config = layout, config, config.detector
         self._clock = _BEGIN_S
         self._reservoir = Reservoir(layout, clock=lambda: self._clock, seed=seed)
 
-    def hear(self, day: int, parts: Sequence[Part]) -> None:
-        """Listen for a day; then take up the thresholds that follow."""
+    def hear(self, day: int, parts: Sequence[Part], *, night: bool = False) -> None:
+        """Listen for a day, and take up the thresholds that follow; learn the room in the night, where asked."""
         for part in parts:
             self._listen(day, part)
-        sample, (model, labels, tails) = self._reservoir.sample(), self.taught
-        self.now = self.taught._replace(tails=room_tails(sample, self.layout.averaged, model, labels, tails, ()))
+        state = DeviceState(self._device.device.state)
+        write_sample(state.room_path, self.layout, self._reservoir.sample())
+        if night:
+            judge_room(state, self._clock)
+            teach(self._device, state)
+        self.now = load_listening(self._device)
+
+    @property
+    def learned_room(self) -> bool:
+        """Whether the last night found that the room's sounds help the head."""
+        return helps(DeviceState(self._device.device.state))
 
     def _listen(self, day: int, part: Part) -> None:
         means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)

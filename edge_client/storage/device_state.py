@@ -24,7 +24,7 @@ KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensor
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
     r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64}"
-    r"|room\.safetensors|denials\.json)"
+    r"|room\.safetensors|denials\.json|room-learned\.json)"
     r"\.[0-9a-f]{8}"
 )
 
@@ -87,6 +87,7 @@ class DeviceState:
         self.embeddings_path = folder / "embeddings.safetensors"
         self.room_path = folder / "room.safetensors"
         self.denials_path = folder / "denials.json"
+        self.room_learned_path = folder / "room-learned.json"
         self._expectations_path = folder / "expectations.json"
         self._self_test_path = folder / "self-test"
 
@@ -127,7 +128,7 @@ class DeviceState:
         """
         found = [mend_twice(self.folder / name) for name in KEPT_TWICE]
         once = (self.embeddings_path, self._expectations_path, self._self_test_path, self.forgotten_path)
-        room = (self.room_path, self.denials_path)
+        room = (self.room_path, self.denials_path, self.room_learned_path)
         checked = [*once, *room, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
@@ -145,7 +146,7 @@ class DeviceState:
 
     def forget_room(self) -> None:
         """Forget what was heard in the room; a daemon that runs does so once it sees that the files are gone."""
-        for path in (self.room_path, self.denials_path):
+        for path in (self.room_path, self.denials_path, self.room_learned_path):
             remove_durably(path)
 
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:

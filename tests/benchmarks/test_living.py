@@ -8,15 +8,14 @@ from benchmarks.living.__main__ import _is_worse
 from benchmarks.living.rooms import Part, embedded, open_rooms, reverberated
 from benchmarks.living.weeks import Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import Loaded
-from edge_client.detection.thresholds import Tail
+from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_sliding
-from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import layout_of
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import DATA
+from tests.support.sounds import write_clips
+from tests.support.taught_device import Device
 
 
 @pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
@@ -47,20 +46,21 @@ def test_reverberation_is_the_convolution_however_long_the_sound_is():
     np.testing.assert_allclose(reverberated(samples, response, 1024), expected, atol=1e-3)
 
 
-def test_a_device_takes_up_the_thresholds_of_its_room_day_by_day():
-    bundle = read_bundle(find_bundle("base"))
-    model, manifest = ModelRuntime(bundle, 1), bundle.manifest
-    labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("yes").add("no")
-    loaded = Loaded(model, labels, {"yes": Tail(6.0, 0.7), "no": Tail(6.0, 0.7)})
-    config, layout = DetectorConfig(), layout_of(manifest, DetectorConfig())
+def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
+    device = Device(tmp_path, find_bundle("base"))
+    for label in ("yes", "no"):
+        write_clips(device.clips, label, 6, seed=3)
+    device.teach()
+    config, layout = DetectorConfig(), layout_of(read_bundle(find_bundle("base")).manifest, DetectorConfig())
+    before = load_listening(device.config)
     rows = np.random.default_rng(1).normal(size=(7_200, 64)).astype(np.float16)
     part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, (), len(rows) / 4 + 1)
-    life = Life(loaded, layout, config, 0)
-    for day in range(4):
-        life.hear(day, [part])
+    life = Life(device.config, layout, 0)
+    for day in range(5):
+        life.hear(day, [part], night=day == 4)
     heard = life.now.tails["yes"]
-    assert heard.hours == pytest.approx(2.0, rel=0.1)
-    assert heard.threshold(1.0) != pytest.approx(loaded.tails["yes"].threshold(1.0), abs=1e-4)
+    assert heard.hours == pytest.approx(2.4, rel=0.1)
+    assert heard.threshold(1.0) != pytest.approx(before.tails["yes"].threshold(1.0), abs=1e-4)
     found = measure(life.now, layout, [part], {}, config)
     assert found.hours == pytest.approx(0.5)
     assert found.accepts.keys() == {0.5, 1.0, 2.0}

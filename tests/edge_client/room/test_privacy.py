@@ -7,6 +7,7 @@ import pytest
 
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector
+from edge_client.learning.teaching.room_material import judge_room
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import RoomMemory
 from edge_client.room.reservoir import HOURS, Layout, Reservoir
@@ -36,6 +37,7 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     Detector(model, labels, DetectorConfig(), look=room.look).push(sound)
     room.save()
     add_denials(device.state.denials_path, [(1.0, "yes")])
+    judge_room(device.state, 1.0)
     files = {path.name for path in device.state.folder.iterdir()} - before - {"denials.lock"}
     assert files == set(rows()) - {"file in the state folder", "---"}
     arrays, document = unpack(read_checked(device.state.room_path))
@@ -47,6 +49,7 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     for at in range(0, len(sound) - 4, 4_000):
         assert not any(kind[at : at + 4].tobytes() in kept for kind in (sound, pcm, sound.astype(np.float16)))
     assert read_checked(device.state.denials_path) == b'[[1.0, "yes"]]'
+    assert read_checked(device.state.room_learned_path) == b'{"at": 1.0, "judge": true}'
 
 
 @pytest.mark.parametrize("numbers", [64, 448])
