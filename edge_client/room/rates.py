@@ -26,8 +26,8 @@ PRIOR_HOURS = 2.0
 # Hours heard since, after which what was heard counts half.
 _HALF_LIFE = 24.0
 # Detections an hour that are taken for the label itself, as a share of the promised rate, where the owner did not deny
-# them: so a word that is often said is not lost, and at worst so many false accepts more are made. They are those that
-# lie so many logits above the pretraining's threshold: of false accepts few do.
+# them. They are those that lie so many logits above the pretraining's threshold: of false accepts few do. More of them
+# raise the threshold so far at most, so that a word that is often said is not lost.
 LEFT_OUT, CLEARLY = 0.5, 2.0
 _STEPS = 40
 
@@ -50,8 +50,14 @@ class RoomTail(Tail):
 
     def threshold(self, per_hour: float) -> float:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
+        clear = self.logit(per_hour) + CLEARLY
+        # What was clearly detected may be the label itself: alone it raises the threshold to there at most.
+        bounded = min(self._lowest(per_hour, LEFT_OUT * per_hour * self.hours), max(clear, LOWEST))
+        return probability(max(bounded, self._lowest(per_hour, np.inf)))
+
+    def _lowest(self, per_hour: float, spare: float) -> float:
+        """Return the lowest logit with so many false accepts an hour, ``spare`` clear detections aside."""
         left_out = np.zeros(len(self.counts))
-        spare = LEFT_OUT * per_hour * self.hours
         own = np.flatnonzero(self.taken & (self.logits >= self.logit(per_hour) + CLEARLY))
         before = np.concatenate([[0.0], np.cumsum(self.counts[own])])[: len(own)]
         left_out[own] = np.clip(spare - before, 0.0, self.counts[own])
@@ -66,7 +72,7 @@ class RoomTail(Tail):
                 low = middle
             else:
                 high = middle
-        return probability(high)
+        return high
 
 
 def room_tails(

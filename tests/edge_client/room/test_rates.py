@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.detection.thresholds import Tail
-from edge_client.room.rates import LEFT_OUT, RoomTail
+from edge_client.room.rates import CLEARLY, LEFT_OUT, RoomTail
 
 PRIOR = Tail(3.0, 0.7)
 
@@ -38,9 +38,19 @@ def test_in_a_room_heard_for_long_the_threshold_is_reached_as_often_as_was_promi
     assert (logits >= logit_of(threshold)).sum() / hours == pytest.approx(promise, rel=0.05)
 
 
-def test_detections_that_nobody_denied_are_left_out_up_to_a_bounded_rate():
+def test_a_word_that_is_often_said_is_not_lost_unless_its_owner_denies_it():
     hours, words = 100.0, [8.0] * 40
     without = heard(hours, []).threshold(1.0)
     assert heard(hours, words, range(40)).threshold(1.0) == without  # 0.4 an hour
-    many = [8.0] * round((LEFT_OUT + 1.5) * hours)
-    assert heard(hours, many, range(len(many))).threshold(1.0) > 1 / (1 + np.exp(-7.9))
+    many = [8.0] * round((LEFT_OUT + 5) * hours)
+    said = logit_of(heard(hours, many, range(len(many))).threshold(1.0))
+    assert said == pytest.approx(PRIOR.logit(1.0) + CLEARLY)
+    assert logit_of(heard(hours, many).threshold(1.0)) == pytest.approx(8.0, abs=0.01)
+
+
+def test_detections_just_above_the_threshold_count_as_false_accepts():
+    logits = np.random.default_rng(0).exponential(0.5, size=500) + PRIOR.logit(1.0)
+    tail = heard(100.0, logits, range(500))
+    threshold = logit_of(tail.threshold(1.0))
+    assert (logits >= threshold).sum() / 100.0 < 1.0 + LEFT_OUT + 0.1
+    assert threshold > PRIOR.logit(1.0) + 0.5
