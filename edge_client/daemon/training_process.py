@@ -202,7 +202,7 @@ class TeachingLoop:
         """Have all clips learned beside what was heard in the room, once a night; a night that fails is left out."""
         try:
             if night_is_due(self._config, self._state, time.time()):
-                self._training.wait(self._beat)
+                self._training.wait(self._beat, owner_waits=True)  # the owner's teaching waits behind it
                 self._training.train(None, "the room", self._beat)
         except (WorkError, OSError) as error:
             if not self._stop.is_set():

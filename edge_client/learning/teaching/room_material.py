@@ -90,6 +90,7 @@ def with_room(
     use = bool(found.get(_HELPS))
     richer = dataclasses.replace(heard, room=rows)
     if found.get(_JUDGE):
+        _note(state, float(found["at"]), "")  # where this is killed for taking too long, no teaching tries it again
         held_out = {label: clips[1::2] for label, clips in heard.takes.items() if len(clips) > 1}
         half = {label: clips[::2] for label, clips in heard.takes.items()}
         one, other = (dataclasses.replace(part, takes=half) for part in (richer, heard))

@@ -78,6 +78,14 @@ def test_rows_are_kept_only_where_no_more_held_out_takes_are_missed_and_so_until
     judge_room(state, NIGHT)
     assert with_room(state, heard, rows, misses(3, 2)).room is None
     assert with_room(state, heard, rows, misses(0, 2)).room is None
+    judge_room(state, NIGHT)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        with_room(state, heard, rows, killed)
+    assert with_room(state, heard, rows, killed).room is None  # nobody judges again before the next night
     single = dataclasses.replace(heard, takes={"yes": heard.takes["yes"][:1]})
     judge_room(state, NIGHT)
     assert with_room(state, single, rows, misses(0, 2)).room is None  # nothing to judge by
