@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from edge_client.room.reservoir import Layout, Reservoir
 from edge_client.room.store import add_denials, read_denials, read_sample, write_sample
 from edge_client.storage.checked_files import read_checked, write_checked
 from fleet_protocol.tensors import pack, unpack
+from tests.support.checkout import ROOT
 
 LAYOUT = Layout("front end", 4, 0.25, 2)
 
@@ -89,3 +92,30 @@ def test_denials_are_remembered_once_and_the_newest_alone(tmp_path):
     assert len(read_denials(path)) == 500
     write_checked(path, json.dumps([["x"]]).encode())
     assert read_denials(path) == []
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from edge_client.room.reservoir import Layout
+from edge_client.room.store import read_sample, write_sample
+path, layout = Path(sys.argv[1]), Layout("front end", 4, 0.25, 2)
+sample = read_sample(path, layout)
+while True:
+    sample.at_s += 1.0
+    write_sample(path, layout, sample)
+    print(flush=True)
+"""
+
+
+def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_sample(path):
+    before = read_sample(path, LAYOUT).at_s.copy()
+    for lines in (1, 2, 5):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stdout=subprocess.PIPE)
+        for _ in range(lines):
+            assert child.stdout.readline()
+        child.kill()
+        child.communicate()
+        after = read_sample(path, LAYOUT).at_s
+        assert (after - before >= lines).all()
+        before = after.copy()
