@@ -93,12 +93,13 @@ def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:
 
 
 def purge(teaching: Teaching) -> int:
-    """Remove for good what could be had back; return how many clips these were.
+    """Remove for good what could be had back, and what was heard in the room; return how many clips these were.
 
     Raises ClipError if another process is changing the store.
     """
     with teaching.store.changing():
         forget(teaching.state.choices_path, older_than_ms=_now_ms())
+        teaching.state.forget_room()
         return teaching.trash.empty(0.0)
 
 

@@ -99,7 +99,7 @@ def dialogue(half: Half, hours: float, taught: Sequence[str], seed: int) -> Iter
     left, part = hours * 3600, 0
     while left > 0:
         seconds = min(PART_S, left)
-        spoken = _synthesised(seconds, taught, 1000 * seed + part)
+        spoken = synthesised(seconds, taught, 1000 * seed + part)
         rng = np.random.default_rng([seed, part])
         noise = background(half, len(spoken), RATE_HZ, rng)
         ratios = rng.uniform(*SNR_DB, size=-(-len(spoken) // round(SECTION_S * RATE_HZ)))
@@ -108,7 +108,8 @@ def dialogue(half: Half, hours: float, taught: Sequence[str], seed: int) -> Iter
         left, part = left - seconds, part + 1
 
 
-def _synthesised(seconds: float, taught: Sequence[str], seed: int) -> Floats:
+def synthesised(seconds: float, taught: Sequence[str], seed: int) -> Floats:
+    """Return talk, float32 [samples] at ``RATE_HZ``, as :func:`talk`, from a process of its own."""
     command = [sys.executable, "-m", "benchmarks.listening.dialogue", str(seconds), str(seed), *taught]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if result.returncode:

@@ -52,7 +52,8 @@ def add(commands: Commands) -> None:
     kind = action("kind", "say whether a label is a word or an everyday sound, where the device hears both", _kind)
     kind.add_argument("kind_of", metavar="LABEL")
     kind.add_argument("kind", choices=("word", "sound", "auto"), help="auto: the device finds it out")
-    action("purge", "remove what was deleted for good now", _purge).add_argument("--yes", action="store_true")
+    purge = "remove what was deleted for good now, and what is known of the room"
+    action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -248,6 +249,7 @@ def _purge(options: argparse.Namespace) -> int:
     from edge_client.owner_changes import purge
 
     teaching = Teaching.open(options.config)
-    confirm("remove deleted clips for good", yes=options.yes)
+    confirm("remove deleted clips, and what is known of the room, for good", yes=options.yes)
     removed = purge(teaching)
-    return report({"removed": removed}, [f"{removed} deleted clips were removed for good"], json=options.json)
+    line = f"{removed} deleted clips were removed for good, and what was known of the room"
+    return report({"removed": removed}, [line], json=options.json)

@@ -100,6 +100,10 @@ def _lines(status: dict[str, Any]) -> list[str]:
         for name, found in subjects.items()
         if found
     ]
+    if (room := status.get("room")) is not None:
+        from edge_client.room.promise import promise_lines
+
+        lines += promise_lines(room)
     lines += [f"damage    {sentence}" for sentence in status["damage"]]
     return (
         lines

@@ -16,6 +16,7 @@ from edge_client.config.sections import (
     DetectorConfig,
     DeviceConfig,
     EventsConfig,
+    LearningConfig,
     MetricsConfig,
     MicrophoneConfig,
     ModelConfig,
@@ -65,6 +66,7 @@ class Config:
     events: EventsConfig = field(default_factory=EventsConfig)
     clips: ClipsConfig = field(default_factory=ClipsConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
     metrics: MetricsConfig | None = None
     ui: UiConfig = field(default_factory=UiConfig)
     sinks: Mapping[str, Any] = field(default_factory=dict)

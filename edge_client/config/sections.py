@@ -240,6 +240,13 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
+class LearningConfig:
+    """``[learning]``: what the device learns of what it hears, beside what its owner teaches."""
+
+    room: bool = True
+
+
+@dataclass(frozen=True)
 class UiConfig:
     """``[ui]``: the owner's page, which `auricle-edge ui` serves."""
 

@@ -33,6 +33,7 @@ from edge_client.live.feed import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log
 from edge_client.model.interpreter import installed_runtime
 from edge_client.model.self_test import check_runtime, runtime_here
+from edge_client.room.memory import RoomMemory
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
@@ -108,7 +109,8 @@ class Daemon:
         self._supervisor = Supervisor(stop)
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
         _warn_of_missing_folders(config)
-        settings = read_bundle(config.bundle).manifest.feature_settings
+        manifest = read_bundle(config.bundle).manifest
+        settings = manifest.feature_settings
         self._sample_rate_hz = settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
         self._trash = Trash(self._state.trash_folder)
@@ -120,6 +122,7 @@ class Daemon:
         self._relearning = False
         if self._begin_anew():
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
+        self._room = RoomMemory.open(config, self._state, manifest)
         self._reload()
         sinks = open_sinks(config, self._state.identity.load().device_id) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
@@ -143,6 +146,8 @@ class Daemon:
         while not self._stop.wait(_POLL_S):
             now = time.monotonic()
             self._follow_commands()
+            if self._room is not None and self._room.follow():
+                self._reload()
             if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
                 self._write_status()
                 written = now
@@ -153,6 +158,8 @@ class Daemon:
         for name in self._supervisor.join(_GRACE_S):
             log.info("left the loop %s waiting", name)
         self._publisher.close()
+        if self._room is not None:
+            self._room.save()
         if self._metrics is not None:
             self._metrics.close()
         self._write_status()
@@ -195,7 +202,13 @@ class Daemon:
         feed = self._open_feed()
         try:
             self._listening = ListeningLoop(
-                source, lambda: load_listening(self._config), self._config.detector, self._publisher, beat, feed
+                source,
+                lambda: load_listening(self._config),
+                self._config.detector,
+                self._publisher,
+                beat,
+                feed,
+                None if self._room is None else self._room.look,
             )
             self._listening.run(self._stop)
         finally:
@@ -280,6 +293,7 @@ class Daemon:
             "model": self._model,
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": loop.counters() if (loop := self._listening) is not None else None,
+            "room": room.status(self._config.detector.false_accepts_per_hour) if (room := self._room) else None,
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,
             "teaching": self._teaching.status,

@@ -16,13 +16,14 @@ from edge_client.capture import AudioSource
 from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Look
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
+from edge_client.room.memory import tails_here
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
@@ -65,7 +66,7 @@ def load_listening(config: Config) -> Loaded:
         lasting = frozenset(labels.labels)
     else:  # a front end that hears both found out at teaching what each label is
         lasting = frozenset(one["label"] for one in state.expectations() if one.get("kind") == SOUND)
-    return Loaded(model, labels, tails, lasting)
+    return Loaded(model, labels, tails_here(config, state, model, labels, tails), lasting)
 
 
 class ListeningLoop:
@@ -79,6 +80,7 @@ class ListeningLoop:
         publisher: Publisher,
         beat: Callable[[], None],
         feed: LiveFeed | None = None,
+        look: Look | None = None,
     ) -> None:
         """Load the model; nothing is read yet.
 
@@ -89,6 +91,7 @@ class ListeningLoop:
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
             feed: Shows what is heard to those who watch; its owner closes it.
+            look: Takes what the detector looks at, as :class:`edge_client.detection.detector.Detector` says.
 
         Raises AudioError if the source has another rate than the model.
         """
@@ -98,7 +101,9 @@ class ListeningLoop:
         self._beat = beat
         self._feed = feed
         loaded = load()
-        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting)
+        self._detector = Detector(
+            loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting, look=look
+        )
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)

@@ -21,7 +21,9 @@ from edge_client.config.sections import TrainingConfig, window_minutes
 from edge_client.daemon.status import temperature_c
 from edge_client.errors import WorkError
 from edge_client.learning.teaching.job import to_teach
+from edge_client.learning.teaching.room_material import night_is_due
 from edge_client.learning.training_job import TrainingJob, to_line
+from edge_client.logs import RateLimitedLog
 from edge_client.storage.device_state import DeviceState
 
 log = logging.getLogger(__name__)
@@ -167,6 +169,7 @@ class TeachingLoop:
         self._training = training
         self._stop = stop
         self._beat = beat
+        self._trouble = RateLimitedLog(log)
         self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
 
     def run(self) -> None:
@@ -178,6 +181,7 @@ class TeachingLoop:
             if checks % _CHECKS_PER_TIDYING == 0:
                 self._tidy()
             checks += 1
+            self._learn_the_room()
             found = to_teach(self._config, self._state)
             settled, seen = found is not None and found == seen, found
             self.status["waiting_to_be_learned"] = found is not None and found != failed
@@ -193,3 +197,13 @@ class TeachingLoop:
                 if not self._stop.is_set():
                     self.status["error"] = str(error)
                     log.error("%s", error)
+
+    def _learn_the_room(self) -> None:
+        """Have all clips learned beside what was heard in the room, once a night; a night that fails is left out."""
+        try:
+            if night_is_due(self._config, self._state, time.time()):
+                self._training.wait(self._beat, owner_waits=True)  # the owner's teaching waits behind it
+                self._training.train(None, "the room", self._beat)
+        except (WorkError, OSError) as error:
+            if not self._stop.is_set():
+                self._trouble.warning("cannot learn the room: %s", error)

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 # Seconds after which it is said again that a sound goes on.
 _AGAIN_S = 2.0
 _NO_TAILS: Mapping[str, Tail] = MappingProxyType({})
+Look = Callable[[Floats | None, float, str], None]
 
 
 @dataclass
@@ -57,17 +58,22 @@ class Detector:
         clock: Callable[[], float] = time.time,
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
+        look: Look | None = None,
     ) -> None:
         """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
 
         Args:
             lasting: labels whose sounds have a begin and an end; see :meth:`take_followed`.
+            look: takes the features of every window, None for one too quiet, the best averaged score, and what was
+                detected.
         """
         self.counters = Counters()
         self.level_db = FLOOR_DB
         self.scores: Floats = np.zeros(0, np.float32)
         self._config = config
         self._clock = clock
+        self._look = look
+        self._features_now: Floats | None = None
         self._warned: set[str] = set()
         settings = model.manifest.feature_settings
         self._settings: FeatureSettings = settings
@@ -208,6 +214,8 @@ class Detector:
         self._follow(at_s)
         averaged = self._decisions.averaged
         best = float(averaged.max(initial=0.0))
+        if self._look is not None:
+            self._look(self._features_now, best, "" if slot is None else self._label_map.slots[slot].name)
         sound = self._unknown_sounds.update(
             at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None
         )
@@ -246,6 +254,8 @@ class Detector:
         self.counters.gated += quiet
         if quiet or not self._discriminates:
             self._features.reset()
+            self._features_now = None
             return np.zeros(labels, np.float32)
-        x = self._model.normalise(self._features(self._window)[None])
+        self._features_now = self._features(self._window)
+        x = self._model.normalise(self._features_now[None])
         return self._model.predict(x, self._label_map.listening_mask)[0, :labels]

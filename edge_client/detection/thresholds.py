@@ -22,10 +22,11 @@ _TAIL = 0.05
 # the tuning half of `benchmarks.listening`, which has six hundred other words an hour.
 _LOOKS_PER_HOUR, _FASTER = 1500.0, 2.0
 # Float32 probabilities say no more.
-_LARGEST = 15.0
+LARGEST = 15.0
 # A label that scores less than what is no label is never heard, however few false accepts it would make.
-_LOWEST = 0.0
+LOWEST = 0.0
 _SMALLEST_SCALE = 0.25
+_LARGEST_EXPONENT = 700.0  # of a float64
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,15 @@ class Tail:
 
     def threshold(self, per_hour: float) -> float:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
-        logit = self.level - self.scale * math.log(per_hour)
-        return 1 / (1 + math.exp(-min(max(logit, _LOWEST), _LARGEST)))
+        return probability(self.logit(per_hour))
+
+    def logit(self, per_hour: float) -> float:
+        """Return the logit that other sounds reach so often an hour."""
+        return self.level - self.scale * math.log(per_hour)
+
+    def rate(self, logit: float) -> float:
+        """Return how often an hour other sounds reach a logit."""
+        return math.exp(min((self.level - logit) / self.scale, _LARGEST_EXPONENT))
 
     def at_least(self, least: Tail) -> Tail:
         """Return the tail with a level and a scale that are at least those of another one."""
@@ -63,17 +71,23 @@ def fit_tails(scores: Floats) -> list[Tail]:
     """Return every label's tail, of scores, float32 [sounds, labels], 0..1, of sounds that are no label's: clips of
     other words, the room, noise. The scale is the same for all labels.
     """
-    logits = _logits(scores)
-    begins = np.quantile(logits, 1 - _TAIL, axis=0)
+    found = logits(scores)
+    begins = np.quantile(found, 1 - _TAIL, axis=0)
     # The mean excess over a tail's beginning is the exponential's maximum likelihood. One label's is a rough figure.
-    excesses = [float(np.mean(column[column >= begin] - begin)) for column, begin in zip(logits.T, begins, strict=True)]
+    excesses = [float(np.mean(column[column >= begin] - begin)) for column, begin in zip(found.T, begins, strict=True)]
     scale = max(_SMALLEST_SCALE, float(np.mean(excesses))) if excesses else _SMALLEST_SCALE
     rise = scale * math.log(_LOOKS_PER_HOUR * _TAIL)
     return [Tail(float(begin) + rise, scale / _FASTER) for begin in begins]
 
 
-def _logits(scores: Floats) -> Doubles:
+def logits(scores: Floats) -> Doubles:
+    """Return the logits of scores, 0..1, as float64, from -15 to 15."""
     exact = scores.astype(np.float64)
     with np.errstate(divide="ignore"):
-        logits: Doubles = np.log(exact) - np.log1p(-exact)
-    return np.clip(logits, -_LARGEST, _LARGEST)
+        found: Doubles = np.log(exact) - np.log1p(-exact)
+    return np.clip(found, -LARGEST, LARGEST)
+
+
+def probability(logit: float) -> float:
+    """Return the score of a logit, 0.5 to 1: a threshold is never lower."""
+    return 1 / (1 + math.exp(-min(max(logit, LOWEST), LARGEST)))

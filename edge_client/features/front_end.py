@@ -135,8 +135,8 @@ class SlidingFeatures:
         span = (settings.frames - 1) * settings.hop_samples + settings.window_samples
         # The first frame of the newest ones lacks its predecessor's last sample, so one more is computed and left out.
         self._pays = hop_frames + 2 < settings.frames and span <= settings.clip_samples
-        self._first = open_front_end(_part(settings, 1))
-        self._newest = open_front_end(_part(settings, hop_frames + 1))
+        self._first = open_front_end(part_of_settings(settings, 1))
+        self._newest = open_front_end(part_of_settings(settings, hop_frames + 1))
         self._newest_start = (settings.frames - hop_frames - 1) * settings.hop_samples
         self._features = np.zeros(settings.shape, np.float32)
         self._known = False
@@ -158,6 +158,7 @@ class SlidingFeatures:
         return features.copy()
 
 
-def _part(settings: FeatureSettings, frames: int) -> FeatureSettings:
+def part_of_settings(settings: FeatureSettings, frames: int) -> FeatureSettings:
+    """Return settings of clips that have so many frames, computed in the same way."""
     span = (frames - 1) * settings.hop_samples + settings.window_samples
     return dataclasses.replace(settings, frames=frames, clip_s=span / settings.sample_rate_hz)

@@ -25,6 +25,7 @@ from edge_client.owner_page.access import COOKIE, CSRF, SESSION, Access, Guard
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
+from edge_client.room.promise import promise_sentences
 from fleet_protocol.errors import AuricleError
 
 _WRONG_TOKEN_S = 0.5
@@ -143,7 +144,8 @@ class OwnerPage:
 
     def listen(self, _: Request) -> Response:
         """Show what the device hears now, and heard lately."""
-        return self._pages.page("listen.html", **self._heard())
+        room = self._device.status().get("room")
+        return self._pages.page("listen.html", promise=promise_sentences(room) if room else (), **self._heard())
 
     def heard(self, request: Request) -> Response:
         """Return the list of what was heard, as a part of the page; with the event ``kind`` and ``at_ms`` in it."""

@@ -16,6 +16,7 @@ from edge_client.daemon.status import read_status
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import JOURNAL, past_events
 from edge_client.owner import Teaching
+from edge_client.room.store import add_denials
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.owner_choices import read_choices, same_sounds
 from fleet_protocol.ready_bundles import FOLDER
@@ -161,7 +162,11 @@ class OwnedDevice:
         """
         sound, teaching = self.sound(kind, at_ms), self.teaching()
         folder = teaching.require_slot(label) if is_label else teaching.require_rejectable(label)
+        heard_as = next((row.label for row in self.heard() if (row.kind, row.at_ms) == (kind, at_ms)), "")
         teaching.take_in([sound], folder)
+        denied = kind == "detected" and (heard_as != label if is_label else heard_as == label)
+        if denied:
+            add_denials(self.state.denials_path, [(at_ms / 1e3, heard_as)])
         self._answers[kind, at_ms] = f"You said: {label}" if is_label else f"You said: not {label}"
         while len(self._answers) > _ANSWERS:
             self._answers.popitem(last=False)

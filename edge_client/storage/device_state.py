@@ -23,7 +23,8 @@ KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensor
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|followed-bundle\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64})"
+    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64}"
+    r"|room\.safetensors|denials\.json|room-learned\.json|followed-bundle\.json)"
     r"\.[0-9a-f]{8}"
 )
 
@@ -84,6 +85,9 @@ class DeviceState:
         self.forgotten_path = folder / "forgotten.json"
         self.choices_path = folder / owner_choices.FILE
         self.embeddings_path = folder / "embeddings.safetensors"
+        self.room_path = folder / "room.safetensors"
+        self.denials_path = folder / "denials.json"
+        self.room_learned_path = folder / "room-learned.json"
         self._expectations_path = folder / "expectations.json"
         self._self_test_path = folder / "self-test"
 
@@ -130,7 +134,8 @@ class DeviceState:
             self.forgotten_path,
             self.folder / followed_bundle.FILE,
         )
-        checked = [*once, *finished_files(self.outbox.folder)]
+        room = (self.room_path, self.denials_path, self.room_learned_path)
+        checked = [*once, *room, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
         for path in damaged:
@@ -144,6 +149,11 @@ class DeviceState:
             for path in leftovers(folder) if folder.is_dir() else ():
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink()
+
+    def forget_room(self) -> None:
+        """Forget what was heard in the room; a daemon that runs does so once it sees that the files are gone."""
+        for path in (self.room_path, self.denials_path, self.room_learned_path):
+            remove_durably(path)
 
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:
         """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""

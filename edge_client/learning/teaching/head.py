@@ -16,7 +16,7 @@ the first time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -27,10 +27,12 @@ from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.expectation import expectations
-from edge_client.learning.teaching.head_material import HeadMaterial, head_material
+from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
+from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
 from edge_client.learning.teaching.taught import Taught, known_slots, require_learned, with_labels
 from edge_client.model.runtime import ModelRuntime
+from edge_client.room.rates import room_tails
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
@@ -123,31 +125,55 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
     imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
-    material = head_material(
-        label_map, known, heard, statistics, public_set, imagine, prototypes, chosen_kinds(config.clips_folder)
-    )
-    settings = config.training
-    weights = train_head(
-        model,
-        read_bundle(config.bundle).weights,
-        label_map,
-        material,
-        settings.teach_epochs,
-        settings.teach_learning_rate,
-        seed,
-    )
-    rng = np.random.default_rng([seed, 3])
-    others = material.draws(label_map.background, _OTHERS, rng)
-    talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
-    rejected = [clips[:, 0] for clips in heard.rejected.values()]
-    tails = _tails(
-        model, label_map, np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected]), material
-    )
+    settings, start = config.training, read_bundle(config.bundle).weights
+
+    def learn(heard: Heard) -> tuple[HeadMaterial, Arrays, dict[str, tuple[float, float]]]:
+        material = head_material(
+            label_map, known, heard, statistics, public_set, imagine, prototypes, chosen_kinds(config.clips_folder)
+        )
+        epochs, rate = settings.teach_epochs, settings.teach_learning_rate
+        weights = train_head(model, start, label_map, material, epochs, rate, seed)
+        rng = np.random.default_rng([seed, 3])
+        others = material.draws(label_map.background, _OTHERS, rng)
+        talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
+        rejected = [clips[:, 0] for clips in heard.rejected.values()]
+        negatives = np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected])
+        return material, weights, _tails(model, label_map, negatives, material)
+
+    if (room := KnownRoom.of(config, state, saved.bundle.manifest)) is not None:
+
+        def misses(heard: Heard, held_out: Mapping[str, Floats]) -> int:
+            tails = learn(heard)[2]
+            return _misses(model, label_map, held_out, tails, room, config.detector.false_accepts_per_hour)
+
+        heard = with_room(state, heard, room_negatives(room, heard.takes, statistics), misses)
+    material, weights, tails = learn(heard)
     expected = expectations(
         model, label_map, heard, statistics, np.random.default_rng([seed, 2]), material.kinds(label_map)
     )
     clips = sum(len(takes) for takes in heard.takes.values())
     return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
+
+
+def _misses(
+    model: ModelRuntime,
+    label_map: LabelMap,
+    takes: Mapping[str, Floats],
+    tails: Mapping[str, tuple[float, float]],
+    room: KnownRoom,
+    promised: float,
+) -> int:
+    """Return how many takes and variants of them the model misses at its thresholds for this room."""
+    own = {label: Tail(*tail) for label, tail in tails.items()}
+    here = room_tails(room.sample, room.layout.averaged, model, label_map, own, room.denied)
+    missed = 0
+    for label, clips in takes.items():
+        rows = clips.reshape(-1, 1, clips.shape[-1])
+        scores = model.predict(model.normalise(rows), label_map.listening_mask)[:, : len(label_map.slots)]
+        slot = label_map.slot_of(label)
+        heard = (scores.argmax(axis=1) == slot) & (scores[:, slot] >= here[label].threshold(promised))
+        missed += int((~heard).sum())
+    return missed
 
 
 def _tails(

@@ -30,6 +30,8 @@ _ROWS = 50
 # clips, and of what the owner said is not a label. The more of the words, the fewer other words are taken for a label,
 # and the fewer of the label's own sounds are recognised.
 _WORD, _NOTHING, _SPLICED, _REJECTED = 0.2, 0.5, 0.1, 0.5
+# Of what was heard in the room: 1 was better than 0.2 in the tuning rooms of `benchmarks.living`.
+_ROOM = 1.0
 # Draws of people's talk, in which words follow one another.
 _TALK = 2000
 # Whitened cosines of a label's mean and the nearest word's from which the word is what the label's name says, and from
@@ -51,12 +53,14 @@ class Heard:
         rejected: Embeddings by label of what the owner said is not it; the same axes.
         nothing: Embeddings of windows of the room when nothing happens, and of artificial noise, [windows, numbers].
         spliced: Embeddings of windows made of pieces of several labels' clips, [windows, numbers].
+        room: Embeddings of what was heard in the room and is no label's, [windows, numbers]; None without any.
     """
 
     takes: Mapping[str, Floats]
     nothing: Floats
     spliced: Floats
     rejected: Mapping[str, Floats] = field(default_factory=dict)
+    room: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -330,6 +334,8 @@ def _background(
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
     ]
     sounds += [Sound(other_slot, clips.reshape(-1, numbers), nobody, _REJECTED) for clips in rejected]
+    if heard.room is not None:
+        sounds.append(Sound(other_slot, heard.room, nobody, _ROOM))
     return [sound for sound in sounds if len(sound.rows) or len(sound.centres)]
 
 

@@ -140,6 +140,13 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
     event.get_by_role("button", name="Only remember").click()
     opened.locator(".answer", has_text="You said: not smoke alarm").wait_for()
     assert shelf.count("_not_/smoke alarm") == 1
+    # Both were heard wrongly, and the page says what came of the promise.
+    wait_for(lambda: shelf.daemon.status()["room"]["labels"]["smoke alarm"]["wrong"] == 2)
+    opened.reload()
+    opened.locator("#promise summary", has_text="Promised 1 false accept an hour for each label").click()
+    opened.locator("#promise li", has_text="smoke alarm").filter(
+        has_text="you said of 2 that they were wrong"
+    ).wait_for()
 
 
 def test_he_names_an_unknown_sound_and_is_told_why_a_name_is_refused(opened, shelf):

@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest

@@ -1,0 +1,1 @@
+"""Living: what a taught device makes of the room that it listens to for a week, without any answer of its owner."""

@@ -1,0 +1,312 @@
+"""Rooms, and what is heard in them: days of talk, words, household sounds and noise, as embeddings of windows.
+
+A room has backgrounds, a reverberation, everyday sounds and words that are often said in it, all its own. Its days have
+a morning with talk, a noon with household sounds, an evening with talk and words, and a quiet night; each of these is
+as long as :data:`PART_S` says. What is heard on the days lived through and on those measured are other recordings.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.command import data_folder
+from benchmarks.listening.dialogue import synthesised
+from benchmarks.listening.household import impulse_response
+from benchmarks.listening.material import KNOWN, RATE_HZ, SECTION_S, SETTINGS, WORD_DB, Clip, Half, Word, background
+from edge_client.audio.recordings import read_clip, read_recording
+from edge_client.features.embedding import Embedding
+from edge_client.features.front_end import hop_frames, open_front_end, part_of_settings
+from fleet_protocol.arrays import Floats
+from fleet_protocol.feature_settings import EmbeddingSettings
+
+# Parts of a day: hour at which they begin, and length, s.
+PARTS = {"night": (2, 300.0), "morning": (7, 900.0), "noon": (12, 900.0), "evening": (18, 1500.0), "late": (21, 900.0)}
+_WORDS_PER_ROOM = 12
+_BACKGROUNDS_PER_ROOM = 6
+_SOUNDS = ("car_horn", "dog_bark", "siren", "jackhammer", "gun_shot")
+_SNR_DB = (5.0, 30.0)
+# From one word, household sound or word of the owner's to the next, s.
+_WORD_GAP_S, _SOUND_GAP_S, _OWN_GAP_S = (4.0, 16.0), (5.0, 40.0), (900.0, 3600.0)
+_NIGHT_DB = -62.0
+# Talk that is synthesised for the days lived through, and as much for those measured; parts are pieces of it.
+_TALK_PARTS, _TALK_PART_S, _PIECE_S = 6, 600.0, 45.0
+_NEARER_DB = 4.0
+_AT_ONCE = 240  # windows
+
+
+Make = Callable[[], tuple[Floats, list[Word], str]]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What is heard in one room; ``half``: backgrounds and taught words by people whom no teaching heard."""
+
+    number: int
+    seed: int
+    half: Half
+    response: Floats  # float32 [samples], of the room
+    words: tuple[Clip, ...]  # that nobody taught
+    sounds: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of a room's sound.
+
+    ``embeddings``: float16 [windows, numbers], ``levels_db``: float32 [windows], one window each ``hop_s``; the first
+    ends at ``begin_s`` + a clip; ``words``: the taught ones in it.
+    """
+
+    name: str
+    hour: int
+    embeddings: Floats
+    levels_db: Floats
+    hop_s: float
+    clip_s: float
+    words: tuple[Word, ...]
+    seconds: float
+
+
+def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
+    """Furnish so many rooms; no two have a background or an everyday sound in common."""
+    rng = np.random.default_rng([seed, 77])
+    backgrounds = rng.permutation(len(half.backgrounds))
+    names = sorted({clip.word for clip in half.clips if clip.label is None})
+    rooms = []
+    for number in range(count):
+        own = np.random.default_rng([seed, number])
+        vocabulary = set(own.choice(names, _WORDS_PER_ROOM, replace=False).tolist())
+        chosen = backgrounds[number::count][:_BACKGROUNDS_PER_ROOM]
+        parts = Half(half.clips, tuple(half.backgrounds[index] for index in chosen))
+        rooms.append(
+            Room(
+                number,
+                seed,
+                parts,
+                impulse_response(own).astype(np.float32),
+                tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary),
+                _sounds(number, count),
+            )
+        )
+    return rooms
+
+
+def _sounds(number: int, count: int) -> tuple[Path, ...]:
+    folders = (data_folder() / "urbansound8k_subset" / sound for sound in _SOUNDS)
+    paths = (path for folder in folders for path in sorted(folder.glob("*.ogg")))
+    # The recording that a clip was cut from decides.
+    return tuple(path for path in paths if zlib.crc32(path.stem.split("_")[1].split("-")[0].encode()) % count == number)
+
+
+def _part_of(path: Path, *, measured: bool) -> bool:
+    """Tell whether a recording belongs to the days measured, or to those lived through; a person's are together."""
+    person = path.stem.partition("_nohash_")[0].rpartition("_")[2] if "_nohash_" in path.stem else path.stem
+    return (zlib.crc32(person.encode()) % 2 == 1) == measured
+
+
+def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) -> tuple[Floats, list[Word]]:
+    """Return what is heard in a part of a day, float32 [samples], and the taught words in it.
+
+    ``owner``: whether taught words are said at all.
+    """
+    _, seconds = PARTS[name]
+    rng = np.random.default_rng([room.seed, room.number, day, zlib.crc32(name.encode()), int(measured)])
+    length = round(seconds * RATE_HZ)
+    if name == "night":
+        return background(room.half, length, RATE_HZ, rng) * np.float32(10 ** (_NIGHT_DB / 20)), []
+    ratios = rng.uniform(*_SNR_DB, size=-(-length // round(SECTION_S * RATE_HZ)))
+    gains = np.repeat(10 ** ((WORD_DB - ratios) / 20), round(SECTION_S * RATE_HZ))[:length]
+    stream = (gains * background(room.half, length, RATE_HZ, rng)).astype(np.float32)
+    near = np.zeros(length, np.float32) if name == "noon" else _talk(room, length, rng, measured=measured)
+    if name == "noon":
+        paths = [path for path in room.sounds if _part_of(path, measured=measured)] or list(room.sounds)
+        _scatter(near, paths, _SOUND_GAP_S, rng)
+    if name in ("evening", "late", "noon"):
+        said = [clip.path for clip in room.words if _part_of(clip.path, measured=measured)]
+        _scatter(near, said, _WORD_GAP_S, rng)
+    words: list[Word] = []
+    if owner:
+        own = [clip for clip in room.half.clips if clip.label is not None]
+        own = [clip for clip in own if _part_of(clip.path, measured=measured)]
+        at = _scatter(near, [clip.path for clip in own], _OWN_GAP_S, rng)
+        words = [Word(at_s, own[index].label, own[index].word) for at_s, index in at]
+    return np.clip(stream + reverberated(near, room.response), -1.0, 1.0), words
+
+
+@functools.cache
+def _all_talk(seed: int) -> tuple[Floats, ...]:
+    return tuple(synthesised(_TALK_PART_S, KNOWN, 100 * seed + part) for part in range(_TALK_PARTS))
+
+
+def _talk(room: Room, length: int, rng: np.random.Generator, *, measured: bool) -> Floats:
+    """Return talk near and far, float32 [length]."""
+    pool, size = _all_talk(2 * room.seed + int(measured)), round(_PIECE_S * RATE_HZ)
+    pieces = []
+    for _ in range(-(-length // size)):
+        part, gain = pool[rng.integers(len(pool))], 10 ** (rng.uniform(-_NEARER_DB, _NEARER_DB) / 20)
+        start = int(rng.integers(len(part) - size))
+        pieces.append(gain * part[start : start + size])
+    return np.asarray(np.concatenate(pieces)[:length], np.float32)
+
+
+def _scatter(
+    stream: Floats, paths: Sequence[Path], gap_s: tuple[float, float], rng: np.random.Generator
+) -> list[tuple[float, int]]:
+    """Add recordings to a stream, one after another; return when each began, s, and which it was."""
+    found, at_s = [], float(rng.uniform(0, gap_s[1]))
+    while paths and at_s + 5.0 < len(stream) / RATE_HZ:
+        index = int(rng.integers(len(paths)))
+        samples = near_clip(paths[index], rng)
+        start = round(at_s * RATE_HZ)
+        stream[start : start + len(samples)] += samples
+        found.append((at_s, index))
+        at_s += len(samples) / RATE_HZ + float(rng.uniform(*gap_s))
+    return found
+
+
+def near_clip(path: Path, rng: np.random.Generator) -> Floats:
+    """Return a recording at about the level of a word, float32 [samples]."""
+    whole = read_clip(path, SETTINGS) if path.suffix == ".flac" else read_recording(path, RATE_HZ)
+    samples = np.asarray(whole, np.float32)
+    loud = samples[np.abs(samples) > 0.1 * np.abs(samples).max(initial=0.0)]
+    power = float(np.sqrt(np.mean(np.square(loud)))) if len(loud) else 1.0
+    gain = 10 ** ((WORD_DB + rng.uniform(-_NEARER_DB, _NEARER_DB)) / 20) / (power or 1.0)
+    fade = np.minimum(1.0, np.arange(len(samples)) / (0.01 * RATE_HZ)).astype(np.float32)
+    return np.asarray(gain * samples * fade * fade[::-1], np.float32)
+
+
+def reverberated(samples: Floats, response: Floats, size: int = 2**17) -> Floats:
+    """Return samples as they are heard in a room, float32 [samples]; overlap and add."""
+    block = size - len(response) + 1
+    spectrum = np.fft.rfft(response, size)
+    heard = np.zeros(len(samples) + len(response) - 1, np.float32)
+    for start in range(0, len(samples), block):
+        piece = samples[start : start + block]
+        if piece.any():
+            made = np.fft.irfft(np.fft.rfft(piece, size) * spectrum, size)[: len(piece) + len(response) - 1]
+            heard[start : start + len(made)] += made.astype(np.float32)
+    return heard[: len(samples)]
+
+
+def _windows(samples: Floats, settings: EmbeddingSettings, hop: int) -> Floats:
+    """Return the embeddings of all windows of a stretch, so many frames apart, float32 [windows, numbers].
+
+    They are those of one window after the other: frames do not depend on one another, but for a window's first.
+    """
+    mel = settings.log_mel
+    size, step = mel.clip_samples, hop * mel.hop_samples
+    count = (len(samples) - size) // step + 1
+    total = (count - 1) * hop + mel.frames
+    whole = _front_end(part_of_settings(mel, total))(samples)
+    firsts = np.stack([samples[at * step : at * step + mel.window_samples] for at in range(count)])
+    windows = np.stack([whole[at * hop : at * hop + mel.frames] for at in range(count)])
+    windows[:, 0] = _front_end(part_of_settings(mel, 1))(firsts)[:, 0]
+    return np.asarray(_embedding(settings).of_log_mel(windows)[:, 0])
+
+
+_front_end = functools.lru_cache(8)(open_front_end)
+_embedding = functools.lru_cache(2)(Embedding)
+
+
+def embedded(samples: Floats, words: Sequence[Word], name: str, settings: EmbeddingSettings, hop_s: float) -> Part:
+    """Return a stretch of sound as the embeddings of the windows that a detector looks at."""
+    frames = hop_frames(settings, hop_s)
+    hop, size = min(frames * settings.hop_samples, settings.clip_samples), settings.clip_samples
+    ends = np.arange(size, len(samples) + 1, hop)
+    rows = [
+        _windows(samples[ends[at] - size : ends[min(at + _AT_ONCE, len(ends)) - 1]], settings, frames)
+        for at in range(0, len(ends), _AT_ONCE)
+    ]
+    power = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
+    levels = 10 * np.log10(np.maximum(1e-12, (power[ends] - power[ends - size]) / size))
+    hour = PARTS[name][0] if name in PARTS else 0
+    return Part(
+        name,
+        hour,
+        np.concatenate(rows).astype(np.float16),
+        levels.astype(np.float32),
+        hop / RATE_HZ,
+        settings.clip_s,
+        tuple(words),
+        len(samples) / RATE_HZ,
+    )
+
+
+def cached(folder: Path, key: str, settings: EmbeddingSettings, hop_s: float, make: Make) -> Part:
+    """Return a part that was computed before, or compute it now: ``make`` returns its sound, words and name."""
+    digest = hashlib.sha256(f"2 {key} {settings.digest} {hop_s} {PARTS}".encode()).hexdigest()[:24]
+    path = folder / f"{digest}.npz"
+    if path.exists():
+        with np.load(path, allow_pickle=False) as kept:
+            said = zip(kept["at"], kept["labels"], strict=True)
+            return Part(
+                str(kept["name"]),
+                int(kept["hour"]),
+                kept["embeddings"],
+                kept["levels"],
+                float(kept["hop_s"]),
+                float(kept["clip_s"]),
+                tuple(Word(float(at), str(label), str(label)) for at, label in said),
+                float(kept["seconds"]),
+            )
+    samples, words, name = make()
+    part = embedded(samples, words, name, settings, hop_s)
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{digest}.npz"
+    np.savez(
+        partial,
+        name=part.name,
+        hour=part.hour,
+        embeddings=part.embeddings,
+        levels=part.levels_db,
+        hop_s=part.hop_s,
+        clip_s=part.clip_s,
+        at=np.array([word.begin_s for word in words]),
+        labels=np.array([word.label for word in words], np.str_),
+        seconds=part.seconds,
+    )
+    partial.rename(path)
+    return part
+
+
+def day_parts(
+    room: Room, day: int, settings: EmbeddingSettings, hop_s: float, folder: Path, *, measured: bool, owner: bool
+) -> list[Part]:
+    """Return a day in a room, part by part."""
+    found = []
+    for name in PARTS:
+        key = f"{room.seed} {room.number} {day} {name} {measured} {owner}"
+
+        def make(name: str = name) -> tuple[Floats, list[Word], str]:
+            samples, words = sound_of(room, name, day, measured=measured, owner=owner)
+            return samples, words, name
+
+        found.append(cached(folder, key, settings, hop_s, make))
+    return found
+
+
+def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: float, folder: Path) -> Part:
+    """Return all taught words of the people who are measured, said in a room at a ratio of levels."""
+
+    def make() -> tuple[Floats, list[Word], str]:
+        rng = np.random.default_rng([room.seed, room.number, int(snr_db), 9])
+        own = [clip for clip in room.half.clips if clip.label is not None and _part_of(clip.path, measured=True)]
+        length = round((len(own) * 4.0 + 5) * RATE_HZ)
+        near, words = np.zeros(length, np.float32), []
+        for place, index in enumerate(rng.permutation(len(own))):
+            at_s = 3.0 + 4.0 * place + float(rng.uniform(-1.0, 1.0))
+            samples = near_clip(own[index].path, rng)
+            start = round(at_s * RATE_HZ)
+            near[start : start + len(samples)] += samples
+            words.append(Word(at_s, own[index].label, own[index].word))
+        noise = background(room.half, length, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+        return np.clip(noise + reverberated(near, room.response), -1.0, 1.0), words, f"words at {snr_db:g} dB"
+
+    return cached(folder, f"{room.seed} {room.number} words {snr_db}", settings, hop_s, make)

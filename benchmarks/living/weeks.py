@@ -1,0 +1,134 @@
+"""A taught device lives in a room: replayed from embeddings, as its detector and its reservoir would take them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.listening.measurement import Heard, averaged, decisions, score
+from benchmarks.living.rooms import Part
+from edge_client.config import Config
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import Loaded, load_listening
+from edge_client.detection.thresholds import Tail
+from edge_client.learning.teaching.job import teach
+from edge_client.learning.teaching.room_material import helps, judge_room
+from edge_client.room.reservoir import DAY_S, HOUR_S, Layout, Reservoir
+from edge_client.room.store import write_sample
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Doubles, Floats
+
+PROMISES = (0.5, 1.0, 2.0)
+# Monday, 5 January 2026, 0:00 UTC.
+_BEGIN_S = 1_767_571_200.0
+
+
+class Life:
+    """A device that was taught, and the room that it hears."""
+
+    def __init__(self, config: Config, layout: Layout, seed: int) -> None:
+        """Begin on day 0, with nothing heard."""
+        self.now = load_listening(config)
+        self.layout, self._device, self._config = layout, config, config.detector
+        self._clock = _BEGIN_S
+        self._reservoir = Reservoir(layout, clock=lambda: self._clock, seed=seed)
+
+    def hear(self, day: int, parts: Sequence[Part], *, night: bool = False) -> None:
+        """Listen for a day, and take up the thresholds that follow; learn the room in the night, where asked."""
+        for part in parts:
+            self._listen(day, part)
+        state = DeviceState(self._device.device.state)
+        write_sample(state.room_path, self.layout, self._reservoir.sample())
+        if night:
+            judge_room(state, self._clock)
+            teach(self._device, state)
+        self.now = load_listening(self._device)
+
+    @property
+    def learned_room(self) -> bool:
+        """Whether the last night found that the room's sounds help the head."""
+        return helps(DeviceState(self._device.device.state))
+
+    def _listen(self, day: int, part: Part) -> None:
+        means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)
+        labels = self.now.label_map.names
+        limits = thresholds(labels, self.now.tails, self._config.false_accepts_per_hour)
+        events = decisions(means, at_s, labels, limits, self._config.refractory_s)
+        heard = {round(one.at_s / part.hop_s): one.label for one in events}
+        begin, quiet = _BEGIN_S + day * DAY_S + part.hour * HOUR_S, _is_quiet(part, self._config)
+        for row, top, silent, at in zip(part.embeddings, means.max(axis=1), quiet, at_s, strict=True):
+            self._clock = begin + float(at)
+            self._reservoir.look(None if silent else row, float(top), heard.get(round(at / part.hop_s), ""))
+
+
+def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    return np.asarray(part.levels_db < config.energy_gate_db)
+
+
+def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
+    """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
+    labels = len(loaded.label_map.slots)
+    x = loaded.model.normalise(part.embeddings.astype(np.float32)[:, None])
+    scores = loaded.model.predict(x, loaded.label_map.listening_mask)[:, :labels]
+    scores[_is_quiet(part, config)] = 0.0
+    return averaged(scores, times(part), layout.averaged * part.hop_s)
+
+
+def times(part: Part) -> Doubles:
+    """Return when each window ended, float64 [windows], s from the part's begin."""
+    return part.clip_s + part.hop_s * np.arange(len(part.embeddings))
+
+
+def thresholds(labels: Sequence[str], tails: Mapping[str, Tail], promise: float) -> Floats:
+    """Return the labels' thresholds for a promised rate, float32 [labels]."""
+    return np.array([tails[label].threshold(promise) for label in labels], np.float32)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Figures of one device on one day, each by promised rate.
+
+    Attributes:
+        missed: by ratio in dB, for every taught word whether it was missed, in the order in which they are said.
+        accepts: false accepts by label.
+        hours: of sound loud enough to be classified, without a taught word.
+    """
+
+    missed: dict[float, dict[float, list[bool]]]
+    accepts: dict[float, dict[str, int]]
+    hours: float
+
+
+def measure(
+    loaded: Loaded, layout: Layout, days: Sequence[Part], words: Mapping[float, Part], config: DetectorConfig
+) -> Measured:
+    """Count false accepts in parts without taught words, and misses of taught words; ``words`` by ratio in dB."""
+    labels = loaded.label_map.names
+    streams = [(scores_of(part, loaded, layout, config), times(part)) for part in days]
+    said = {snr: (scores_of(part, loaded, layout, config), times(part), part) for snr, part in words.items()}
+    loud_s = sum(part.hop_s * int((~_is_quiet(part, config)).sum()) for part in days)
+    missed, accepts = {}, {}
+    for promise in PROMISES:
+        limits = thresholds(labels, loaded.tails, promise)
+        counts: Counter[str] = Counter()
+        for means, at_s in streams:
+            counts.update(one.label for one in decisions(means, at_s, labels, limits, config.refractory_s))
+        accepts[promise] = {label: counts[label] for label in labels}
+        missed[promise] = {
+            snr: _missed(part, decisions(means, at_s, labels, limits, config.refractory_s))
+            for snr, (means, at_s, part) in said.items()
+        }
+    return Measured(missed, accepts, loud_s / HOUR_S)
+
+
+def _missed(part: Part, heard: Sequence[Heard]) -> list[bool]:
+    """Return for every taught word whether it was missed, by :func:`benchmarks.listening.measurement.score`."""
+    found = []
+    for place, word in enumerate(part.words):
+        after = part.words[place + 1].begin_s if place + 1 < len(part.words) else part.seconds
+        own = [one for one in heard if word.begin_s <= one.at_s < after]
+        found.append(bool(score((word,), own, part.seconds).rejected))
+    return found

@@ -1,0 +1,145 @@
+"""How often a label's score is reached in this room by what is not the label, and the thresholds that follow.
+
+The tail from the words of the pretraining (edge_client/detection/thresholds.py) is what is believed of a room before
+anything was heard in it. It counts as some hours of listening. The hours that were heard count as they are, the newer
+the more: the rate at a score is the mean of a gamma distribution, of which the false accepts in the sample are the
+Poisson counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
+from edge_client.model.runtime import ModelRuntime
+from edge_client.room.reservoir import HOUR_S, Sample, local_cell
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.labels import LabelMap
+
+# Hours that the tail of the pretraining counts as. Of 2, 3, 4, 6 and 12 the fewest words were missed with 2, in the
+# tuning rooms of `benchmarks.living`, and not more false accepts were made than by the pretraining's tail.
+PRIOR_HOURS = 2.0
+# Hours heard since, after which what was heard counts half.
+_HALF_LIFE = 24.0
+# Detections an hour that are taken for the label itself, as a share of the promised rate, where the owner did not deny
+# them. They are those that lie so many logits above the pretraining's threshold: of false accepts few do. More of them
+# raise the threshold so far at most, so that a word that is often said is not lost.
+LEFT_OUT, CLEARLY = 0.5, 2.0
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class RoomTail(Tail):
+    """A tail that what was heard in the room takes over from.
+
+    Attributes:
+        hours: Hours that were heard, the newer counting the more.
+        logits: float64 [runs], highest first: logits that the label reached.
+        counts: float64 [runs], for how many blocks each of them stands, in the same order.
+        taken: bool [runs], whether it was detected then and not denied.
+    """
+
+    hours: float = 0.0
+    logits: Doubles = field(default_factory=lambda: np.zeros(0))
+    counts: Doubles = field(default_factory=lambda: np.zeros(0))
+    taken: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    def threshold(self, per_hour: float) -> float:
+        """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
+        clear = self.logit(per_hour) + CLEARLY
+        # What was clearly detected may be the label itself: alone it raises the threshold to there at most.
+        bounded = min(self._lowest(per_hour, LEFT_OUT * per_hour * self.hours), max(clear, LOWEST))
+        return probability(max(bounded, self._lowest(per_hour, np.inf)))
+
+    def _lowest(self, per_hour: float, spare: float) -> float:
+        """Return the lowest logit with so many false accepts an hour, ``spare`` clear detections aside."""
+        left_out = np.zeros(len(self.counts))
+        own = np.flatnonzero(self.taken & (self.logits >= self.logit(per_hour) + CLEARLY))
+        before = np.concatenate([[0.0], np.cumsum(self.counts[own])])[: len(own)]
+        left_out[own] = np.clip(spare - before, 0.0, self.counts[own])
+        reached = np.cumsum(self.counts - left_out)
+        low, high = LOWEST, LARGEST
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            found = int(np.searchsorted(-self.logits, -middle, side="right"))
+            heard = float(reached[found - 1]) if found else 0.0
+            expected = PRIOR_HOURS * self.rate(middle)
+            if (expected + heard) / (PRIOR_HOURS + self.hours) > per_hour:
+                low = middle
+            else:
+                high = middle
+        return high
+
+
+def room_tails(
+    sample: Sample,
+    averaged: int,
+    model: ModelRuntime,
+    label_map: LabelMap,
+    tails: Mapping[str, Tail],
+    denied: Collection[tuple[float, str]],
+) -> dict[str, Tail]:
+    """Return every label's tail for this room.
+
+    Args:
+        averaged: windows whose scores are averaged.
+        denied: times, seconds since 1970, and labels of detections that the owner said were wrong.
+    """
+    scores = run_scores(sample, averaged, model, label_map)
+    shares = _shares(sample)
+    counts = np.array([shares.get(local_cell(moment), 0.0) for moment in sample.at_s]) / sample.chances()
+    hours = sum(seconds / HOUR_S * shares[cell] for cell, seconds in sample.heard_s.items())
+    found: dict[str, Tail] = {}
+    for slot, label in enumerate(label_map.names):
+        if label not in tails:
+            continue
+        own = np.zeros(len(counts), np.bool_)
+        if label in sample.names:
+            own = sample.taken == sample.names.index(label)
+            own &= ~is_denied(sample, label, denied)
+        order = np.argsort(-scores[:, slot], kind="stable")
+        tail = tails[label]
+        found[label] = RoomTail(
+            tail.level, tail.scale, hours, scores[order, slot], counts[order], np.asarray(own[order])
+        )
+    return found
+
+
+def _shares(sample: Sample) -> dict[tuple[int, int], float]:
+    """Return by day and hour how much what was heard then counts, above 0 to 1: the newest hour nearly whole."""
+    found, since = {}, 0.0
+    for cell in sorted(sample.heard_s, reverse=True):
+        hours = sample.heard_s[cell] / HOUR_S
+        found[cell] = 2.0 ** (-(since + hours / 2) / _HALF_LIFE)
+        since += hours
+    return found
+
+
+def is_denied(sample: Sample, label: str, denied: Collection[tuple[float, str]]) -> NDArray[np.bool_]:
+    """Return by run whether the owner said of a detection of a label in it that it was wrong, bool [runs]."""
+    moments = np.array([moment for moment, name in denied if name == label])
+    found: NDArray[np.bool_] = np.zeros(len(sample.at_s), np.bool_)
+    for moment in moments:
+        found |= np.abs(sample.at_s - moment) <= 5.0
+    return found
+
+
+def run_scores(sample: Sample, averaged: int, model: ModelRuntime, label_map: LabelMap) -> Doubles:
+    """Return the highest logit that each label reached in each run as the best of all, float64 [runs, labels]."""
+    runs, windows, numbers = sample.windows.shape
+    labels = len(label_map.slots)
+    scores: Floats = np.zeros((runs * windows, labels), np.float32)
+    rows = sample.windows.reshape(-1, numbers).astype(np.float32)
+    heard = np.flatnonzero(np.isfinite(rows).all(axis=1))
+    if len(heard):
+        x = model.normalise(rows[heard][:, None])
+        scores[heard] = model.predict(x, label_map.listening_mask)[:, :labels]
+    scores = scores.reshape(runs, windows, labels)
+    width = min(averaged, windows)
+    means = np.stack([scores[:, at : at + width].mean(axis=1) for at in range(windows - width + 1)], axis=1)
+    best = means == means.max(axis=2, keepdims=True)
+    return np.asarray(np.where(best, logits(means), -LARGEST).max(axis=1))

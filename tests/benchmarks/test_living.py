@@ -1,0 +1,77 @@
+"""Rooms that devices live in: nothing is shared that should not be, and embeddings are those of the detector."""
+
+import numpy as np
+import pytest
+
+from benchmarks.listening.material import load_material
+from benchmarks.living.__main__ import _is_worse
+from benchmarks.living.rooms import Part, embedded, open_rooms, reverberated
+from benchmarks.living.weeks import Life, Measured, measure
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.features.front_end import open_sliding
+from edge_client.room.memory import layout_of
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.checkout import DATA
+from tests.support.sounds import write_clips
+from tests.support.taught_device import Device
+
+
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+def test_no_two_rooms_share_a_background_or_an_everyday_sound():
+    rooms = open_rooms(load_material(DATA, 0).report, 5, 0)
+    for one in rooms:
+        assert one.words
+        assert one.sounds
+        for other in rooms[: one.number]:
+            assert set(one.sounds).isdisjoint(other.sounds)
+            assert not any(a is b for a in one.half.backgrounds for b in other.half.backgrounds)
+
+
+def test_a_stream_s_embeddings_are_those_of_its_windows_one_after_the_other():
+    settings = read_bundle(find_bundle("base")).manifest.feature_settings
+    samples = np.random.default_rng(0).normal(scale=0.02, size=16_000 * 70).astype(np.float32)
+    part = embedded(samples, [], "night", settings, 0.25)
+    sliding = open_sliding(settings, 25)
+    rows = [sliding(samples[end - 16_000 : end])[0] for end in range(16_000, len(samples) + 1, 4_000)]
+    np.testing.assert_allclose(part.embeddings, np.array(rows), atol=5e-3)
+    assert part.levels_db[0] == pytest.approx(20 * np.log10(0.02), abs=0.3)
+
+
+def test_reverberation_is_the_convolution_however_long_the_sound_is():
+    rng = np.random.default_rng(0)
+    samples, response = rng.normal(size=5_000).astype(np.float32), rng.normal(size=300).astype(np.float32)
+    expected = np.convolve(samples, response)[:5_000]
+    np.testing.assert_allclose(reverberated(samples, response, 1024), expected, atol=1e-3)
+
+
+def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
+    device = Device(tmp_path, find_bundle("base"))
+    for label in ("yes", "no"):
+        write_clips(device.clips, label, 6, seed=3)
+    device.teach()
+    config, layout = DetectorConfig(), layout_of(read_bundle(find_bundle("base")).manifest, DetectorConfig())
+    before = load_listening(device.config)
+    rows = np.random.default_rng(1).normal(size=(7_200, 64)).astype(np.float16)
+    part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, (), len(rows) / 4 + 1)
+    life = Life(device.config, layout, 0)
+    for day in range(5):
+        life.hear(day, [part], night=day == 4)
+    heard = life.now.tails["yes"]
+    assert heard.hours == pytest.approx(2.4, rel=0.1)
+    assert heard.threshold(1.0) != pytest.approx(before.tails["yes"].threshold(1.0), abs=1e-4)
+    found = measure(life.now, layout, [part], {}, config)
+    assert found.hours == pytest.approx(0.5)
+    assert found.accepts.keys() == {0.5, 1.0, 2.0}
+
+
+def test_a_device_is_worse_only_beyond_chance():
+    def device(missed):
+        return Measured({1.0: {20.0: missed, 10.0: missed, 5.0: missed}}, {1.0: {"yes": 0}}, 1.0)
+
+    before = device([False] * 20)
+    assert not _is_worse(before, before, 1.0)
+    assert not _is_worse(before, device([True] + [False] * 19), 1.0)
+    assert _is_worse(before, device([True] * 3 + [False] * 17), 1.0)
+    assert not _is_worse(device([True] * 3 + [False] * 17), before, 1.0)

@@ -1,0 +1,144 @@
+"""A running device's memory of its room: saved, taken up by thresholds, and gone when its owner wants that."""
+
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+
+from edge_client.config.sections import DetectorConfig, LearningConfig
+from edge_client.detection.detector import Detector
+from edge_client.detection.thresholds import Tail
+from edge_client.features.front_end import open_front_end
+from edge_client.model.runtime import ModelRuntime
+from edge_client.owner import Teaching
+from edge_client.owner_changes import purge
+from edge_client.room import memory
+from edge_client.room.memory import RoomMemory, layout_of, tails_here
+from edge_client.room.promise import kept_promise, promise_lines
+from edge_client.room.store import add_denials, read_sample
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.taught_device import Device
+
+BASE = find_bundle("base")
+DAY = 20_000
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ModelRuntime(read_bundle(BASE), 1)
+
+
+@pytest.fixture
+def device(tmp_path):
+    return Device(tmp_path, "base")
+
+
+def noise(seconds, seed=0):
+    return np.random.default_rng(seed).normal(scale=0.02, size=16_000 * seconds).astype(np.float32)
+
+
+def label_map(model):
+    manifest = model.manifest
+    return LabelMap(manifest.capacity, reserved=len(manifest.background)).add("yes").add("no")
+
+
+def test_the_detector_shows_what_it_computed_anyway(model):
+    seen = []
+    detector = Detector(model, label_map(model), DetectorConfig(), look=lambda *looked: seen.append(looked))
+    sound = np.concatenate([noise(2), np.zeros(32_000, np.float32)])
+    detector.push(sound)
+    assert len(seen) == detector.counters.windows == 13
+    whole = open_front_end(model.manifest.feature_settings)(sound[:16_000])
+    np.testing.assert_allclose(seen[0][0], whole, atol=1e-4)
+    assert seen[-1][0] is None  # too quiet
+    assert all(0 <= score <= 1 and label == "" for _, score, label in seen)
+
+
+def test_a_front_end_that_is_no_embedding_has_no_memory_of_its_room(bundles):
+    assert layout_of(read_bundle(bundles["cnn2"]).manifest, DetectorConfig()) is None
+    found = layout_of(read_bundle(BASE).manifest, DetectorConfig())
+    assert (found.numbers, found.hop_s, found.averaged, found.windows) == (64, 0.25, 2, 3)
+
+
+def test_what_was_heard_survives_a_restart_and_moves_the_thresholds(device, model):
+    manifest, labels = model.manifest, label_map(model)
+    room = RoomMemory.open(device.config, device.state, manifest)
+    detector = Detector(model, labels, DetectorConfig(), look=room.look)
+    detector.push(noise(30))
+    room.save()
+    tails = {"yes": Tail(3.0, 0.7), "no": Tail(9.0, 0.7)}
+    found = tails_here(device.config, device.state, model, labels, tails)
+    assert found["yes"].hours == pytest.approx(28 / 3600, rel=0.05)
+    assert len(found["yes"].logits) == 14
+    again = RoomMemory.open(device.config, device.state, manifest)
+    assert again.status(1.0)["hours"] == room.status(1.0)["hours"] > 0
+
+
+def test_purging_the_clips_makes_a_running_device_forget_its_room(device, model):
+    room = RoomMemory.open(device.config, device.state, model.manifest)
+    detector = Detector(model, label_map(model), DetectorConfig(), look=room.look)
+    detector.push(noise(10))
+    room.save()
+    add_denials(device.state.denials_path, [(1.0, "yes")])
+    purge(Teaching.open(device.folder / "edge.toml"))
+    assert not device.state.room_path.exists()
+    assert not device.state.denials_path.exists()
+    room.save()
+    assert not device.state.room_path.exists()  # nothing of before comes back
+    assert room.follow()
+    assert room.status(1.0)["hours"] == 0
+    detector.push(noise(10))
+    room.save()
+    layout = layout_of(model.manifest, DetectorConfig())
+    assert 4 <= len(read_sample(device.state.room_path, layout).at_s) <= 6
+
+
+def test_switched_off_it_keeps_nothing_and_removes_what_there_is(device, model):
+    RoomMemory.open(device.config, device.state, model.manifest).save()
+    assert device.state.room_path.exists()
+    off = dataclasses.replace(device.config, learning=LearningConfig(room=False))
+    assert RoomMemory.open(off, device.state, model.manifest) is None
+    assert not device.state.room_path.exists()
+
+
+def test_it_is_saved_now_and_then_and_a_full_disk_costs_nothing_in_memory(device, model, monkeypatch, caplog):
+    room = RoomMemory.open(device.config, device.state, model.manifest)
+    Detector(model, label_map(model), DetectorConfig(), look=room.look).push(noise(60))
+    assert not room.follow()
+    monkeypatch.setattr(memory, "_SAVE_S", 0.0)
+    before = device.state.room_path.read_bytes()
+    assert [room.follow() for _ in range(4)] == [False, False, False, True]  # thresholds follow more seldom
+    assert device.state.room_path.read_bytes() != before
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(memory, "write_sample", full)
+    room.save()
+    assert "cannot keep what was heard in this room" in caplog.text
+    assert room.status(1.0)["hours"] > 0
+
+
+def test_a_damaged_file_is_found_and_removed(device, model):
+    RoomMemory.open(device.config, device.state, model.manifest).save()
+    device.state.room_path.write_bytes(b"x" + device.state.room_path.read_bytes()[1:])
+    assert any("room.safetensors was damaged" in sentence for sentence in DeviceState(device.state.folder).mend())
+    assert not device.state.room_path.exists()
+
+
+def test_the_status_says_what_was_promised_and_what_came():
+    heard = {(DAY, 7): 3600.0 * 20, (DAY - 3, 8): 3600.0 * 40, (DAY - 9, 8): 3600.0 * 100}
+    detections = {(DAY, "yes"): 50, (DAY - 3, "yes"): 4, (DAY - 9, "yes"): 70, (DAY, "no"): 2}
+    now = time.mktime((*time.gmtime((DAY + 0.5) * 86_400)[:8], -1))  # noon of that day, wherever this runs
+    denied = [(now - 60 * index, "yes") for index in range(42)] + [(now - 9 * 86_400, "no"), (now, "gone")]
+    found = kept_promise(heard, detections, 1.0, denied, now)
+    assert found["labels"] == {"yes": {"detections": 54, "wrong": 42}, "no": {"detections": 2, "wrong": 0}}
+    assert promise_lines(found) == [
+        "room      promised 1 false accept an hour for each label; 60 hours heard in 7 days",
+        "          no: 2 detections; you said of none that it was wrong",
+        "          yes: 54 detections; you said of 42 that they were wrong, 0.7 an hour",
+    ]

@@ -1,0 +1,121 @@
+"""What is known of a room survives a restart, and a file that does not hold together counts as none."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from edge_client.room.reservoir import Layout, Reservoir
+from edge_client.room.store import add_denials, read_denials, read_sample, write_sample
+from edge_client.storage.checked_files import read_checked, write_checked
+from fleet_protocol.tensors import pack, unpack
+from tests.support.checkout import ROOT
+
+LAYOUT = Layout("front end", 4, 0.25, 2)
+
+
+@pytest.fixture
+def path(tmp_path):
+    clock = [1_767_571_200.0]
+    found = Reservoir(LAYOUT, clock=lambda: clock[0], seed=0)
+    rng = np.random.default_rng(0)
+    for index in range(3000):
+        clock[0] += 0.25
+        found.look(
+            None if index % 7 == 0 else rng.normal(size=4), float(rng.random()), "yes" if index % 50 == 0 else ""
+        )
+    write_sample(tmp_path / "room.safetensors", LAYOUT, found.sample())
+    return tmp_path / "room.safetensors"
+
+
+def test_a_sample_comes_back_as_it_was(path):
+    sample = read_sample(path, LAYOUT)
+    assert len(sample.at_s) == LAYOUT.runs
+    assert np.isnan(sample.windows).any()
+    assert np.isfinite(sample.passed).sum() == 1
+    assert sum(sample.detections.values()) == 60
+    write_sample(path.with_name("again"), LAYOUT, sample)
+    assert path.with_name("again").read_bytes() == path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_another_front_end_or_pace_made_is_thrown_away(path):
+    for other in ({"features": "another"}, {"hop_s": 0.5}, {"averaged": 3}):
+        assert read_sample(path, dataclasses.replace(LAYOUT, **other)) is None
+    assert read_sample(path.with_name("none"), LAYOUT) is None
+
+
+def test_a_damaged_file_counts_as_none(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert read_sample(path, LAYOUT) is None
+
+
+@pytest.mark.parametrize(
+    ("array", "index", "value"),
+    [("hours", 0, 24), ("hours", 0, -1), ("taken", 0, 99), ("weights", 0, np.nan), ("at_s", 0, np.inf)],
+)
+def test_a_file_with_a_number_out_of_its_range_counts_as_none(path, array, index, value):
+    arrays, document = unpack(read_checked(path))
+    arrays[array][index] = value
+    write_checked(path, pack(arrays, document))
+    assert read_sample(path, LAYOUT) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"names": [], "full": []}, {"heard_s": [[1, 30, 2.0]]}, {"heard_s": "x"}, {"detections": [[1]]}, {"full": [True]}],
+)
+def test_a_file_with_another_document_counts_as_none(path, change):
+    arrays, document = unpack(read_checked(path))
+    write_checked(path, pack(arrays, document | change))
+    assert read_sample(path, LAYOUT) is None
+
+
+def test_a_file_with_another_shape_counts_as_none(path):
+    arrays, document = unpack(read_checked(path))
+    write_checked(path, pack(arrays | {"windows": arrays["windows"][:, :1]}, document))
+    assert read_sample(path, LAYOUT) is None
+
+
+def test_denials_are_remembered_once_and_the_newest_alone(tmp_path):
+    path = tmp_path / "denials.json"
+    assert read_denials(path) == []
+    add_denials(path, [(1.0, "yes")])
+    add_denials(path, [(1.0, "yes"), (2.0, "no")])
+    assert read_denials(path) == [(1.0, "yes"), (2.0, "no")]
+    add_denials(path, [(float(moment), "up") for moment in range(1000)])
+    assert len(read_denials(path)) == 500
+    write_checked(path, json.dumps([["x"]]).encode())
+    assert read_denials(path) == []
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from edge_client.room.reservoir import Layout
+from edge_client.room.store import read_sample, write_sample
+path, layout = Path(sys.argv[1]), Layout("front end", 4, 0.25, 2)
+sample = read_sample(path, layout)
+while True:
+    sample.at_s += 1.0
+    write_sample(path, layout, sample)
+    print(flush=True)
+"""
+
+
+def test_a_process_that_is_killed_while_it_saves_leaves_a_whole_sample(path):
+    before = read_sample(path, LAYOUT).at_s.copy()
+    for lines in (1, 2, 5):
+        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stdout=subprocess.PIPE)
+        for _ in range(lines):
+            assert child.stdout.readline()
+        child.kill()
+        child.communicate()
+        after = read_sample(path, LAYOUT).at_s
+        assert (after - before >= lines).all()
+        before = after.copy()
