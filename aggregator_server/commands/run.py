@@ -116,7 +116,13 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-announce", action="store_true", help="do not say on the local network (mDNS) that the server is there"
     )
-    parser.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
+    parser.add_argument(
+        "--url",
+        action="append",
+        default=[],
+        help="the server as devices reach it, for invitations (default: as it listens); may be repeated, for several "
+        "addresses of one fleet",
+    )
 
 
 def endpoint_of(options: argparse.Namespace) -> Endpoint:
@@ -126,7 +132,7 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
     return Endpoint(
         host=options.host,
         port=options.port,
-        url=options.url,
+        urls=tuple(options.url),
         tls_auto=options.tls == "auto",
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
@@ -143,9 +149,9 @@ def options_of_run(options: argparse.Namespace) -> str:
         "--tls": options.tls != "off" and options.tls,
         "--tls-cert": options.tls_cert,
         "--tls-key": options.tls_key,
-        "--url": options.url,
     }
     words = [f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value]
+    words += [f" --url {shlex.quote(url)}" for url in options.url]
     switches = {" --insecure-http": options.insecure_http, " --no-announce": options.no_announce}
     return "".join(words) + "".join(name for name, given in switches.items() if given)
 
