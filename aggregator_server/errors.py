@@ -20,6 +20,7 @@ AuricleError
     ├── TooLargeError              more bytes than this server takes
     ├── TooSlowError               fewer bytes than this server waits for
     ├── BusyError                  more at once than this server takes
+    │   └── NotReadyError
     ├── TooManyError               more requests, or devices, than this server takes from one place
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
@@ -28,6 +29,7 @@ AuricleError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
+    ├── ProxyHeaderError           a proxy's connection does not begin as it should: it is dropped
     ├── StartError                 the data folder, a token, the address or an installed strategy cannot be used
     └── ServerError                a running server, asked by a command, does not answer or says no
 
@@ -217,6 +219,10 @@ class BusyError(AggregatorError, code="busy"):
     """The server does as much as it can; try again after the seconds of ``Retry-After``."""
 
 
+class NotReadyError(BusyError, code="not_ready"):
+    """This server cannot do its work now: it is shutting down, or cannot use its database or store."""
+
+
 class TooManyError(AggregatorError, code="too_many"):
     """Too many devices enrolled, or too many requests failed; ``Retry-After`` says when to try again.
 
@@ -287,6 +293,10 @@ class BackupError(AggregatorError):
 
 class StorageFullError(AggregatorError, code="storage_full"):
     """The server's disk is nearly full; nothing is taken in until somebody makes room."""
+
+
+class ProxyHeaderError(AggregatorError):
+    """A connection from a proxy does not begin with a PROXY header."""
 
 
 class StartError(AggregatorError):
