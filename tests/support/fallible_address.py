@@ -11,7 +11,7 @@ class FallibleAddress(Listener):
     """Passes everything on to a server until it is killed; ``revive`` has it listen on the same port again.
 
     Attributes:
-        cut_after: Bytes of one connection's requests after which the address is gone; None: never.
+        cut_body_of: What stands in the head of a request in the middle of whose body the address is gone; None: never.
         drop_answers: Whether it is gone as soon as the server answers, of which the client gets nothing.
         served: Number of connections so far.
     """
@@ -20,7 +20,7 @@ class FallibleAddress(Listener):
         self._server = port
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self.cut_after, self.drop_answers, self.served = None, False, 0
+        self.cut_body_of, self.drop_answers, self.served = None, False, 0
         super().__init__(scheme)
 
     @property
@@ -38,7 +38,7 @@ class FallibleAddress(Listener):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def revive(self) -> None:
-        self.cut_after, self.drop_answers = None, False
+        self.cut_body_of, self.drop_answers = None, False
         self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -57,13 +57,15 @@ class FallibleAddress(Listener):
                 self._open -= {client, server}
 
     def _ask(self, client: socket.socket, server: socket.socket) -> None:
-        passed = 0
+        found = False
         with contextlib.suppress(OSError):
             while data := client.recv(65_536):
-                if self.cut_after is not None and passed + len(data) > self.cut_after:
-                    server.sendall(data[: max(0, self.cut_after - passed)])
+                body = data if found else b""
+                if self.cut_body_of is not None and self.cut_body_of in data:
+                    found, body = True, data.partition(b"\r\n\r\n")[2]
+                if body:
+                    server.sendall(data[: len(data) - len(body) // 2])
                     self.kill()
-                passed += len(data)
                 server.sendall(data)
             server.shutdown(socket.SHUT_WR)
 

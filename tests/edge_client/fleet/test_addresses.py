@@ -161,7 +161,7 @@ def test_a_poll_and_an_upload_that_are_cut_go_on_at_the_other_address_and_count_
     # The other one is gone in the middle of the upload; then the first, once the server has all of it.
     data = device.upload(fleet.work(device), fleet.samples)
     first.revive()
-    second.cut_after = len(data) // 2
+    second.cut_body_of = b"/update"
     with pytest.raises(UnreachableError):
         client.upload(round_id, data, lambda: None)
     assert client.addresses.url == first.url
