@@ -20,7 +20,7 @@ AuricleError
     ├── TooLargeError              more bytes than this server takes
     ├── TooSlowError               fewer bytes than this server waits for
     ├── BusyError                  more at once than this server takes
-    │   └── StateAwayError         the database or the object store does not answer
+    │   └── NotReadyError, StateAwayError (the database or the object store does not answer)
     ├── TooManyError               more requests, or devices, than this server takes from one place
     ├── InvalidError               what was sent is wrong in itself
     │   ├── InvalidRequestError, DigestMismatchError
@@ -29,6 +29,7 @@ AuricleError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
+    ├── ProxyHeaderError           a proxy's connection does not begin as it should: it is dropped
     ├── StartError                 the data folder, a token, the address or an installed strategy cannot be used
     └── ServerError                a running server, asked by a command, does not answer or says no
 
@@ -225,6 +226,10 @@ class StateAwayError(BusyError, OSError, code="state_away"):
     """
 
 
+class NotReadyError(BusyError, code="not_ready"):
+    """This server cannot do its work now: it is shutting down, or cannot use its database or store."""
+
+
 class TooManyError(AggregatorError, code="too_many"):
     """Too many devices enrolled, or too many requests failed; ``Retry-After`` says when to try again.
 
@@ -295,6 +300,10 @@ class BackupError(AggregatorError):
 
 class StorageFullError(AggregatorError, code="storage_full"):
     """The server's disk is nearly full; nothing is taken in until somebody makes room."""
+
+
+class ProxyHeaderError(AggregatorError):
+    """A connection from a proxy does not begin with a PROXY header."""
 
 
 class StartError(AggregatorError):

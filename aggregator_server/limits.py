@@ -35,8 +35,13 @@ FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
 FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
 HANDSHAKES = 1_024  # of TLS that have begun and not ended; they come before a connection is counted
 ACCEPTED_AT_ONCE = 64
+PROXY_HEADER_BYTES = 1_024  # of a PROXY header of version 2, behind its length; addresses alone have 36
+PROXY_HEADER_S = 5.0  # for a whole one: a proxy sends it at once, whatever its client does
+PROXY_SAID_S = 60.0  # between two lines of the log about a proxy that sends none
 WAITING_TO_BE_ACCEPTED = 1_024
 RETRY_AFTER_S = 5
+READY_S = 3.0  # in which the database and the store must answer for the server to be ready
+DRAIN_AT_MOST_S = 300.0  # between the signal to end and the end, for load balancers to turn away
 
 # The dashboard.
 SESSION_S = 8 * 3600.0  # after which a person signs in again

@@ -44,6 +44,17 @@ def reply(kind: type[T], row: object, **differing: Any) -> T:  # noqa: ANN401  (
 
 
 @dataclass(frozen=True)
+class Liveness:
+    """The process answers; where it was asked whether it is ready, it can do its work too.
+
+    Attributes:
+        status: ``alive`` or ``ready``.
+    """
+
+    status: str
+
+
+@dataclass(frozen=True)
 class Health:
     """The server is up.
 

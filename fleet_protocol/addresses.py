@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fleet_protocol.errors import LinkFormatError
+from fleet_protocol.limits import ADDRESS_LENGTH, ADDRESSES
 
-_LINK = re.compile(r"(?P<url>https?://[^\s#]+?)/?#(?P<token>aur_join_[\w-]{20,100})(?::(?P<authority>[0-9a-f]{64}))?")
+_LINK = re.compile(
+    r"(?P<url>https?://[^\s#]+?)/?#(?P<token>aur_join_[\w-]{20,100})(?::(?P<authority>[0-9a-f]{64}))?"
+    r"(?P<more>(?:,https?://[^\s#,]+)*)"
+)
+_LONGEST_LINK = ADDRESSES * (ADDRESS_LENGTH + 1) + 200
 
 
 def is_loopback(host: str) -> bool:
@@ -39,33 +45,79 @@ def is_clear(url: str) -> bool:
     return parts.scheme != "https" and not is_loopback(parts.hostname or "")
 
 
+def address_problem(url: str) -> str:
+    """Return what is wrong with an address of a server; "" where nothing is."""
+    if len(url) > ADDRESS_LENGTH:
+        return f"must have at most {ADDRESS_LENGTH} characters, not {len(url)}"
+    if not url.startswith(("http://", "https://")):
+        return "must start with http:// or https://"
+    try:
+        found = urlsplit(url)
+        host, port = found.hostname, found.port
+    except ValueError as error:  # the port is no number or above 65535, or the brackets of an IPv6 address do not match
+        return f"is no address ({error}); write it like http://aggregator.local:8470"
+    if not host or port == 0:
+        return "must name a host, and a port from 1 to 65535 where it names one, like http://aggregator.local:8470"
+    if found.query or found.fragment or not url.isprintable() or " " in url:
+        return "must be a host and perhaps a path, without blanks, ? or #"
+    return ""
+
+
+def addresses_problem(urls: Sequence[str]) -> str:
+    """Return what is wrong with the addresses of one fleet, each of which is one by itself; "" where nothing is."""
+    if not 1 <= len(urls) <= ADDRESSES:
+        return f"must be 1 to {ADDRESSES} addresses, not {len(urls)}"
+    if len({url.rstrip("/") for url in urls}) < len(urls):
+        return "must not name an address twice"
+    # Else whoever cuts the way to the one would have the secret sent in the clear to the other.
+    if len({urlsplit(url).scheme for url in urls}) > 1:
+        return "must be all https:// or all http://"
+    return ""
+
+
 @dataclass(frozen=True)
 class InvitationLink:
     """What a device needs to join a fleet, in one link: ``https://host:port/#aur_join_...:authority``.
 
-    What follows ``#`` is never sent to a server by a browser, and needs no quotes in a shell.
+    What follows ``#`` is never sent to a server by a browser, and needs no quotes in a shell. Further addresses of the
+    fleet follow it, each after a comma.
 
     Attributes:
         url: Address of the aggregator.
         token: Text of the invitation.
         authority: SHA-256 of the aggregator's own certificate authority, 64 hex digits; None where public ones vouch
             for it, or nobody.
+        more: Further addresses of the same fleet.
     """
 
     url: str
     token: str
     authority: str | None = None
+    more: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All addresses of the fleet."""
+        return (self.url, *self.more)
 
     def __str__(self) -> str:
-        return f"{self.url.rstrip('/')}/#{self.token}" + (f":{self.authority}" if self.authority else "")
+        vouching = f":{self.authority}" if self.authority else ""
+        return f"{self.url.rstrip('/')}/#{self.token}{vouching}" + "".join(f",{url}" for url in self.more)
 
     @classmethod
     def parse(cls, text: str) -> InvitationLink:
-        """Read a link. Raises LinkFormatError: it is none."""
-        found = _LINK.fullmatch(text.strip())
+        """Read a link. Raises LinkFormatError: it is none, or one of its addresses is none."""
+        text = text.strip()
+        found = _LINK.fullmatch(text) if len(text) <= _LONGEST_LINK else None
         if found is None:
             raise LinkFormatError(
                 f"{text[:200]!r} is no invitation; `auricle-aggregator invite` prints one, like "
                 "https://host:8470/#aur_join_..."
             )
-        return cls(found["url"], found["token"], found["authority"])
+        link = cls(found["url"], found["token"], found["authority"], tuple(found["more"].split(",")[1:]))
+        for url in link.addresses:
+            if problem := address_problem(url):
+                raise LinkFormatError(f"the invitation's address {url[:200]!r} {problem}")
+        if problem := addresses_problem(link.addresses):
+            raise LinkFormatError(f"the invitation's addresses {problem}")
+        return link

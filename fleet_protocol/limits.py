@@ -11,8 +11,10 @@ MODEL_BYTES = 64 * 2**20
 # Characters.
 NAME_LENGTH = 200  # of a device's, a class's or a label's name, and of a class's identifier
 VERSION_LENGTH = 100  # of each text in which a device says what it runs
+ADDRESS_LENGTH = 300  # of an address of the server
 
 # Counts.
 LABELS = 4_096  # of a device
 REPORTS = 32  # new sounds in one upload; a device with more of them reports the others in later rounds
+ADDRESSES = 8  # of the servers of one fleet
 CLASSES_OF_WORK = 10_000  # in one piece of work

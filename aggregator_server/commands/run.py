@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator_server.commands import add_state, location_of
 from aggregator_server.errors import StartError
-from aggregator_server.limits import DEVICES_PER_MINUTE
+from aggregator_server.limits import DEVICES_PER_MINUTE, DRAIN_AT_MOST_S
 from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.store.location import Location
-    from aggregator_server.web.server import ProxyNetwork
     from aggregator_server.web.transport.endpoint import Endpoint
+    from aggregator_server.web.transport.proxy_protocol import ProxyNetwork
 
 _SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
 _LONGEST_URL = 200
@@ -62,11 +62,23 @@ def add(commands: Commands) -> None:
         help="address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated",
     )
     run.add_argument(
+        "--proxy-protocol",
+        action="store_true",
+        help="connections from --behind-proxy begin with a PROXY header (version 1 or 2), which says who the client is",
+    )
+    run.add_argument(
         "--secret-days",
         type=float,
         default=90.0,
         metavar="N",
         help="age at which devices change their secret; 0: never",
+    )
+    run.add_argument(
+        "--drain-s",
+        type=_drain,
+        default=0.0,
+        metavar="N",
+        help="seconds to serve on after the signal to end, so that load balancers notice in time (0)",
     )
     run.add_argument("--workers", type=_no_workers, help=argparse.SUPPRESS)
     run.add_argument(
@@ -89,6 +101,13 @@ def _proxy(text: str) -> ProxyNetwork:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{network} is every address, so any client could make up its own")
     return network
+
+
+def _drain(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= DRAIN_AT_MOST_S:
+        raise argparse.ArgumentTypeError(f"must be from 0 to {DRAIN_AT_MOST_S:g}, not {text}")
+    return seconds
 
 
 def _no_workers(_: str) -> NoReturn:
@@ -119,7 +138,13 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-announce", action="store_true", help="do not say on the local network (mDNS) that the server is there"
     )
-    parser.add_argument("--url", help="the server as devices reach it, for invitations (default: as it listens)")
+    parser.add_argument(
+        "--url",
+        action="append",
+        default=[],
+        help="the server as devices reach it, for invitations (default: as it listens); may be repeated, for several "
+        "addresses of one fleet",
+    )
 
 
 def endpoint_of(options: argparse.Namespace) -> Endpoint:
@@ -129,7 +154,7 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
     return Endpoint(
         host=options.host,
         port=options.port,
-        url=options.url,
+        urls=tuple(options.url),
         tls_auto=options.tls == "auto",
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
@@ -146,9 +171,9 @@ def options_of_run(options: argparse.Namespace) -> str:
         "--tls": options.tls != "off" and options.tls,
         "--tls-cert": options.tls_cert,
         "--tls-key": options.tls_key,
-        "--url": options.url,
     }
     words = [f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value]
+    words += [f" --url {shlex.quote(url)}" for url in options.url]
     switches = {" --insecure-http": options.insecure_http, " --no-announce": options.no_announce}
     return "".join(words) + "".join(name for name, given in switches.items() if given)
 
@@ -176,6 +201,8 @@ def _run(options: argparse.Namespace) -> int:
     place = location_of(options)
     if not options.create:
         _require_fleet(place)
+    if options.proxy_protocol and not options.behind_proxy:
+        raise StartError("--proxy-protocol needs --behind-proxy ADDRESS: nobody else's header is believed")
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
@@ -189,6 +216,8 @@ def _run(options: argparse.Namespace) -> int:
             review_classes=options.review_classes,
             proxies=tuple(options.behind_proxy),
             docs_url=options.docs_url,
+            proxy_protocol=options.proxy_protocol,
+            drain_s=options.drain_s,
         )
     except OSError as error:
         if is_full(error, options.data):

@@ -26,7 +26,7 @@ from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
-from aggregator_server.web.service import Flusher, Service, Terms
+from aggregator_server.web.service import Flusher, Readiness, Service, Terms
 from aggregator_server.web.transport.intake import Intake
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
@@ -64,6 +64,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
             flusher=Flusher(store.flush),
+            readiness=Readiness(store),
         )
         app.state.streams = live.Streams()
         await asyncio.to_thread(remove_left_uploads, store)

@@ -1,7 +1,6 @@
 """TLS handshakes that have begun: they cost memory and a file before the table of connections knows of them."""
 
 import asyncio
-import ipaddress
 import json
 import logging
 import resource
@@ -9,6 +8,7 @@ import signal
 import socket
 import ssl
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,14 +19,16 @@ from fastapi import FastAPI
 
 from aggregator_server import limits, tls
 from aggregator_server.announcement import announced, vouching
+from aggregator_server.errors import ProxyHeaderError
 from aggregator_server.security import load_tokens
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.store.location import Location
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
 from aggregator_server.web.service import Terms
-from aggregator_server.web.transport.connection import ConnectionTable, bounded_protocol
+from aggregator_server.web.transport.connection import PROXIED_CLIENT, ConnectionTable, bounded_protocol
 from aggregator_server.web.transport.endpoint import Endpoint, url_of
+from aggregator_server.web.transport.proxy_protocol import ProxyHeaders, ProxyNetwork
 from fleet_protocol.addresses import network_of
 
 
@@ -69,9 +71,8 @@ class Handshakes:
         asyncio.get_running_loop().call_soon(transport.abort)
 
 
-ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 _GRACE_S = 10
+_LOOK_S = 0.1
 _SWITCH_S = 0.0005
 
 
@@ -85,14 +86,37 @@ class _WithoutMalformedRequests(logging.Filter):
 class _Loop(asyncio.SelectorEventLoop):
     """Bounds the parts of a TLS connection that the protocol does not see: its begin and its end."""
 
-    def __init__(self, handshakes: Handshakes) -> None:
+    def __init__(self, handshakes: Handshakes, headers: ProxyHeaders | None) -> None:
         super().__init__()
         self._handshakes = handshakes
+        self._headers = headers
 
     async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:  # noqa: ANN401  (asyncio's own)
         if options.get("ssl") is not None:
             options |= {"ssl_handshake_timeout": limits.HEAD_S, "ssl_shutdown_timeout": limits.DRAIN_S}
         return await super().create_server(*arguments, **options)
+
+    async def _accept_connection2(  # what asyncio does with a connection, before TLS
+        self,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        conn: socket.socket,
+        extra: dict[str, Any],
+        *arguments: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401
+    ) -> None:
+        peer = str(extra["peername"][0])
+        if self._headers is not None and self._headers.expected_from(peer):
+            try:
+                extra[PROXIED_CLIENT] = await self._headers.read(conn, peer)
+            except ProxyHeaderError as error:
+                self._headers.note(peer, error)
+                conn.close()
+                return
+            except BaseException:  # the loop ends
+                conn.close()
+                raise
+        accept = super()._accept_connection2  # type: ignore[misc]  # not in the stubs
+        await accept(protocol_factory, conn, extra, *arguments, **options)
 
     def _make_ssl_transport(  # what asyncio begins a handshake with
         self,
@@ -103,7 +127,7 @@ class _Loop(asyncio.SelectorEventLoop):
         **options: Any,  # noqa: ANN401
     ) -> asyncio.Transport:
         try:
-            address = network_of(rawsock.getpeername()[0])
+            address = network_of(options["extra"].get(PROXIED_CLIENT) or rawsock.getpeername()[0])
         except OSError:  # it is gone already
             address = ""
         make = super()._make_ssl_transport  # type: ignore[misc]  # not in the stubs
@@ -122,6 +146,9 @@ class _Server(uvicorn.Server):
         certificate: tls.Certificate | None,
         proxies: tuple[ProxyNetwork, ...],
         ready: Callable[[], None],
+        *,
+        proxy_protocol: bool,
+        drain_s: float,
     ) -> None:
         connections = limits.most_connections(_allow_files())
         super().__init__(
@@ -134,7 +161,8 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=bool(proxies),
+                # The client that a PROXY header names must not name another one.
+                proxy_headers=bool(proxies) and not proxy_protocol,
                 forwarded_allow_ips=_as_peers(proxies),
                 backlog=limits.ACCEPTED_AT_ONCE,
                 h11_max_incomplete_event_size=limits.HEAD_BYTES,
@@ -146,10 +174,13 @@ class _Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").addFilter(_WithoutMalformedRequests())
         self._app = app
         self._ready = ready
+        self._drain_s = drain_s
         self._most_handshakes = limits.most_handshakes(connections)
+        self._headers = ProxyHeaders(proxies, self._most_handshakes) if proxy_protocol else None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        with asyncio.Runner(loop_factory=lambda: _Loop(Handshakes(self._most_handshakes))) as runner:
+        handshakes = Handshakes(self._most_handshakes)
+        with asyncio.Runner(loop_factory=lambda: _Loop(handshakes, self._headers)) as runner:
             runner.run(self.serve(sockets))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -160,6 +191,11 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say that the server is not ready, serve on until that was noticed, then answer waiting devices and end."""
+        self._app.state.service.readiness.ending = True
+        over = time.monotonic() + self._drain_s
+        while time.monotonic() < over and not self.force_exit:  # Ctrl-C once more ends it at once
+            await asyncio.sleep(min(_LOOK_S, self._drain_s))
         self._app.state.service.new_work.close()
         await super().shutdown(sockets)
 
@@ -174,12 +210,16 @@ def serve(
     review_classes: bool = False,
     proxies: tuple[ProxyNetwork, ...] = (),
     docs_url: str | None = None,
+    proxy_protocol: bool = False,
+    drain_s: float = 0.0,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
     Args:
         proxies: whose word on where a request comes from is believed; of nobody else's.
         docs_url: where the documentation's site is; None: the server shows the documents itself.
+        proxy_protocol: whether connections from those begin with a PROXY header, which alone says who the client is.
+        drain_s: seconds that it serves on after the signal to end, while it says that it is not ready.
 
     Raises:
         StartError: the data folder, a token, the address, a certificate, or an installed strategy cannot be
@@ -207,7 +247,9 @@ def serve(
                     signal.signal(number, lambda *_: None)
                 # Threads that compute would keep the loop waiting for 5 ms each, by default.
                 sys.setswitchinterval(_SWITCH_S)
-                _Server(app, certificate, proxies, ready).run(sockets=[listener])
+                _Server(app, certificate, proxies, ready, proxy_protocol=proxy_protocol, drain_s=drain_s).run(
+                    sockets=[listener]
+                )
     finally:
         store.close()
 

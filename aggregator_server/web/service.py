@@ -1,19 +1,27 @@
 """The service behind all routes: what they share, and how they work in threads and flush the disk together."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
-from aggregator_server.limits import DEVICES_PER_MINUTE
+from aggregator_server.errors import NotReadyError
+from aggregator_server.limits import DEVICES_PER_MINUTE, READY_S
 from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
+from aggregator_server.store.free_space import free_space
+from aggregator_server.store.tables import RoundRow
 from aggregator_server.web.guard import Guard
+
+_log = logging.getLogger(__name__)
 
 
 class Flusher:
@@ -59,6 +67,47 @@ class Flusher:
         self._running = None
 
 
+_NO_BLOB = "0" * 64  # asked for to hear whether the store answers
+
+
+class Readiness:
+    """Says whether the server can do its work, for load balancers. It belongs to the event loop that uses it.
+
+    Attributes:
+        ending: Whether the server was told to end.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.ending = False
+        self._store = store
+        # One thread of its own: one that hangs must take none from others, and those that wait for it run out of time.
+        self._thread = anyio.CapacityLimiter(1)
+        self._problem = ""
+
+    async def require(self) -> None:
+        """Check that the database and the store can be used. Raises NotReadyError: they cannot, or the server ends."""
+        if self.ending:
+            raise NotReadyError("this server is shutting down")
+        problem = f"the database or the store gave no answer in {READY_S:g} s"
+        with anyio.move_on_after(READY_S):
+            problem = await anyio.to_thread.run_sync(self._try, limiter=self._thread, abandon_on_cancel=True)
+        if problem and problem != self._problem:
+            _log.error("not ready: %s", problem)
+        self._problem = problem
+        if problem:
+            raise NotReadyError("this server cannot use its database or its store; its log says why")
+
+    def _try(self) -> str:
+        try:
+            with self._store.reading() as session:
+                session.scalar(select(RoundRow.round_id).limit(1))
+            free_space(self._store.blobs.folder)
+            self._store.blobs.exists(_NO_BLOB)
+        except (SQLAlchemyError, OSError) as error:
+            return str(error)
+        return ""
+
+
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
@@ -92,6 +141,7 @@ class Service:
         device_threads: Threads that serve devices; other requests have threads of their own.
         disk_threads: Threads that wait for the disk to have uploads.
         flusher: Makes what is noted for devices durable.
+        readiness: Says whether this server can do its work.
     """
 
     store: Store
@@ -104,6 +154,7 @@ class Service:
     device_threads: anyio.CapacityLimiter
     disk_threads: anyio.CapacityLimiter
     flusher: Flusher
+    readiness: Readiness
 
     async def for_device(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Run what a device asks for in a thread for devices."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.errors import ConfigError
-from fleet_protocol.addresses import is_clear
+from fleet_protocol.addresses import address_problem, addresses_problem, is_clear
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
 
@@ -58,38 +57,35 @@ class DeviceConfig:
 class ServerConfig:
     """``[server]``; without this section the device takes no part in rounds."""
 
-    url: str
+    url: str = ""
     enrol_token: str = ""
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
     insecure_http: bool = False
     follow_front_end: bool = True
+    urls: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of the fleet, as they are written."""
+        return self.urls or (self.url,)
 
     def __post_init__(self) -> None:
-        require(self.url.startswith(("http://", "https://")), "url", self.url, "must start with http:// or https://")
-        problem = _address_problem(self.url)
-        require(not problem, "url", self.url, problem)
+        require(not (self.url and self.urls), "urls", self.urls, "stands in the place of url; leave one of them out")
+        key = "urls" if self.urls else "url"
+        for url in self.addresses:
+            problem = address_problem(url)
+            require(not problem, key, url, problem)
+        problem = addresses_problem(self.addresses)
+        require(not problem, key, self.addresses, problem)
         usable = self.enrol_token.isascii() and self.enrol_token.isprintable() and " " not in self.enrol_token
         rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
         require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log
         rule = "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true"
-        require(self.insecure_http or not is_clear(self.url), "url", self.url, rule)
+        for url in self.addresses:
+            require(self.insecure_http or not is_clear(url), key, url, rule)
         require_between(self, 0, 60, "wait_s")
         require_above_zero(self, "longest_pause_s")
-
-
-def _address_problem(url: str) -> str:
-    """Return what is wrong with an address beside its scheme; "" where nothing is."""
-    try:
-        found = urllib.parse.urlsplit(url)
-        host, port = found.hostname, found.port
-    except ValueError as error:  # the port is no number or above 65535, or the brackets of an IPv6 address do not match
-        return f"is no address ({error}); write it like http://aggregator.local:8470"
-    if not host or port == 0:
-        return "must name a host, and a port from 1 to 65535 where it names one, like http://aggregator.local:8470"
-    if found.query or found.fragment or not url.isprintable() or " " in url:
-        return "must be a host and perhaps a path, without blanks, ? or #"
-    return ""
 
 
 @dataclass(frozen=True)

@@ -197,9 +197,21 @@ def _aggregator(config: Config) -> Finding:
     """Check address, TLS, clock and membership by one question, which the device asks of itself."""
     if config.server is None:
         return Finding("aggregator", "ok", "none: without [server] this device learns alone")
-    url = config.server.url
     state = DeviceState(config.device.state)
-    client = client_of_member(url, state)
+    found = {url: _at(url, config, state) for url in config.server.addresses}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    good = [finding for finding in found.values() if finding.verdict == "ok"]
+    bad = {url: finding for url, finding in found.items() if finding.verdict != "ok"}
+    what = "; ".join([finding.found for finding in good] + [f"{url}: {item.found}" for url, item in bad.items()])
+    if not bad:
+        return Finding("aggregator", "ok", what)
+    worst = next((item for item in bad.values() if item.verdict == "problem"), next(iter(bad.values())))
+    return Finding("aggregator", "warning" if good else worst.verdict, what, worst.way_out)
+
+
+def _at(url: str, config: Config, state: DeviceState) -> Finding:
+    client = client_of_member((url,), state)
     try:
         client.check_enrolment()
     except CertificateError as error:

@@ -6,12 +6,14 @@ import dataclasses
 import logging
 import platform
 import secrets
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from edge_client.clips.files import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
 from edge_client.errors import RefusedError
+from edge_client.fleet.addresses import own_order
 from edge_client.fleet.server_client import ServerClient
 from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
@@ -56,14 +58,16 @@ def _fit(text: str) -> str:
     return "".join(character for character in text if character.isprintable())[:VERSION_LENGTH].strip()
 
 
-def client_of_member(url: str, state: DeviceState) -> ServerClient:
-    """Return what speaks to the aggregator at an address as this device, and trusts what it pinned when it joined.
+def client_of_member(urls: Sequence[str], state: DeviceState) -> ServerClient:
+    """Return what speaks to the aggregator at its addresses as this device, and trusts what it pinned when it joined.
 
     Raises LinkError if the address cannot be one, or the authority none.
     """
     membership = state.membership.load()
     authority = None if membership is None else membership.authority
-    return ServerClient(url, state.identity.load(), authority=authority)
+    identity = state.identity.load()
+    first, *more = own_order(urls, identity.device_id)
+    return ServerClient(first, identity, authority=authority, more=more)
 
 
 def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.config.written import Answers, remove_server, write_new, write_server
-from edge_client.errors import CertificateError, ConfigError, RecordingError, RefusedError, StateError
+from edge_client.errors import CertificateError, ConfigError, RecordingError, RefusedError, StateError, UnreachableError
 from edge_client.fleet.certificates import fingerprint
 from edge_client.fleet.enrolment import client_of_member, enrol, settle_secret
 from edge_client.fleet.server_client import ServerClient
@@ -20,6 +23,10 @@ from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolled
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The aggregator does not know the device, or shut it out: there is nothing to leave.
 _GONE = (401, 403)
@@ -34,23 +41,29 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     device is in another fleet; LinkError if the aggregator does not answer, says no, or is not the one that invited.
     """
     config = load_config(config_path)
-    _require_private(link.url, insecure_http=insecure_http)
+    _require_private(link, insecure_http=insecure_http)
     if not os.access(config_path, os.W_OK) or not os.access(config_path.resolve().parent, os.W_OK):
         raise ConfigError(
             f"{config_path} cannot be written, and must name the aggregator; run this as its owner (sudo)"
         )
     state = DeviceState(config.device.state)
-    authority = None if link.authority is None else _fetch_authority(link.url, link.authority)
-    wanted = Membership(link.url, authority)
     present = state.membership.load()
-    if present is not None and present.url != wanted.url and present.authority != wanted.authority:
-        raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
-    with closing(ServerClient(link.url, state.identity.load(), authority=authority)) as client:
-        _, enrolled = enrol(client, config, state.identity, link.token)
-        if not enrolled.waiting:
-            _fetch_public_set(client, state.blobs)
-    state.membership.save(wanted)
-    write_server(config_path, link.url, insecure_http=is_clear(link.url))
+    known = set() if present is None else {present.url}
+    if config.server is not None:
+        known.update(config.server.addresses)
+
+    def enrol_at(url: str, authority: str | None) -> tuple[Membership, Enrolled]:
+        if present is not None and present.authority != authority and not known.issuperset(link.addresses):
+            raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
+        with closing(ServerClient(url, state.identity.load(), authority=authority)) as client:
+            _, enrolled = enrol(client, config, state.identity, link.token)
+            if not enrolled.waiting:
+                _fetch_public_set(client, state.blobs)
+        return Membership(link.url, authority), enrolled
+
+    membership, enrolled = _at_one_of(link, enrol_at)
+    state.membership.save(membership)
+    write_server(config_path, link.addresses, insecure_http=any(map(is_clear, link.addresses)))
     return enrolled
 
 
@@ -60,7 +73,7 @@ def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: s
     Raises ConfigError if the file exists already and names other recordings, or plain HTTP is not wanted;
     RecordingError if there are no recordings; LinkError as :func:`join`; BundleError if what it sent is no bundle.
     """
-    _require_private(link.url, insecure_http=insecure_http)
+    _require_private(link, insecure_http=insecure_http)
     if not Recordings(recordings, PRESETS["gudur"]).labels():
         raise RecordingError(f"no recordings in {recordings}; it must hold clips as LABEL/*.wav")
     if config_path.exists():
@@ -73,18 +86,40 @@ def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: s
         return
     config_path.parent.mkdir(parents=True, exist_ok=True)
     bundle = config_path.with_name("fleet.auricle")
-    authority = None if link.authority is None else _fetch_authority(link.url, link.authority)
-    with closing(ServerClient(link.url, Identity("", link.token), authority=authority)) as client:
-        client.bundle(bundle)
+
+    def fetch_at(url: str, authority: str | None) -> None:
+        with closing(ServerClient(url, Identity("", link.token), authority=authority)) as client:
+            client.bundle(bundle)
+
+    _at_one_of(link, fetch_at)
     read_bundle(bundle)
     answers = Answers(name=name, state="state", bundle=bundle.name, microphone=None, recordings=recordings.resolve())
     write_new(config_path, answers, replace=False)
 
 
-def _require_private(url: str, *, insecure_http: bool) -> None:
-    if is_clear(url) and not insecure_http:
+def _at_one_of(link: InvitationLink, attempt: Callable[[str, str | None], T]) -> T:
+    """Do something at the first address that can be used, given it and the authority that the invitation names.
+
+    Raises UnreachableError, for one address as that has it, if there is none; whatever else the attempt raises.
+    """
+    problems: list[UnreachableError] = []
+    for url in link.addresses:
+        try:
+            return attempt(url, None if link.authority is None else _fetch_authority(url, link.authority))
+        except UnreachableError as error:
+            problems.append(error)
+            if len(link.addresses) > 1:
+                log.warning("%s", error)
+    if len(problems) == 1:
+        raise problems[0]
+    raise UnreachableError("none of the invitation's addresses can be used: " + "; ".join(map(str, problems)))
+
+
+def _require_private(link: InvitationLink, *, insecure_http: bool) -> None:
+    clear = next(filter(is_clear, link.addresses), None)
+    if clear is not None and not insecure_http:
         raise ConfigError(
-            f"{url} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
+            f"{clear} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
             "run with --tls auto and ask for a new invitation, or say --insecure-http"
         )
 
@@ -122,13 +157,19 @@ def leave(config_path: Path, *, notify: bool) -> None:
 
 def _say_goodbye(config: Config, state: DeviceState) -> None:
     assert config.server is not None
-    with closing(client_of_member(config.server.url, state)) as client:
-        try:
-            settle_secret(client, state.identity)
-            client.leave()
-        except RefusedError as error:
-            if error.status not in _GONE:
-                raise
+    with closing(client_of_member(config.server.addresses, state)) as client:
+        while True:
+            try:
+                settle_secret(client, state.identity)
+                client.leave()
+                return
+            except RefusedError as error:
+                if error.status not in _GONE:
+                    raise
+                return
+            except UnreachableError:
+                if not client.addresses.another:
+                    raise
 
 
 def _fetch_authority(url: str, sha256: str) -> str:

@@ -6,12 +6,13 @@ import email.utils
 import hashlib
 import ipaddress
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from edge_client.errors import LinkError, RefusedError, UnreachableError
+from edge_client.errors import LinkError, RefusedError, UnreachableError, UnwillingError
+from edge_client.fleet.addresses import Addresses
 from edge_client.fleet.answers import Bounds, Deadline, read_message, shorten
 from edge_client.fleet.certificates import refusal, trust, trust_nobody_yet
 from edge_client.storage.identity import Identity
@@ -53,49 +54,66 @@ _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
 class ServerClient:
     """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError.
 
+    Where the aggregator has several addresses, one that fails is left for the next, which the next request asks.
+
     Attributes:
+        addresses: Those addresses, and which is in use.
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
         front_end_wanted: Front end that it asked the device to change to then; None: none.
         server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
     def __init__(
-        self, url: str, identity: Identity | None, bounds: Bounds | None = None, authority: str | None = None
+        self,
+        url: str,
+        identity: Identity | None,
+        bounds: Bounds | None = None,
+        authority: str | None = None,
+        more: Sequence[str] = (),
     ) -> None:
         """Prepare; nothing is sent yet. Raises LinkError if the address cannot be one, or the authority none.
 
         Args:
             identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
+            more: further addresses of the same aggregator; the authority vouches for all of them.
         """
-        import httpx
-
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
         self.front_end_wanted: WantedFrontEnd | None = None
         self.server_time: float | None = None
         self._authority = authority
+        self._verified_by = trust_nobody_yet() if identity is None else trust(authority)
         # Nothing is asked for compressed: a small answer could expand to any size.
-        headers = {"Accept-Encoding": "identity"}
+        self._headers = {"Accept-Encoding": "identity"}
+        if identity is not None:
+            self._headers["Authorization"] = f"Bearer {identity.secret}"
+        self._deadline = Deadline()
+        self.addresses = Addresses((url, *more))
+        self._url = url
+        self._client = self._open(url)
+
+    def _open(self, url: str) -> httpx.Client:
+        """Return what speaks to one address. Raises LinkError: it cannot be one."""
+        import httpx
+
         try:
             # The environment's proxies lead out of the owner's network, and know nothing within it.
             mounts = dict.fromkeys(_EVERY_ADDRESS) if is_local(httpx.URL(url).host) else None
-            self._client = httpx.Client(
+            return httpx.Client(
                 base_url=url,
-                headers=headers,
+                headers=self._headers,
                 limits=httpx.Limits(max_connections=1),
                 mounts=mounts,
-                verify=trust_nobody_yet() if identity is None else trust(authority),
+                verify=self._verified_by,
             )
         except (httpx.InvalidURL, ValueError) as error:
             raise LinkError(f"[server] url = {url!r} is not an address: {error}") from error
-        if identity is not None:
-            self.show(identity.secret)
-        self._deadline = Deadline()
 
     def show(self, secret: str) -> None:
         """Send this secret with every request from now on."""
-        self._client.headers["Authorization"] = f"Bearer {secret}"
+        self._headers["Authorization"] = f"Bearer {secret}"
+        self._client.headers.update(self._headers)
 
     def authority(self) -> str:
         """Return the certificate of the aggregator's own authority, PEM, as whoever answers says."""
@@ -130,6 +148,7 @@ class ServerClient:
 
     def work(self, wait_s: float) -> Work | None:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
+        self.addresses.go_home()
         with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
             self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
             self.front_end_wanted = WantedFrontEnd.from_header(answer.headers.get(FRONT_END_HEADER, ""))
@@ -175,6 +194,27 @@ class ServerClient:
     @contextmanager
     def _asked(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
         """Send a request, whose answer may take so much longer; of the answer that it yields the headers are read."""
+        self._follow()
+        try:
+            with self._sent(method, path, extra_s, **body) as answer:
+                yield answer
+        except UnreachableError as error:
+            self.addresses.note_failure(str(error), unwilling=isinstance(error, UnwillingError))
+            raise
+        except RefusedError:
+            self.addresses.note_answer()
+            raise
+        self.addresses.note_answer()
+
+    def _follow(self) -> None:
+        """Speak to the address that is in use by now."""
+        if self.addresses.url != self._url:
+            self._client.close()
+            self._url = self.addresses.url
+            self._client = self._open(self._url)
+
+    @contextmanager
+    def _sent(self, method: str, path: str, extra_s: float, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
         import httpx
 
         timeout = httpx.Timeout(self.bounds.seconds + extra_s, connect=_CONNECT_S)
@@ -199,7 +239,7 @@ class ServerClient:
 
     def _refuse(self, answer: httpx.Response, asked: str) -> NoReturn:
         if answer.status_code in _PATIENCE:
-            raise UnreachableError(f"the aggregator answered {answer.status_code} to {asked}")
+            raise UnwillingError(f"the aggregator at {self._url} answered {answer.status_code} to {asked}")
         try:
             detail = read_message(ErrorReply, self._content(answer)).error
         except MessageError as error:
@@ -213,7 +253,9 @@ class ServerClient:
         try:
             return read_message(kind, content)
         except MessageError as error:
-            raise UnreachableError(f"{self._client.base_url} answered what no aggregator would: {error}") from error
+            problem = f"{self._client.base_url} answered what no aggregator would: {error}"
+            self.addresses.note_failure(problem)
+            raise UnreachableError(problem) from error
 
     def _content(self, answer: httpx.Response) -> bytes:
         return b"".join(self._pieces(answer, self.bounds.json_bytes))

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 SHIPPED = ROOT / "systemd/edge.toml"
 # Keys whose default is "none", or depends on the bundle: the file shows an example.
-EXAMPLES = {"folder", "background", "evaluation", "file", "hop_s", "average_s", "threshold", "thresholds"}
+EXAMPLES = {"url", "folder", "background", "evaluation", "file", "hop_s", "average_s", "threshold", "thresholds"}
 SECTIONS = section_classes()
 
 

@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from aggregator_server.errors import AuthorityNotFoundError, InvalidRequestError
+from aggregator_server.errors import AuthorityNotFoundError, InvalidRequestError, NotReadyError
 from aggregator_server.fleet.audit import Sought, What, end_of, find_entries, start_of
 from aggregator_server.rounds.views.replies import read_open_round_number
-from aggregator_server.schemas import AuditEntry, Health
+from aggregator_server.schemas import AuditEntry, Health, Liveness
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.metrics import write_metrics
@@ -28,6 +28,24 @@ async def health(service: CurrentService) -> Health:
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
     return Health(status, _VERSION, read_open_round_number(service.store), room.free, room.total)
+
+
+@router.get("/v1/health/alive", summary="Tell that the process answers", tags=["health"], responses=documented())
+async def alive() -> Liveness:
+    """Say so, whatever else is wrong: who restarts servers that do not answer asks here."""
+    return Liveness("alive")
+
+
+@router.get(
+    "/v1/health/ready",
+    summary="Tell whether the server can do its work",
+    tags=["health"],
+    responses=documented(NotReadyError),
+)
+async def ready(service: CurrentService) -> Liveness:
+    """Use the database and the store once: a load balancer asks here whether to send this server requests."""
+    await service.readiness.require()
+    return Liveness("ready")
 
 
 @router.get(

@@ -21,6 +21,9 @@ from aggregator_server.errors import BusyError
 from aggregator_server.limits import BEGUN_AT_ONCE
 from fleet_protocol.addresses import network_of
 
+PROXIED_CLIENT = "auricle_proxied_client"
+"""Of a transport: the client's address as a PROXY header names it (web/transport/proxy_protocol.py)."""
+
 _OF_FLEET = re.compile(rb"[A-Z]+ /v1/(work|devices|blobs/[^/ ]*|rounds/[^/ ]*/(update|learned))[ ?]")
 
 
@@ -160,6 +163,9 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self.app = self.run
         self._read_at_most(limits.HEAD_BYTES)
+        proxied: str | None = transport.get_extra_info(PROXIED_CLIENT)
+        if proxied is not None:
+            self.client = (proxied, 0)
         self.address = network_of(self.client[0] if self.client else "")
         self._admitted = self.table.admit(self)
         if self._admitted:

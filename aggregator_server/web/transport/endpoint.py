@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aggregator_server import tls
-from aggregator_server.errors import StartError
-from aggregator_server.server_address import note_address, reachable_host
+from aggregator_server.errors import InvalidRequestError, StartError
+from aggregator_server.server_address import note_address, reachable_host, require_addresses
 from fleet_protocol.addresses import is_loopback
 
 _log = logging.getLogger(__name__)
@@ -20,8 +20,8 @@ class Endpoint:
     """Where the server listens, and how it speaks.
 
     Attributes:
-        url: The server as devices reach it; None: by the address that it listens on. Its host stands in the certificate
-            that the server makes.
+        urls: The fleet's servers as devices reach them; none: by the address that it listens on. Their hosts stand in
+            the certificate that the server makes.
         tls_auto: Whether it has a certificate by an authority of its own.
         tls_cert: File of a certificate from elsewhere.
         insecure_http: Whether it may speak plain HTTP where others can read the network.
@@ -30,7 +30,7 @@ class Endpoint:
 
     host: str = "127.0.0.1"
     port: int = 8470
-    url: str | None = None
+    urls: tuple[str, ...] = ()
     tls_auto: bool = False
     tls_cert: Path | None = None
     tls_key: Path | None = None
@@ -43,6 +43,10 @@ class Endpoint:
         Raises:
             StartError: the options contradict each other, or a file cannot be used.
         """
+        try:
+            require_addresses(self.urls or ("http://localhost",))
+        except InvalidRequestError as error:
+            raise StartError(str(error)) from error
         if self.tls_auto and (self.tls_cert or self.tls_key):
             raise StartError("--tls auto makes a certificate; leave --tls-cert and --tls-key out, or --tls auto")
         if bool(self.tls_cert) != bool(self.tls_key):
@@ -51,7 +55,7 @@ class Endpoint:
             return tls.given(self.tls_cert, self.tls_key)
         if not self.tls_auto:
             return None
-        names = {reachable_host(self.host), urlsplit(self.url or "").hostname or ""} - {""}
+        names = {reachable_host(self.host), *(urlsplit(url).hostname or "" for url in self.urls)} - {""}
         return tls.automatic(data, names, datetime.now(UTC))
 
     def note(self, data: Path, certificate: tls.Certificate | None, host: str, port: int) -> None:
@@ -67,8 +71,8 @@ class Endpoint:
         if certificate is None:
             self.require_privacy(host)
         authority = None if certificate is None else certificate.authority
-        url = self.url or url_of(reachable_host(host), port, private=certificate is not None)
-        note_address(data, url, authority and tls.fingerprint(authority))
+        urls = self.urls or (url_of(reachable_host(host), port, private=certificate is not None),)
+        note_address(data, urls, authority and tls.fingerprint(authority))
 
     def require_privacy(self, shown: str) -> None:
         """Check that plain HTTP stays on this machine, or is wanted. Raises StartError: it does not."""

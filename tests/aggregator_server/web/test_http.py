@@ -55,6 +55,8 @@ def test_before_anything_was_published_or_enrolled(fleet):
     health = fleet.admin.get("/v1/health").json()
     assert 0 < health.pop("free_bytes") <= health.pop("disk_bytes")
     assert health == {"status": "ok", "version": "0.1.0", "open_round": None}
+    assert fleet.admin.get("/v1/health/alive").json() == {"status": "alive"}
+    assert fleet.admin.get("/v1/health/ready").json() == {"status": "ready"}
     refused(fleet.admin.get("/v1/public-set"), 404, "public_set_not_found", "auricle-aggregator publish")
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_public_set")
     refused(fleet.admin.get("/v1/model"), 404, "model_not_found", "auricle-aggregator publish-model")
@@ -158,7 +160,7 @@ def test_enrolment(fleet):
 JSON = {"Content-Type": "application/json"}
 EVERYWHERE = {
     *("internal_error", "storage_full", "too_slow", "upload_replaced", "busy", "unauthorised", "device_revoked"),
-    *("device_waiting", "role_too_low", "too_many", "state_away"),
+    *("device_waiting", "role_too_low", "too_many", "state_away", "not_ready"),
 }
 
 
@@ -728,7 +730,9 @@ def test_the_schema_documents_every_address_completely(fleet):
             where = f"{method} {path}"
             assert operation["summary"], where
             assert operation["description"], where
-            assert bool(operation.get("security")) == (path not in ("/v1/health", "/v1/authority")), where
+            assert bool(operation.get("security")) == (not path.startswith("/v1/health") and path != "/v1/authority"), (
+                where
+            )
             success = [status for status in operation["responses"] if status.startswith("2")]
             assert success, where
             assert all(response["description"] for response in operation["responses"].values()), where
