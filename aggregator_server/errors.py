@@ -226,6 +226,10 @@ class StateAwayError(BusyError, OSError, code="state_away"):
     """
 
 
+class LeaseLostError(Exception):
+    """Another server moves the rounds now, so that this one's step writes nothing; no client sees it."""
+
+
 class NotReadyError(BusyError, code="not_ready"):
     """This server cannot do its work now: it is shutting down, or cannot use its database or store."""
 

@@ -149,7 +149,11 @@ def uploads_of_closed_rounds() -> Select[str | None]:
 
 
 _READ = 10_000  # rows at a time
-_NOTE_SEEN = update(_DEVICES).where(_DEVICES.c.device_id == bindparam("of_device")).values(seen_at=bindparam("now"))
+_NOTE_SEEN = (  # another server may have heard of it later
+    update(_DEVICES)
+    .where(_DEVICES.c.device_id == bindparam("of_device"), _DEVICES.c.seen_at < bindparam("now"))
+    .values(seen_at=bindparam("now"))
+)
 
 
 # In no order: to read a large table in that of its identifiers takes many times as long as to sort these.

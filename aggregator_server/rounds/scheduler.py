@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 
+from aggregator_server.errors import LeaseLostError
 from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
 from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
-from aggregator_server.rounds.retention import sweep
+from aggregator_server.rounds.retention import remove_left_uploads, sweep
 from aggregator_server.rounds.schedules import next_opening, open_scheduled
 from aggregator_server.store import Store
 
@@ -22,8 +24,14 @@ class Notifier:
     twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
+        """Make one.
+
+        Args:
+            tell: passes a notification on to other servers.
+        """
         self._loop = asyncio.get_running_loop()
+        self._tell = tell
         self._events: dict[str, asyncio.Event] = {}
         self.closed = False
 
@@ -40,7 +48,12 @@ class Notifier:
         return self._events.get(who, event) is not event
 
     def notify(self) -> None:
-        """Wake all subscribers. Any thread may call this."""
+        """Wake all subscribers, those at other servers too. Any thread may call this."""
+        self.notify_here()
+        self._tell()
+
+    def notify_here(self) -> None:
+        """Wake all subscribers of this server. Any thread may call this."""
         self._loop.call_soon_threadsafe(self._set)
 
     def close(self) -> None:
@@ -69,6 +82,8 @@ _log = logging.getLogger(__name__)
 _MAX_SLEEP_S = 30.0  # deadlines are wall-clock times, and somebody may set the clock
 _RETRY_S = 5.0
 _LEAST_PAUSE_S = 0.005  # uploads may come by the hundred in a second
+_ALONE = 0  # number of every step where no other server is
+_LOOK_S = 1.0  # for what another server wrote and could not tell
 
 
 class RoundScheduler:
@@ -83,7 +98,8 @@ class RoundScheduler:
         self._store = store
         self._compute = compute
         self._new_work = new_work
-        self._due = Notifier()
+        self._due = Notifier(lambda: store.tell("round"))
+        self._cleaned: int | None = None  # since the steps of another server
         self._write_seen_at = 0.0
         self._sweep_at = 0.0
 
@@ -91,12 +107,26 @@ class RoundScheduler:
         """Check the open round now, because something that it may wait for has happened. Any thread may call this."""
         self._due.notify()
 
+    def wake_here(self) -> None:
+        """Do the same where another server said so."""
+        self._due.notify_here()
+
+    def clean(self) -> None:
+        """Remove the uploads that a server left which moved rounds before, at the start or after another one."""
+        with self._store.leading() as number:
+            if number not in (None, self._cleaned):
+                remove_left_uploads(self._store)
+                self._cleaned = number
+
     async def run(self) -> None:
         """Move rounds forward until cancelled."""
         while True:
             event = self._due.subscribe()
             try:
                 pause = await asyncio.to_thread(self._step)
+            except LeaseLostError as error:
+                _log.warning("%s; nothing of this step was written", error)
+                pause = 0.0
             except Exception:
                 _log.exception("the open round could not be moved forward; next try in %g s", _RETRY_S)
                 pause = _RETRY_S
@@ -108,9 +138,13 @@ class RoundScheduler:
         if time.monotonic() >= self._write_seen_at:
             self._write_seen_at = time.monotonic() + _MAX_SLEEP_S
             write_seen(self._store)
-        if time.monotonic() >= self._sweep_at:
-            self._sweep_at = time.monotonic() + UNNAMED_S
-            sweep(self._store, time.time())
+        with self._store.leading() as number:
+            if number is None:
+                return _MAX_SLEEP_S  # woken when the lease comes
+            pause = self._move()
+            return pause if number == _ALONE else min(pause, _LOOK_S)
+
+    def _move(self) -> float:
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
             opening = next_opening(session)
@@ -125,5 +159,13 @@ class RoundScheduler:
                 _log.info("round %d opened by its schedule", opened)
                 self._new_work.notify()
             return 0.0
+        self._tidy()
         pauses = [due - time.time() for due in (deadline, opening) if due is not None]
         return max(0.0, min([_MAX_SLEEP_S, *pauses]))
+
+    def _tidy(self) -> None:
+        """Remove what nothing needs, while no round is due: to list a store takes its time."""
+        self.clean()
+        if time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + UNNAMED_S
+            sweep(self._store, time.time())

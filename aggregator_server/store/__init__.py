@@ -5,8 +5,8 @@ docs/architecture.md, "A round is rows in a database", says why.
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from aggregator_server.store.identity import FolderIdentity, Identity, ObjectIde
 from aggregator_server.store.location import DATABASE, Location, locate
 from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.postgres import Postgres, has_fleet, open_postgres
+from aggregator_server.store.servers import Kind
 
 __all__ = [
     "DATABASE",
@@ -43,6 +44,8 @@ LOCK, MOVED = "lock", "moved.json"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
+_ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that servers share
+
 KeptUploads = Literal["none", "last", "all"]
 """Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
 
@@ -51,7 +54,8 @@ class Tables:
     """The tables of a fleet. Several processes may have them open.
 
     Attributes:
-        state: Another object after every transaction that wrote. Other processes write no rounds, classes or models.
+        state: Another object after every transaction that wrote, also one of another server that told of it. Other
+            processes write no rounds, classes or models.
         database: What they are in.
     """
 
@@ -98,7 +102,7 @@ class Tables:
 
 
 class Store(Tables):
-    """The state of a fleet: its tables and its blobs. One process may have it open.
+    """The state of a fleet: its tables and its blobs, for a server. One process may have a data folder open.
 
     Attributes:
         location: Where it is.
@@ -130,7 +134,7 @@ class Store(Tables):
             self._lock = (folder / LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.blobs = open_blobs(location)
-            self.blobs.remove_leftovers()
+            self.blobs.remove_leftovers(_ABANDONED_S if location.is_shared else 0.0)
         except BlockingIOError as error:
             self._lock.close()
             raise StartError(f"data folder {folder} is in use by another aggregator; stop that one first") from error
@@ -142,9 +146,12 @@ class Store(Tables):
             ) from error
         try:
             super().__init__(_open_database(location, self.blobs, create=True))
-            if isinstance(self.database, Postgres) and not self.database.hold():
+            if isinstance(self.database, Postgres) and not self.database.hold(shared=location.is_shared):
                 self.database.close()
-                raise StartError(f"the fleet in {location.tables_shown} is in use by another aggregator; stop that one")
+                raise StartError(
+                    f"the fleet in {location.tables_shown} is in use by another aggregator, which shares it with none, "
+                    "or by a command such as `move`; stop that one. Servers with a --store share a fleet"
+                )
         except AggregatorError:
             self._lock.close()
             raise
@@ -157,6 +164,37 @@ class Store(Tables):
         """Return when devices were heard of since this was called last, in seconds since 1970."""
         seen, self._seen = self._seen, {}
         return seen
+
+    def join(self, heard: Callable[[Kind], None]) -> None:
+        """Begin to serve beside other servers, where the fleet can have several.
+
+        Args:
+            heard: is called by a thread when another one told something, or may have.
+        """
+
+        def hear(kind: Kind) -> None:
+            if kind == "work":
+                self.state = object()
+            heard(kind)
+
+        self.database.join(hear)
+
+    def leave(self) -> None:
+        """End what :meth:`join` began, and let another server move rounds."""
+        self.database.leave()
+
+    def tell(self, kind: Kind) -> None:
+        """Tell the other servers that something changed. Any thread may call this."""
+        self.database.tell(kind)
+
+    def leading(self) -> AbstractContextManager[int | None]:
+        """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
+
+        0: there is no other server.
+
+        A write within it raises LeaseLostError once another server may make steps.
+        """
+        return self.database.leading()
 
     def close(self) -> None:
         """Close every connection and unlock the folder."""

@@ -4,10 +4,12 @@ What comes in is written to a temporary file first. A blob gets its name only wh
 (fleet_protocol/atomic_files.py). A kill or a power cut leaves at most a temporary file, which the next start removes.
 """
 
+import contextlib
 import hashlib
 import mmap
 import os
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -140,10 +142,16 @@ class BlobStore(ABC):
         self._receiving: dict[str, Incoming] = {}
         self._room = Room()
 
-    def remove_leftovers(self) -> None:
-        """Remove what an earlier process left in ``incoming/``; only whoever has the data folder alone may."""
+    def remove_leftovers(self, older_than_s: float = 0.0) -> None:
+        """Remove what an earlier process left in ``incoming/``.
+
+        Args:
+            older_than_s: age at which no process can still be receiving; 0: nobody else has the folder.
+        """
         for leftover in self._incoming.iterdir():
-            leftover.unlink()
+            with contextlib.suppress(FileNotFoundError):  # another server was faster
+                if not older_than_s or leftover.stat().st_mtime < time.time() - older_than_s:
+                    leftover.unlink()
 
     @contextmanager
     def receive(self, owner: str | None = None) -> Iterator[Incoming]:

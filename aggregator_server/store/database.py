@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
+from aggregator_server.store.servers import Kind
 from aggregator_server.store.tables import Base
 
 Durability = Literal["durable", "soon"]
@@ -63,6 +64,28 @@ class Database(ABC):
         except SQLAlchemyError:
             self._drop_reader()
             raise
+
+    def join(self, heard: Callable[[Kind], None]) -> None:  # noqa: B027  (a kind of one server)
+        """Begin to serve beside other servers of the fleet, where the database can have several.
+
+        Args:
+            heard: is called by a thread when another one told something, or may have.
+        """
+
+    def leave(self) -> None:  # noqa: B027  (a kind of one server)
+        """End what :meth:`join` began."""
+
+    def tell(self, kind: Kind) -> None:  # noqa: B027  (a kind of one server)
+        """Tell the other servers that something changed."""
+
+    def leading(self) -> AbstractContextManager[int | None]:
+        """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
+
+        0: there is no other server.
+
+        A write within it raises LeaseLostError once another server may make steps.
+        """
+        return nullcontext(0)
 
     def close(self) -> None:
         """Close every connection."""

@@ -52,6 +52,11 @@ class Location:
         return self.data / DATABASE if self.database is None else None
 
     @property
+    def is_shared(self) -> bool:
+        """Whether servers with other data folders can have the same state."""
+        return self.database is not None and self.store is not None
+
+    @property
     def blob_folder(self) -> Path | None:
         """The folder of the blobs; None where they are in an object store."""
         if self.store is None:

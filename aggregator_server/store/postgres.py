@@ -5,8 +5,9 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 """
 
 import contextlib
+import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import (
@@ -37,16 +38,17 @@ from aggregator_server.store import migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
+from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, has_lease, make_lease, name_of, require_lease
 from aggregator_server.store.tables import Base
 
 # Beside the tables of every fleet: its number, and where it was moved to.
 _FLEET = Table(
     "fleet", MetaData(), Column("number", BigInteger, primary_key=True, autoincrement=False), Column("moved_to", String)
 )
-# Advisory locks have two numbers, this one and that of what is locked.
-_LOCKS = 0x41555249
-_TABLES, _WRITER, _SERVER = 0, 1, 2
+_TABLES, _SERVER = 0, 2  # what advisory locks lock, besides the writer
 _CONNECT_S, _STATEMENT_S, _LOCK_WAIT_S, _POOL_S, _ABANDONED_S = 5, 60, 30, 10, 60
+# In which a transaction that writes must say something: a server that was paused in one keeps others from writing.
+_WRITER_S = 15
 # What the event loop waits for, which nobody else is served beside.
 _READER_S = 2
 _PAUSE_S = 1.0
@@ -84,18 +86,21 @@ class Postgres(Database):
         number: That of the fleet.
     """
 
-    def __init__(self, engine: Engine, shown: str, number: int) -> None:
+    def __init__(self, engine: Engine, shown: str, number: int, server: str) -> None:
         super().__init__(engine, shown)
         self.number = number
+        self._server = server
+        self._servers: Servers | None = None
         self._away_until = 0.0
         self._holder: Connection | None = None
-        self._holds = False
+        self._holds = ""
         event.listen(engine, "begin", self._begin)
 
     @contextlib.contextmanager
     def writing(self, durability: Durability) -> Iterator[Session]:
         """A session that nobody writes beside, and that commits at the end."""
         with super().writing(durability) as session:
+            require_lease(session)
             event.listen(session, "before_flush", lambda flushed, *_: flushed.info.pop(_NEXT_KEYS, None))
             yield session
 
@@ -114,8 +119,9 @@ class Postgres(Database):
         if write is not None:
             # The lock comes first: what each statement sees is what was committed when it began.
             connection.exec_driver_sql(
-                "SELECT pg_advisory_xact_lock(%s, %s), set_config('synchronous_commit', %s, true)",
-                (_LOCKS, _WRITER, "off" if write == "soon" else "on"),
+                "SELECT pg_advisory_xact_lock(%s, %s), set_config('synchronous_commit', %s, true), "
+                "set_config('idle_in_transaction_session_timeout', %s, true)",
+                (LOCKS, WRITER, "off" if write == "soon" else "on", f"{_WRITER_S}s"),
             )
 
     def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
@@ -164,18 +170,23 @@ class Postgres(Database):
         with self.answers(), self.engine.begin() as connection:
             connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'auricle', '')")
 
-    def hold(self) -> bool:
-        """Hold the fleet, as a server does that runs alone; say whether nobody else does. It ends with the process."""
+    def hold(self, *, shared: bool = False) -> bool:
+        """Hold the fleet until the process ends; say whether that could be.
+
+        Args:
+            shared: whether others may hold it too, as servers do; else nobody else may, as for a move.
+        """
+        lock = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
         holder = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        if holder.exec_driver_sql("SELECT pg_try_advisory_lock(%s, %s)", (_LOCKS, _SERVER)).scalar_one():
+        if holder.exec_driver_sql(f"SELECT {lock}(%s, %s)", (LOCKS, _SERVER)).scalar_one():
             holder.detach()
-            self._holder, self._holds = holder, True
+            self._holder, self._holds = holder, "shared" if shared else "alone"
             return True
         holder.close()
         return False
 
     def _hold_again(self) -> None:
-        """Hold the fleet on a new connection where the old one was lost. Raises StateAwayError: another server does."""
+        """Hold the fleet on a new connection where the old one was lost. Raises StateAwayError: it cannot be."""
         if not self._holds:
             return
         if self._holder is not None:
@@ -186,11 +197,36 @@ class Postgres(Database):
                 self._holder = None
             else:
                 return
-        if not self.hold():
-            raise StateAwayError(f"another server holds the fleet in {self.shown} now; stop one of them")
+        if not self.hold(shared=self._holds == "shared"):
+            raise StateAwayError(f"another program holds the fleet in {self.shown} now; stop one of them")
+
+    def join(self, heard: Callable[[Kind], None]) -> None:
+        """Begin to serve beside the other servers of the fleet."""
+        self._servers = Servers(self._listening, self._server, self.number, heard)
+        self._servers.start()
+
+    def leave(self) -> None:
+        """Give the lease back, and hear of nothing more."""
+        if self._servers is not None:
+            self._servers.end()
+
+    def tell(self, kind: Kind) -> None:
+        """Tell the other servers that something changed."""
+        if self._servers is not None:
+            self._servers.tell(kind)
+
+    def leading(self) -> contextlib.AbstractContextManager[int | None]:
+        """A step of the rounds: the lease's token; None where another server has the lease."""
+        return super().leading() if self._servers is None else self._servers.leading()
+
+    def _listening(self) -> Connection:
+        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        connection.detach()
+        return connection
 
     def close(self) -> None:
-        """Close every connection, and let another server hold the fleet."""
+        """Close every connection, and hold the fleet no longer."""
+        self.leave()
         if self._holder is not None:
             self._holder.close()
             self._holder = None
@@ -222,10 +258,11 @@ def open_postgres(
             change.
     """
     shown = show_database(address)
-    engine = _connect(address, shown)
+    server = secrets.token_hex(8)
+    engine = _connect(address, shown, server)
     try:
         with engine.begin() as connection:
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (_LOCKS, _TABLES))
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, _TABLES))
             found = _prepare(connection, shown, identity, create=create, number=number, fill=fill)
         identity.note(found)
     except (*_AWAY, DBAPIError) as error:
@@ -234,7 +271,7 @@ def open_postgres(
     except BaseException:
         engine.dispose()
         raise
-    return Postgres(engine, shown, found)
+    return Postgres(engine, shown, found, server)
 
 
 def has_fleet(address: str) -> bool:
@@ -250,7 +287,7 @@ def has_fleet(address: str) -> bool:
         engine.dispose()
 
 
-def _connect(address: str, shown: str) -> Engine:
+def _connect(address: str, shown: str, server: str = "") -> Engine:
     url = make_url(address).set(drivername="postgresql+psycopg")
     timings = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
     try:
@@ -261,7 +298,7 @@ def _connect(address: str, shown: str) -> Engine:
             pool_timeout=_POOL_S,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args={"connect_timeout": _CONNECT_S, "application_name": "auricle-aggregator", **timings},
+            connect_args={"connect_timeout": _CONNECT_S, "application_name": name_of(server), **timings},
         )
     except ModuleNotFoundError as error:
         raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error
@@ -296,12 +333,15 @@ def _prepare(
     if empty:
         _FLEET.create(connection)
         connection.execute(insert(_FLEET).values(number=found))
+        make_lease(connection)
         Base.metadata.create_all(connection)
         migrations.stamp(connection, migrations.newest())
         if fill is not None:
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             fill(connection)
         return found
+    if not has_lease(names):
+        make_lease(connection)
     noted = migrations.revision(connection)
     if noted is None or not migrations.is_known(noted):
         raise StartError(

@@ -13,10 +13,10 @@ from fastapi.responses import HTMLResponse
 from aggregator_server import limits
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.queries import write_seen
-from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
+from aggregator_server.store.servers import Kind
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard import classes as class_pages
 from aggregator_server.web.dashboard import fleet, invitations, live, open_pages, overview
@@ -49,7 +49,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = limits.OTHER_THREADS
-        new_work, computation = Notifier(), Computation(store.blobs)
+        new_work, computation = Notifier(lambda: store.tell("work")), Computation(store.blobs)
         await asyncio.to_thread(computation.start)
         scheduler = RoundScheduler(store, new_work, computation)
         guard = Guard(store)
@@ -67,7 +67,14 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
             readiness=Readiness(store),
         )
         app.state.streams = live.Streams()
-        await asyncio.to_thread(remove_left_uploads, store)
+
+        def heard(kind: Kind) -> None:
+            scheduler.wake_here()
+            if kind == "work":
+                new_work.notify_here()
+
+        await asyncio.to_thread(store.join, heard)
+        await asyncio.to_thread(scheduler.clean)
         tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(guard.run())]
         try:
             yield
@@ -76,6 +83,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+            await asyncio.to_thread(store.leave)
             await asyncio.to_thread(write_seen, store)
             await asyncio.to_thread(guard.note_more, ends=True)
 

@@ -19,7 +19,7 @@ from aggregator_server.errors import BackupError, BlobError, StartError, StateAw
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.rounds.retention import sweep
 from aggregator_server.rounds.views.replies import describe_round
-from aggregator_server.store import MOVED, Store, open_tables
+from aggregator_server.store import MOVED, Store, alone, open_tables
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location, locate_by
 from aggregator_server.store.objects import ObjectBlobs
@@ -145,9 +145,19 @@ def test_a_round_that_was_undone_leaves_its_number_to_the_next(tmp_path):
         assert fleet.open(200.0) == first + 1
 
 
-def test_one_server_at_a_time_has_the_fleet_from_whatever_machine(place, store, tmp_path):
-    with pytest.raises(StartError, match="in use by another aggregator"):
-        Store(Location(tmp_path / "another machine's", place.database, place.store))
+def test_servers_share_a_fleet_where_they_share_its_store_and_no_command_moves_it_meanwhile(place, store, tmp_path):
+    with pytest.raises(StartError, match="in use by another aggregator"):  # its arrays would be on its own disk
+        Store(Location(tmp_path / "without a store", place.database))
+    with contextlib.closing(Store(Location(tmp_path / "another machine's", place.database, place.store))) as other:
+        digest = other.blobs.put(b"abc")
+        assert store.blobs.read(digest) == b"abc"
+        store.close()
+        with alone(place) as is_alone:
+            assert not is_alone
+    with alone(place) as is_alone:
+        assert is_alone
+        with pytest.raises(StartError, match="or by a command"):
+            Store(Location(tmp_path / "another machine's", place.database, place.store))
 
 
 def test_blobs_of_another_fleet_are_refused(place, store, moved_to, tmp_path):
@@ -334,5 +344,5 @@ def test_a_database_that_was_restarted_answers_the_next_request(place, states, s
     with store.writing() as session:
         session.add(BlobRow(sha256="a" * 64, kind="model"))
     store.flush()
-    with pytest.raises(StartError, match="in use by another aggregator"):  # the lock is held anew
-        Store(Location(place.data / "another machine's", place.database, place.store))
+    with contextlib.closing(open_tables(place)) as tables:
+        assert not tables.database.hold()  # the server holds it anew
