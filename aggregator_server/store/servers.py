@@ -204,8 +204,12 @@ class Servers:
                     if not self._is_away:
                         _log.warning("other servers cannot be spoken with: %s", said)
                     self._is_away = True
-                    self._first.set()
-                    self._ending.wait(_RENEW_S)
+                except Exception:  # without this thread nobody would move rounds
+                    _log.exception("other servers cannot be spoken with")
+                else:
+                    return
+                self._first.set()
+                self._ending.wait(_RENEW_S)
         finally:
             self._bell.close()
             self._button.close()
