@@ -163,7 +163,8 @@ def is_outdated_one(session: Session, now: float) -> ColumnElement[bool]:
 
     It runs an older program than this server, of ``PROGRAMS`` versions at most, or a former front end for too long.
     """
-    return _runs_old(programs(session)) | _is_late(session, now)
+    old = _runs_old(programs(session))
+    return old | has_former_front_end(session) if _time_is_over(session, now) else old
 
 
 def count_outdated(session: Session, now: float) -> int:
@@ -176,8 +177,10 @@ def count_outdated(session: Session, now: float) -> int:
     revoked = session.scalar(
         select(func.count(case((old, literal_column("1"))))).where(DeviceRow.revoked_at.is_not(None))
     )
-    late = count_devices(session, DeviceRow.revoked_at.is_(None) & _is_late(session, now) & ~old)
-    return sum(count_devices(session, way) for way in ways) - (revoked or 0) + late
+    count = sum(count_devices(session, way) for way in ways) - (revoked or 0)
+    if _time_is_over(session, now):
+        count += count_devices(session, DeviceRow.revoked_at.is_(None) & has_former_front_end(session) & ~old)
+    return count
 
 
 def _runs_old(found: Iterable[str]) -> ColumnElement[bool]:
@@ -185,6 +188,7 @@ def _runs_old(found: Iterable[str]) -> ColumnElement[bool]:
     return program.is_(None) | program.in_([text for text in found if is_outdated(text)])
 
 
-def _is_late(session: Session, now: float) -> ColumnElement[bool]:
+def _time_is_over(session: Session, now: float) -> bool:
+    """Say whether devices with a former front end are outdated by now."""
     change = newest_change(session)
-    return has_former_front_end(session) if change is not None and change.is_over(now) else false()
+    return change is not None and change.is_over(now)

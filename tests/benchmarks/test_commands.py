@@ -50,7 +50,8 @@ def test_simulated_fleets_have_figures_for_each_size(bundles):
     results, lines = measured("simulation", "--bundle", bundles["ann3"], *settings)
     assert [(result["engine"], result["devices"]) for result in results] == [("auricle", 2), ("auricle", 5)]
     for result in results:
-        assert result["seconds_per_round"] > 0 < result["processor_ms"]
+        assert result["seconds_per_round"] > 0
+        assert result["processor_ms"] >= 0  # a small fleet may take less than a tick of the clock
         assert result["peak_mb"] > 30
         assert any(line.startswith(f"engine {result['engine']}  devices {result['devices']} ") for line in lines)
 

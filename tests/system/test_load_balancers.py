@@ -57,7 +57,9 @@ def command(program: str, folder: Path, text: str) -> list[str]:
         module = Path(path).resolve().parents[1] / "lib/nginx/modules/ngx_stream_module.so"
         kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         folders = "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
-        head = f"load_module {module};\n" if module.exists() and "stream {" in text else ""
+        if "stream {" in text and not module.exists():
+            pytest.skip("nginx has no module for TLS that is passed through: libnginx-mod-stream is not installed")
+        head = f"load_module {module};\n" if "stream {" in text else ""
         head += f"daemon off;\npid {folder}/pid;\nerror_log {folder}/nginx.log;\nevents {{}}\n"
         file.write_text(head + text.replace("http {\n", f"http {{\naccess_log off;\n{folders}"))
         run = [path, "-p", str(folder), "-c", str(file)]
