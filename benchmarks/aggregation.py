@@ -23,12 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
+from aggregator_server.aggregation import aggregate_weights, stack_updates
 from aggregator_server.store.blobs import BlobFolder
 from benchmarks.command import Command, said
-from benchmarks.large_rounds import add_options, measure_rounds
+from benchmarks.large_rounds import add_options, layout_of, measure_rounds
 from benchmarks.processes import peak_mb
-from fleet_protocol.bundle import Layer
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.tensors import Arrays, pack, view
 
@@ -43,8 +42,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "head.kernel": (64, 32),
     "head.bias": (32,),
 }
-LAYERS = ("conv1", "conv2", "norm", "dense", "head")
-LAYOUT = Layout(tuple(Layer(name, tuple(w for w in SHAPES if w.startswith(f"{name}."))) for name in LAYERS), SHAPES)
+LAYOUT = layout_of(SHAPES)
 
 RULES: dict[str, Choice] = {
     "lpa": Choice("lpa", {"v_l": 0.1, "v_h": 0.1}),

@@ -48,8 +48,17 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "head.kernel": (32, 32),
     "head.bias": (32,),
 }
-LAYERS = ("conv1", "conv2", "norm", "dense", "head")
-LAYOUT = Layout(tuple(Layer(name, tuple(w for w in SHAPES if w.startswith(f"{name}."))) for name in LAYERS), SHAPES)
+
+
+def layout_of(shapes: dict[str, tuple[int, ...]]) -> Layout:
+    """Return the layout of weights that are called by their layer, as in ``conv1.kernel``."""
+    layers = dict.fromkeys(name.partition(".")[0] for name in shapes)
+    return Layout(
+        tuple(Layer(layer, tuple(n for n in shapes if n.startswith(f"{layer}."))) for layer in layers), shapes
+    )
+
+
+LAYOUT = layout_of(SHAPES)
 CLASSES, SAMPLES, NUMBERS = 12, 1_000, 1_024
 STRATEGIES = {"scores": "zero_shot", "prototypes": "prototypes"}
 RULES_OF = {

@@ -22,7 +22,7 @@ from aggregator_server.store.servers import Kind
 from aggregator_server.store.tables import Base
 
 Durability = Literal["durable", "soon"]
-Fill = Callable[[Connection], None]
+Fill = Callable[[Connection], object]
 
 
 class Database(ABC):

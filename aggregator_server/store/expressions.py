@@ -3,27 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, String
+from sqlalchemy import ColumnElement, String, func
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
-
-
-class folded(FunctionElement[str]):  # noqa: N801  (written as a function)
-    """A text in small letters, ordered by its code points; SQLite changes ASCII letters alone."""
-
-    type = String()
-    inherit_cache = True
-
-
-@compiles(folded)
-def _lower(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
-    return f"lower({compiler.process(element.clauses, **options)})"
-
-
-@compiles(folded, "postgresql")
-def _lower_by_bytes(element: folded, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
-    return f'(lower({compiler.process(element.clauses, **options)}) COLLATE "C")'
 
 
 class by_code_point(FunctionElement[str]):  # noqa: N801  (written as a function)
@@ -43,22 +26,30 @@ def _by_bytes(element: by_code_point, compiler: SQLCompiler, **options: Any) -> 
     return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
 
 
-class program_of(FunctionElement[str]):  # noqa: N801  (written as a function)
-    """The program's version in a device's ``versions``, ordered by its code points; NULL where it does not say."""
-
+class _program(FunctionElement[str]):  # noqa: N801  (written as a function)
     type = String()
     inherit_cache = True
 
 
-@compiles(program_of)
-def _extracted(element: program_of, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+@compiles(_program)
+def _extracted(element: _program, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
     # A parameter in place of the path would hide the expression from the index.
     return f"json_extract({compiler.process(element.clauses, **options)}, '$.program')"
 
 
-@compiles(program_of, "postgresql")
-def _member(element: program_of, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
-    return f"(({compiler.process(element.clauses, **options)} ->> 'program') COLLATE \"C\")"
+@compiles(_program, "postgresql")
+def _member(element: _program, compiler: SQLCompiler, **options: Any) -> str:  # noqa: ANN401
+    return f"({compiler.process(element.clauses, **options)} ->> 'program')"
+
+
+def folded(text: Any) -> ColumnElement[str]:  # noqa: ANN401  (a column or a literal)
+    """Return a text in small letters, ordered by its code points; SQLite changes ASCII letters alone."""
+    return by_code_point(func.lower(text))
+
+
+def program_of(versions: Any) -> ColumnElement[str]:  # noqa: ANN401  (the column)
+    """Return the program's version in a device's ``versions``, ordered by its code points; NULL if it does not say."""
+    return by_code_point(_program(versions))
 
 
 def begins_with(text: ColumnElement[str], beginning: str) -> ColumnElement[bool]:

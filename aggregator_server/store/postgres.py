@@ -38,7 +38,17 @@ from aggregator_server.store import migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
-from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, has_lease, make_lease, name_of, require_lease
+from aggregator_server.store.servers import (
+    LOCKS,
+    WRITER,
+    Kind,
+    Servers,
+    has_lease,
+    make_lease,
+    name_of,
+    require_lease,
+    said,
+)
 from aggregator_server.store.tables import Base
 
 # Beside the tables of every fleet: its number, and where it was moved to.
@@ -236,11 +246,6 @@ class Postgres(Database):
         """Note that the fleet was moved: no server opens these tables any more."""
         with self.answers(), self.engine.begin() as connection:
             connection.execute(update(_FLEET).values(moved_to=to))
-
-
-def said(error: BaseException) -> str:
-    """Return what a database said, in one line; no statement and no parameter is in it."""
-    return " ".join(str(getattr(error, "orig", None) or error).split())[:300]
 
 
 def open_postgres(

@@ -123,6 +123,11 @@ def require_lease(session: Session) -> None:
         raise LeaseLostError(f"another server moves the rounds now: the lease with token {step.token} is over")
 
 
+def said(error: BaseException) -> str:
+    """Return what a database said, in one line; no statement and no parameter is in it."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())[:300]
+
+
 class Servers:
     """This server among those of its fleet: a thread with a connection of its own, from start to end."""
 
@@ -200,9 +205,8 @@ class Servers:
                     with contextlib.closing(self._connect()) as connection:
                         self._serve(connection)
                 except (SQLAlchemyError, OSError) as error:
-                    said = " ".join(str(getattr(error, "orig", None) or error).split())[:300]
                     if not self._is_away:
-                        _log.warning("other servers cannot be spoken with: %s", said)
+                        _log.warning("other servers cannot be spoken with: %s", said(error))
                     self._is_away = True
                 except Exception:  # without this thread nobody would move rounds
                     _log.exception("other servers cannot be spoken with")

@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import shutil
+import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,26 +142,12 @@ def copy_tables(location: Location, file: Path) -> None:
     try:
         with tables.reading() as session:
             number = number_of(tables.database)
-            open_sqlite(file, _NoIdentity(), number=number, fill=lambda to: _copied(session, to)).close()
+            open_sqlite(file, _NoIdentity(), number=number, fill=lambda to: copy_rows(session, to)).close()
     finally:
         tables.close()
-    with _one_file(file):
-        file.chmod(0o600)
-
-
-def _copied(session: Session, target: Connection) -> None:
-    copy_rows(session, target)
-
-
-@contextmanager
-def _one_file(file: Path) -> Iterator[None]:
-    """Put what is in the log of a file of SQLite into the file itself."""
-    import sqlite3
-    from contextlib import closing
-
     with closing(sqlite3.connect(file)) as database:
-        database.execute("PRAGMA journal_mode = DELETE")
-    yield
+        database.execute("PRAGMA journal_mode = DELETE")  # one file
+    file.chmod(0o600)
 
 
 def fill_database(location: Location, number: int, session: Session) -> Digests:
@@ -208,22 +197,20 @@ def take_elsewhere(location: Location, folder: Path) -> None:
     """
     if location.database is None and location.store is None:
         return
-    source = Location(folder)
+    source, elsewhere = Location(folder), replace(location, data=folder)
     tables, blobs = open_tables(source), open_blobs(source)
     try:
         number = number_of(tables.database)
         with tables.reading() as session:
             if location.store is not None:
-                target = open_blobs(Location(folder, location.database, location.store))
-                require_own(Location(folder, location.database, location.store), target, number)
+                target = open_blobs(elsewhere)
+                require_own(elsewhere, target, number)
                 copy_blobs(session, blobs, target, ())
             if location.database is not None:
-                fill_database(Location(folder, location.database, location.store), number, session)
+                fill_database(elsewhere, number, session)
     finally:
         tables.close()
     if location.store is not None:
-        import shutil
-
         shutil.rmtree(folder / "blobs")
         (folder / "fleet.id").unlink(missing_ok=True)
     if location.database is not None:

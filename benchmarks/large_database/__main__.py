@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import re
 import statistics
 import sys
@@ -204,7 +205,7 @@ def measure_opening(folder: Path, devices: int) -> list[dict[str, Any]]:
             ("every tenth device", Choice("dynamic", {"fraction": 0.1})),
             ("all devices", Choice("all", {})),
         ):
-            before = peak_mb(_own())
+            before = peak_mb(os.getpid())
             begun, used = time.perf_counter(), time.process_time()
             wanted = RoundRequest("prototypes", selection=selection)
             round_id = open_round(store, wanted, time.time())
@@ -220,7 +221,7 @@ def measure_opening(folder: Path, devices: int) -> list[dict[str, Any]]:
                         "name": f"opening a round for {name}",
                         "seconds": round(seconds, 2),
                         "cpu_s": round(cpu_s, 2),
-                        "more_mb": round(peak_mb(_own()) - before, 1),
+                        "more_mb": round(peak_mb(os.getpid()) - before, 1),
                         "complete_ms": round(1_000 * asked, 1),
                     }
                 )
@@ -228,10 +229,6 @@ def measure_opening(folder: Path, devices: int) -> list[dict[str, Any]]:
     finally:
         store.close()
     return rows
-
-
-def _own() -> int:
-    return int(Path("/proc/self").resolve().name)
 
 
 def main() -> int:

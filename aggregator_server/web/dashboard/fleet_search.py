@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, true
+from sqlalchemy import ColumnElement, String, and_, false, func, literal, or_, select, true
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.devices import find_devices
@@ -28,7 +28,7 @@ from aggregator_server.fleet.health import (
     word_for,
 )
 from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
-from aggregator_server.fleet.versions import is_outdated, numbers_of
+from aggregator_server.fleet.versions import numbers_of
 from aggregator_server.store import Tables
 from aggregator_server.store.expressions import batches, begins_with, folded, program_of
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, ReputationRow
@@ -168,7 +168,8 @@ def _narrow(session: Session, wanted: Wanted, now: float) -> Iterator[ColumnElem
 def _sorted(session: Session, ids: Sequence[str], anywhere: bool, wanted: Wanted, now: float) -> list[str]:
     """Return those of some devices that are wanted, in order; equal ones by name."""
     word = wanted.search.casefold()
-    rows = [row for batch in batches(ids) for row in session.execute(_looked_at(batch, wanted))]
+    outdated = is_outdated_one(session, now) if wanted.state == "outdated" else false()
+    rows = [row for batch in batches(ids) for row in session.execute(_looked_at(batch, wanted, outdated))]
     fitting = [
         (row, health)
         for row in rows
@@ -180,7 +181,7 @@ def _sorted(session: Session, ids: Sequence[str], anywhere: bool, wanted: Wanted
     return [row.device_id for row, _ in fitting]
 
 
-def _looked_at(ids: Sequence[str], wanted: Wanted) -> Any:  # noqa: ANN401  (a select of columns)
+def _looked_at(ids: Sequence[str], wanted: Wanted, outdated: ColumnElement[bool]) -> Any:  # noqa: ANN401  (a select)
     conditions: list[ColumnElement[bool]] = [_id.in_(ids)]
     if wanted.group:
         conditions.append(DeviceRow.group_name == wanted.group)
@@ -193,7 +194,12 @@ def _looked_at(ids: Sequence[str], wanted: Wanted) -> Any:  # noqa: ANN401  (a s
         select(
             *(_id, DeviceRow.name, DeviceRow.group_name, DeviceRow.architecture, _program.label("program")),
             *(DeviceRow.seen_at, DeviceRow.revoked_at, DeviceRow.waiting, DeviceRow.trouble, DeviceRow.clips),
-            *(ReputationRow.quarantined_at, ReputationRow.suspicion, labels.label("labels")),
+            *(
+                ReputationRow.quarantined_at,
+                ReputationRow.suspicion,
+                labels.label("labels"),
+                outdated.label("outdated"),
+            ),
         )
         .outerjoin(ReputationRow, ReputationRow.device_id == _id)
         .where(*conditions)
@@ -215,7 +221,7 @@ def _is_in(row: Any, health: str, state: str, now: float) -> bool:  # noqa: ANN4
     if state == "online":
         return health != "revoked" and now - row.seen_at <= SEEN_S
     if state == "outdated":
-        return health != "revoked" and is_outdated(row.program or "")
+        return health != "revoked" and bool(row.outdated)
     return not state or health == state
 
 
@@ -320,9 +326,7 @@ def _read(
         if len(rows) == count:
             break
     places = [Place(step.label, row.key, row.device_id) for row in rows]
-    if len(places) == count:
-        return places, None, 0
-    if all_wanted:
+    if all_wanted or len(places) == count:
         return places, None, 0
     last = session.execute(
         select(key.label("key"), _id).where(step.meets).order_by(*order).limit(1).offset(most - 1)
