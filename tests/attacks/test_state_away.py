@@ -7,9 +7,10 @@ import time
 
 import pytest
 
+from aggregator_server.store.location import Location
 from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.faulty_state import forwarded
-from tests.support.state_servers import PASSWORD, Location, PostgresServer, located
+from tests.support.state_servers import PASSWORD, PostgresServer, located
 
 pytestmark = pytest.mark.scaled
 

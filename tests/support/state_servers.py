@@ -4,6 +4,8 @@ A file that says ``pytestmark = pytest.mark.scaled`` runs on these instead of SQ
 one of its tests names has a database and a prefix of its own. Both servers belong to the session that started them.
 """
 
+from __future__ import annotations
+
 import contextlib
 import http.client
 import importlib.util
@@ -19,11 +21,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.store import Store
-from aggregator_server.store.location import Location
+if TYPE_CHECKING:  # a board, where the edge's tests run too, has no SQLAlchemy
+    from aggregator_server.store.location import Location
 
 BUCKET, PASSWORD = "fleets-of-the-tests", "p@ss/w:rd%of tests"
 _BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin")) if Path("/usr/lib/postgresql").is_dir() else []
@@ -182,6 +185,8 @@ class States:
         self._template: str | None = None
 
     def of(self, folder: Path) -> Location:
+        from aggregator_server.store.location import Location
+
         if folder not in self._known:
             name = self.postgres.new(self._template_of_tables())
             self._known[folder] = Location(folder, self.postgres.url(name), f"s3://{BUCKET}/{name}")
@@ -189,6 +194,9 @@ class States:
 
     def _template_of_tables(self) -> str:
         """A database with the tables of a fleet: to copy it takes a fraction of the time."""
+        from aggregator_server.store import Store
+        from aggregator_server.store.location import Location
+
         if self._template is None:
             self._template = self.postgres.new()
             with tempfile.TemporaryDirectory() as folder:
