@@ -86,9 +86,13 @@ class Server:
 
 
 @contextmanager
-def running(folder: Path, *options: str, **environment: str) -> Iterator[Server]:
-    """Run an aggregator on a new data folder until the end of the block. Raises BenchmarkError: it does not start."""
-    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--create", "--data", str(folder), "--port", "0"]
+def running(folder: Path, *options: str, create: bool = True, **environment: str) -> Iterator[Server]:
+    """Run an aggregator on a new data folder until the end of the block. Raises BenchmarkError: it does not start.
+
+    ``create``: with a new fleet; False: with that of another server, whose database and store the options name.
+    """
+    command = [sys.executable, "-m", "aggregator_server.cli", "run", "--data", str(folder), "--port", "0"]
+    command += ["--create"] if create else []
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
             [*command, *options],

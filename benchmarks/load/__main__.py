@@ -5,6 +5,10 @@ Seconds of each phase, 99th percentiles of what is asked meanwhile, and the serv
 A real aggregator runs in a process of its own. All devices share a second one, and a third asks for the server's health
 (20 times a second) and for what an administrator asks, from the first enrolment to the end of the round. So on two
 cores they compete with the server for the processor.
+
+With --servers several aggregators share a database and a store, which the options name and which are empty; each has
+as many devices as the others, and the third process asks the first of them. Their processor times are added up, without
+those of the database and of the store; the memory is that of the largest.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +37,30 @@ _TOKENS = {"AURICLE_ADMIN_TOKEN": "administrator-of-the-load", "AURICLE_ENROL_TO
 _QUIET_CPU_S, _QUIET_FOR_S = 0.2, 1.0  # so little of the processor, for so long: the server only waits
 
 
-async def measure(server: Server, devices: int) -> dict[str, float]:
+@dataclass(frozen=True)
+class Servers:
+    """The servers of one fleet."""
+
+    running: tuple[Server, ...]  # the first is asked by people
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor seconds that all of them have used, without what computes results."""
+        return sum(server.cpu_s for server in self.running)
+
+    @property
+    def peak_mb(self) -> float:
+        """The largest resident memory of one of them, MB."""
+        return max(peak_mb(server.pid) for server in self.running)
+
+
+async def measure(servers: Servers, devices: int) -> dict[str, float]:
     """Let a fleet go through one round. Raises BenchmarkError: the round failed."""
-    admin = Connection(server.url, _TOKENS["AURICLE_ADMIN_TOKEN"])
+    urls = [server.url for server in servers.running]
+    admin = Connection(urls[0], _TOKENS["AURICLE_ADMIN_TOKEN"])
     for path, body in (("/v1/public-set", public_set().pack()), ("/v1/model", shared_model())):
         await _asked(admin, "PUT", path, body)
-    fleet = Fleet(server.url, devices, _TOKENS["AURICLE_ENROL_TOKEN"])
+    fleet = Fleet(urls, devices, _TOKENS["AURICLE_ENROL_TOKEN"])
     opened: list[float] = []
     seconds: dict[str, float] = {}
     cpu_ms: dict[str, float] = {}
@@ -45,18 +68,18 @@ async def measure(server: Server, devices: int) -> dict[str, float]:
     @contextmanager
     def phase(name: str) -> Iterator[None]:
         """Measure what happens within: seconds, and processor milliseconds of the server for each device."""
-        begun, used = time.perf_counter(), server.cpu_s
+        begun, used = time.perf_counter(), servers.cpu_s
         yield
         took = time.perf_counter() - begun
         seconds[f"{name}_s"] = round(took, 3)
-        cpu_ms[f"{name}_cpu_ms"] = round((server.cpu_s - used - took * idle) * 1000 / devices, 2)
+        cpu_ms[f"{name}_cpu_ms"] = round((servers.cpu_s - used - took * idle) * 1000 / devices, 2)
 
-    with probing(server) as probed:
-        idle = await _quiet(server)  # processor seconds of the server in a second in which only the probe asks
+    with probing(urls[0]) as probed:
+        idle = await _quiet(servers)  # processor seconds of the server in a second in which only the probe asks
         with phase("enrol"):
             await fleet.together(fleet.enrol)
         waiting = asyncio.create_task(fleet.together(fleet.wait))
-        await _quiet(server)
+        await _quiet(servers)
         with phase("wake"):
             begun = time.perf_counter()
             request = {"strategy": "fedavg", "quorum": 1.0, "deadline_s": 600}
@@ -70,8 +93,15 @@ async def measure(server: Server, devices: int) -> dict[str, float]:
     fleet.close()
     admin.close()
     waits = {"health_p99_ms": _p99_ms(probed["health"]), "admin_p99_ms": _p99_ms(probed["admin"] + opened)}
-    figures = {"devices": devices, "errors": fleet.errors + probed["errors"], **seconds, **waits, **cpu_ms}
-    return figures | {"rss_mb": round(peak_mb(server.pid), 1)}
+    figures = {
+        "devices": devices,
+        "servers": len(urls),
+        "errors": fleet.errors + probed["errors"],
+        **seconds,
+        **waits,
+        **cpu_ms,
+    }
+    return figures | {"rss_mb": round(servers.peak_mb, 1)}
 
 
 async def _asked(admin: Connection, method: str, path: str, body: bytes = b"") -> dict[str, object]:
@@ -82,12 +112,12 @@ async def _asked(admin: Connection, method: str, path: str, body: bytes = b"") -
     return found
 
 
-async def _quiet(server: Server) -> float:
-    """Wait until the server has nothing to do but to answer the probe; return what that costs, in seconds a second."""
+async def _quiet(servers: Servers) -> float:
+    """Wait until no server has anything to do but to answer the probe; return what that costs, in seconds a second."""
     while True:
-        used = server.cpu_s
+        used = servers.cpu_s
         await asyncio.sleep(_QUIET_FOR_S)
-        used = server.cpu_s - used
+        used = servers.cpu_s - used
         if used <= _QUIET_CPU_S:
             return used / _QUIET_FOR_S
 
@@ -108,9 +138,9 @@ def _p99_ms(seconds: list[float]) -> float:
 
 
 @contextmanager
-def probing(server: Server) -> Iterator[dict[str, Any]]:
+def probing(url: str) -> Iterator[dict[str, Any]]:
     """Probe a server meanwhile; the latencies are there at the end."""
-    command = [sys.executable, "-m", "benchmarks.load.probe", server.url]
+    command = [sys.executable, "-m", "benchmarks.load.probe", url]
     process = subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **_TOKENS}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -129,12 +159,26 @@ def main() -> int:
     parser.add_argument("--devices", type=int, default=1000, metavar="N", help="of the fleet (1000)")
     parser.add_argument("--limit", type=int, default=300, metavar="S", help="seconds after which it is given up (300)")
 
+    about = "aggregators of one fleet (1); several need --database and --store"
+    parser.add_argument("--servers", type=int, default=1, metavar="N", help=about)
+    parser.add_argument("--database", metavar="URL", help="an empty PostgreSQL, instead of SQLite")
+    parser.add_argument("--store", metavar="URL", help="an empty store, instead of a folder of the server")
+
     def work(options: argparse.Namespace) -> object:
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            running(Path(folder), "--enrol-per-minute", str(options.devices), **_TOKENS) as server,
-        ):
-            return said(asyncio.run(asyncio.wait_for(measure(server, options.devices), options.limit)))
+        if options.servers > 1 and not (options.database and options.store):
+            raise BenchmarkError(f"--servers {options.servers} share a --database and a --store: name both")
+        shared = ["--database", options.database] if options.database else []
+        shared += ["--store", options.store] if options.store else []
+        with tempfile.TemporaryDirectory() as parent, ExitStack() as stack:
+
+            def start(number: int) -> Server:
+                folder = Path(parent, str(number))
+                folder.mkdir()
+                given = ("--enrol-per-minute", str(options.devices), *shared)
+                return stack.enter_context(running(folder, *given, create=number == 0, **_TOKENS))
+
+            servers = Servers(tuple(map(start, range(options.servers))))
+            return said(asyncio.run(asyncio.wait_for(measure(servers, options.devices), options.limit)))
 
     return parser.run(work)
 

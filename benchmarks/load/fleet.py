@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -75,8 +75,11 @@ class Device:
 class Fleet:
     """All devices."""
 
-    def __init__(self, url: str, count: int, enrol_token: str) -> None:
-        self.devices = [Device(number, Connection(url, enrol_token)) for number in range(1, count + 1)]
+    def __init__(self, urls: Sequence[str], count: int, enrol_token: str) -> None:
+        """Have so many devices, each at one of the addresses in turn."""
+        self.devices = [
+            Device(number, Connection(urls[number % len(urls)], enrol_token)) for number in range(1, count + 1)
+        ]
         self.errors = 0
         self._arrays = {f"weights/{name}": array for name, array in _weights(1).items()}
 

@@ -61,3 +61,8 @@ def test_a_simulated_fleet_that_takes_too_long_is_ended_and_says_what_to_do(bund
     done = run_module("benchmarks.simulation", *options)
     assert done.returncode == 1
     assert "auricle took more than 1 s for 6 rounds of 2000 devices; raise --limit" in done.stderr
+
+
+def test_several_servers_without_a_database_that_they_share_are_refused():
+    done = run_module("benchmarks.load", "--servers", "3")
+    assert (done.returncode, "--database" in done.stderr) == (1, True)
