@@ -96,6 +96,15 @@ class Tables:
         """
         return self.database.first_row(statement, parameters)
 
+    def count_failure(self, network: str) -> tuple[float, bool] | None:
+        """Count a failed authentication of a network for all servers of the fleet.
+
+        Returns:
+            (Seconds that it has to wait, whether the wait begins now); None where no other server counts, or the
+            database does not answer.
+        """
+        return self.database.count_failure(network)
+
     def close(self) -> None:
         """Close every connection."""
         self.database.close()

@@ -78,6 +78,10 @@ class Database(ABC):
     def tell(self, kind: Kind) -> None:  # noqa: B027  (a kind of one server)
         """Tell the other servers that something changed."""
 
+    def count_failure(self, network: str) -> tuple[float, bool] | None:  # noqa: ARG002  (a kind of one server)
+        """Count a failed authentication for all servers, where there are others; else return None."""
+        return None
+
     def leading(self) -> AbstractContextManager[int | None]:
         """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
 

@@ -5,6 +5,7 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 """
 
 import contextlib
+import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +35,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Mapper, Session, object_session
 
 from aggregator_server.errors import StartError, StateAwayError, StorageFullError
-from aggregator_server.store import migrations
+from aggregator_server.store import failures, migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
@@ -64,7 +65,8 @@ _READER_S = 2
 _PAUSE_S = 1.0
 _AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 _DISK_FULL, _READ_ONLY = "53100", "25006"
-
+_FORGET_AFTER = 1_000  # failed authentications, after which the rows of old ones make room
+_log = logging.getLogger(__name__)
 
 _NEXT_KEYS = "auricle_next_keys"  # of a session's flush
 
@@ -102,6 +104,7 @@ class Postgres(Database):
         self._server = server
         self._servers: Servers | None = None
         self._away_until = 0.0
+        self._counted, self._count_from = 0, 0.0  # failed authentications
         self._holder: Connection | None = None
         self._holds = ""
         event.listen(engine, "begin", self._begin)
@@ -229,6 +232,23 @@ class Postgres(Database):
         """A step of the rounds: the lease's token; None where another server has the lease."""
         return super().leading() if self._servers is None else self._servers.leading()
 
+    def count_failure(self, network: str) -> tuple[float, bool] | None:
+        """Count a failed authentication for all servers; None where the database does not answer at once."""
+        if time.monotonic() < self._count_from:
+            return None
+        try:
+            with self.answers(), self.engine.begin() as connection:
+                found = failures.count_failure(connection, network)
+            self._counted += 1
+            if self._counted % _FORGET_AFTER == 0:
+                with self.answers(), self.engine.begin() as connection:
+                    failures.forget_failures(connection)
+        except StateAwayError as error:
+            self._count_from = time.monotonic() + _PAUSE_S
+            _log.warning("failed authentications count at this server alone for now: %s", error)
+            return None
+        return found
+
     def _listening(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
@@ -339,6 +359,7 @@ def _prepare(
         _FLEET.create(connection)
         connection.execute(insert(_FLEET).values(number=found))
         make_lease(connection)
+        failures.make_failures(connection)
         Base.metadata.create_all(connection)
         migrations.stamp(connection, migrations.newest())
         if fill is not None:
@@ -347,6 +368,7 @@ def _prepare(
         return found
     if not has_lease(names):
         make_lease(connection)
+    failures.make_failures(connection)
     noted = migrations.revision(connection)
     if noted is None or not migrations.is_known(noted):
         raise StartError(
