@@ -5,7 +5,8 @@ docs/architecture.md, "A round is rows in a database", says why.
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +45,7 @@ LOCK, MOVED = "lock", "moved.json"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
+_log = logging.getLogger(__name__)
 _ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that servers share
 
 KeptUploads = Literal["none", "last", "all"]
@@ -204,6 +206,31 @@ class Store(Tables):
         A write within it raises LeaseLostError once another server may make steps.
         """
         return self.database.leading()
+
+    def remove_unnamed(self, digests: Sequence[str]) -> int:
+        """Remove those of some old blobs that no row names; return how many.
+
+        No server can name one meanwhile (store/removals.py). What the store does not remove now is left for later.
+
+        Raises:
+            LeaseLostError: another server makes the rounds' steps by now.
+            StateAwayError: the database does not answer.
+        """
+        with self.writing() as session:
+            unnamed = self.database.begin_removal(session, digests)
+        removed, uncertain = 0, set()
+        try:
+            for sha256 in sorted(unnamed):
+                self.database.require_removal()
+                try:
+                    self.blobs.remove(sha256)
+                    removed += 1
+                except OSError as error:
+                    _log.warning("%s; an array that nothing names stays for now", error)
+                    uncertain.add(sha256)
+        finally:
+            self.database.end_removal(unnamed - uncertain)
+        return removed
 
     def close(self) -> None:
         """Close every connection and unlock the folder."""

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -39,6 +39,7 @@ from aggregator_server.store import failures, migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
+from aggregator_server.store.removals import REFUSED, forget_removals, make_removals, note_removals
 from aggregator_server.store.servers import (
     LOCKS,
     WRITER,
@@ -170,6 +171,10 @@ class Postgres(Database):
                 raise StorageFullError(
                     "the disk of the server's database is full; its operator must make room"
                 ) from None
+            if state == REFUSED:
+                raise StateAwayError(
+                    "another server is removing an old array with these bytes; send it again"
+                ) from None
             if isinstance(error, _AWAY) or state == _READ_ONLY or getattr(error, "connection_invalidated", False):
                 raise StateAwayError(f"the database {self.shown} does not answer as it should: {said(error)}") from None
             raise
@@ -248,6 +253,21 @@ class Postgres(Database):
             _log.warning("failed authentications count at this server alone for now: %s", error)
             return None
         return found
+
+    def begin_removal(self, session: Session, digests: Sequence[str]) -> set[str]:
+        """Return those of some blobs that no row names, and none may from now on."""
+        return note_removals(session, digests)
+
+    def require_removal(self) -> None:
+        """Check before each removal that another server has not taken the step. Raises LeaseLostError: it has."""
+        with self.reading() as session:
+            require_lease(session)
+
+    def end_removal(self, digests: Collection[str]) -> None:
+        """Let rows name blobs again, which were removed or stay; also where another server has the lease by now."""
+        if digests:
+            with self.answers(), self.engine.begin() as connection:
+                forget_removals(connection, digests)
 
     def _listening(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -361,6 +381,7 @@ def _prepare(
         make_lease(connection)
         failures.make_failures(connection)
         Base.metadata.create_all(connection)
+        make_removals(connection, names)
         migrations.stamp(connection, migrations.newest())
         if fill is not None:
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
@@ -369,6 +390,7 @@ def _prepare(
     if not has_lease(names):
         make_lease(connection)
     failures.make_failures(connection)
+    make_removals(connection, names)
     noted = migrations.revision(connection)
     if noted is None or not migrations.is_known(noted):
         raise StartError(

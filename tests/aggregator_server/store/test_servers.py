@@ -186,3 +186,61 @@ def test_a_server_that_is_paused_within_a_count_keeps_nobody_from_answering(join
         assert store.count_failure("192.0.2.2") is None  # it does not ask again at once
         assert time.monotonic() - began < 10
         write(store, "a")
+
+
+def test_what_a_server_is_about_to_remove_no_server_can_come_to_need(join):
+    first, second = join("a")[0], join("b")[0]
+    named, unnamed = (first.blobs.put(data) for data in (b"named", b"unnamed"))
+    write_row(second, named)
+    with first.leading(), first.writing() as session:
+        assert first.database.begin_removal(session, [named, unnamed]) == {unnamed}
+    second.blobs.put(b"unnamed")  # its bytes come again meanwhile
+    with pytest.raises(StateAwayError, match="removing an old array with these bytes; send it again"):
+        write_row(second, unnamed)
+    with first.leading():
+        assert first.remove_unnamed([named, unnamed]) == 1
+    assert set(second.blobs.digests()) == {named}
+    second.blobs.put(b"unnamed")
+    write_row(second, unnamed)
+    with first.leading():
+        assert first.remove_unnamed([named, unnamed]) == 0
+    assert set(second.blobs.digests()) == {named, unnamed}
+
+
+def test_a_server_whose_lease_went_on_within_the_sweep_removes_nothing_more(join, states, place, monkeypatch):
+    store, _ = join("a")
+    old = [store.blobs.put(data) for data in (b"one", b"two", b"three")]
+    remove = store.blobs.remove
+
+    def removed_as_the_last(sha256):
+        remove(sha256)
+        expire(states, place)
+
+    monkeypatch.setattr(store.blobs, "remove", removed_as_the_last)
+    with store.leading(), pytest.raises(LeaseLostError, match="token 1"):
+        store.remove_unnamed(old)
+    left = set(store.blobs.digests())
+    assert len(left) == 2
+    for sha256 in left:
+        write_row(store, sha256)
+
+
+def test_what_the_store_may_yet_remove_is_named_by_no_row_for_an_hour(join, states, place, monkeypatch):
+    store, _ = join("a")
+    old = store.blobs.put(b"old")
+
+    def without_answer(_sha256):
+        raise StateAwayError("the store does not answer")
+
+    monkeypatch.setattr(store.blobs, "remove", without_answer)
+    with store.leading():
+        assert store.remove_unnamed([old]) == 0
+    with pytest.raises(StateAwayError, match="removing an old array"):
+        write_row(store, old)
+    states.postgres.ask(name_of(place), "UPDATE removals SET holds_until = holds_until - interval '1 hour'")
+    write_row(store, old)
+
+
+def write_row(store, sha256):
+    with store.writing() as session:
+        session.merge(BlobRow(sha256=sha256, kind="model"))
