@@ -250,7 +250,7 @@ def test_a_server_that_comes_back_uses_tables_of_a_newer_release_only_where_that
 
     changed(migrations.newest())
     assert store.database.hold(shared=True)
-    with pytest.raises(StartError, match="those of a newer release .revision 999, .* would lose what is new"):
+    with pytest.raises(StartError, match=r"those of a newer release .revision 999, .* would lose what is new"):
         store.database.require_same_release()
     changed("999")
     with pytest.raises(StartError, match="have revision 999, which releases from revision 999 on can use"):
