@@ -4,14 +4,16 @@ A group's rounds form a branch of their own: the first goes on from the fleet's 
 last. The next round opens in the transaction that closes the one before, so the phase survives any crash.
 """
 
+import itertools
 from dataclasses import asdict
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from aggregator_server.rounds.history import Group, schedule_of
 from aggregator_server.rounds.opening import insert_round
 from aggregator_server.rounds.plan import is_other, parsed_plan, with_another_network
-from aggregator_server.rounds.queries import count_group_rounds, open_group_index, read_candidates
+from aggregator_server.rounds.queries import count_group_rounds, open_group_index, read_columns
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
@@ -28,8 +30,11 @@ def open_next_group_round(session: Session, round_id: int, now: float) -> None:
         return
     if fleets.groups is None:
         others = with_another_network(session, fleets.model_version) if plan.others else ()
-        candidates = [device for device in read_candidates(session, now) if device.device_id not in others]
-        sizes = dict(zip([c.device_id for c in candidates], data_sizes(candidates).tolist(), strict=True))
+        columns = read_columns(session, now)
+        ids = [device_id.decode() for device_id in columns.device_ids.tolist()]
+        takes_part = np.array([device_id not in others for device_id in ids], np.bool_)
+        own = data_sizes(columns.clips[takes_part]).tolist()
+        sizes = dict(zip(itertools.compress(ids, takes_part), own, strict=True))
         fleets.groups = asdict(groups(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
     finished = count_group_rounds(session, fleets.round_id)

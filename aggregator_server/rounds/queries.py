@@ -11,7 +11,7 @@ from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
-from aggregator_server.selection.draw import Candidate, Columns, History
+from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store import Store
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
 
@@ -167,14 +167,11 @@ def _has_fleets_front_end(session: Session) -> ColumnElement[bool]:
     return true() if change is None else DeviceRow.features_digest == change.features
 
 
-def read_candidates(session: Session, now: float) -> tuple[Candidate, ...]:
-    """Return the devices that may take part: not those in quarantine, nor those with a former front end."""
-    rows = session.execute(_CANDIDATES.where(_has_fleets_front_end(session)).order_by(DeviceRow.device_id))
-    return tuple(Candidate(device_id, clips, max(0.0, now - seen_at)) for device_id, clips, seen_at in rows)
-
-
 def read_columns(session: Session, now: float) -> Columns:
-    """Return the same as columns; the rows are read part by part."""
+    """Return the devices that may take part: not those in quarantine, nor those with a former front end.
+
+    The rows are read part by part.
+    """
     ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
     for part in session.execute(
         _CANDIDATES.where(_has_fleets_front_end(session)), execution_options={"yield_per": _READ}

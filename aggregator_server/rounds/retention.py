@@ -9,13 +9,12 @@ import logging
 from collections.abc import Iterable
 from itertools import islice
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.limits import KEPT_UPLOAD_BYTES, UNNAMED_S
 from aggregator_server.rounds.queries import newest_with_uploads, uploads_of_closed_rounds, uploads_of_round
 from aggregator_server.store import Store
-from aggregator_server.store.tables import BlobRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import ParticipantRow, RoundRow
 
 _log = logging.getLogger(__name__)
 _BATCH = 500  # a statement takes only so many parameters
@@ -52,10 +51,7 @@ def sweep(store: Store, now: float) -> int:
     """
     removed, old = 0, (entry.sha256 for entry in store.blobs.entries() if entry.stored_at < now - UNNAMED_S)
     while batch := list(islice(old, _BATCH)):
-        with store.reading() as session:
-            named = set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(batch))))
-        _remove(store, set(batch) - named)
-        removed += len(set(batch) - named)
+        removed += store.remove_unnamed(batch)
     if removed:
         _log.info("%d arrays that nothing names were removed", removed)
     return removed

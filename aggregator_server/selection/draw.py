@@ -124,7 +124,7 @@ def select(
     if not len(present):
         return ()
     count = selected_count(choice, len(present))
-    p = selections()[choice.name].probabilities(_sizes(columns.clips[here]), history, choice.settings)
+    p = selections()[choice.name].probabilities(data_sizes(columns.clips[here]), history, choice.settings)
     # Successive draws are an order of exponential waiting times with these rates (Efraimidis & Spirakis 2006).
     waiting = np.random.default_rng(seed).exponential(size=len(present)) / p
     chosen = np.sort(np.argsort(waiting, kind="stable")[:count])
@@ -136,14 +136,13 @@ def selected_count(choice: Choice, present: int) -> int:
     return max(1, math.floor(float(choice.settings.get("fraction", 1.0)) * present + 0.5))
 
 
-def data_sizes(candidates: Sequence[Candidate]) -> Doubles:
-    """Return D_k, float64 [candidates], above 0; of devices that reported none, the median of the others (or 1).
+def data_sizes(reported: Doubles) -> Doubles:
+    """Return D_k, float64 [devices], above 0; of devices that reported none, the median of the others (or 1).
 
     No device has more than ten times the median, whatever it reported: none can have itself drawn in every round.
+
+    Args:
+        reported: numbers of clips, float64 [devices]; 0: not reported.
     """
-    return _sizes(np.array([candidate.clips for candidate in candidates], np.float64))
-
-
-def _sizes(reported: Doubles) -> Doubles:
     known = reported[reported > 0]
     return capped_sizes(np.where(reported > 0, reported, np.median(known) if len(known) else 1.0), SELECTION_CAP)

@@ -5,7 +5,8 @@ docs/architecture.md, "A round is rows in a database", says why.
 
 import fcntl
 import json
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +45,7 @@ LOCK, MOVED = "lock", "moved.json"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
 
+_log = logging.getLogger(__name__)
 _ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that servers share
 
 KeptUploads = Literal["none", "last", "all"]
@@ -95,6 +97,15 @@ class Tables:
         have another thread do it, and no writer keeps a reader waiting.
         """
         return self.database.first_row(statement, parameters)
+
+    def count_failure(self, network: str) -> tuple[float, bool] | None:
+        """Count a failed authentication of a network for all servers of the fleet.
+
+        Returns:
+            (Seconds that it has to wait, whether the wait begins now); None where no other server counts, or the
+            database does not answer.
+        """
+        return self.database.count_failure(network)
 
     def close(self) -> None:
         """Close every connection."""
@@ -196,6 +207,31 @@ class Store(Tables):
         """
         return self.database.leading()
 
+    def remove_unnamed(self, digests: Sequence[str]) -> int:
+        """Remove those of some old blobs that no row names; return how many.
+
+        No server can name one meanwhile (store/removals.py). What the store does not remove now is left for later.
+
+        Raises:
+            LeaseLostError: another server makes the rounds' steps by now.
+            StateAwayError: the database does not answer.
+        """
+        with self.writing() as session:
+            unnamed = self.database.begin_removal(session, digests)
+        removed, uncertain = 0, set()
+        try:
+            for sha256 in sorted(unnamed):
+                self.database.require_removal()
+                try:
+                    self.blobs.remove(sha256)
+                    removed += 1
+                except OSError as error:
+                    _log.warning("%s; an array that nothing names stays for now", error)
+                    uncertain.add(sha256)
+        finally:
+            self.database.end_removal(unnamed - uncertain)
+        return removed
+
     def close(self) -> None:
         """Close every connection and unlock the folder."""
         super().close()
@@ -290,8 +326,11 @@ def why_not_meant(place: Path | Location) -> str | None:
     return f"it holds other files, such as {min(names)}"
 
 
-def open_tables(place: Path | Location) -> Tables:
+def open_tables(place: Path | Location, *, whole: bool = False) -> Tables:
     """Open the tables of a fleet that exists, also while a server runs with it.
+
+    Args:
+        whole: whether all that they hold is read, so that they must not be those of a newer release.
 
     Raises:
         StartError: there is none, another version wrote it, or it was moved.
@@ -303,4 +342,11 @@ def open_tables(place: Path | Location) -> Tables:
             f"{location.data} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
             "(`auricle-aggregator run --data FOLDER --create` makes one)"
         )
-    return Tables(_open_database(location, open_blobs(location), create=False))
+    tables = Tables(_open_database(location, open_blobs(location), create=False))
+    if whole and isinstance(tables.database, Postgres):
+        try:
+            tables.database.require_same_release()
+        except AggregatorError:
+            tables.close()
+            raise
+    return tables

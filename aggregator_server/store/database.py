@@ -5,12 +5,12 @@ import os
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Executable, create_engine, event
+from sqlalchemy import Connection, Engine, Executable, create_engine, event, select
 from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -19,7 +19,7 @@ from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.servers import Kind
-from aggregator_server.store.tables import Base
+from aggregator_server.store.tables import Base, BlobRow
 
 Durability = Literal["durable", "soon"]
 Fill = Callable[[Connection], object]
@@ -78,6 +78,10 @@ class Database(ABC):
     def tell(self, kind: Kind) -> None:  # noqa: B027  (a kind of one server)
         """Tell the other servers that something changed."""
 
+    def count_failure(self, network: str) -> tuple[float, bool] | None:  # noqa: ARG002  (a kind of one server)
+        """Count a failed authentication for all servers, where there are others; else return None."""
+        return None
+
     def leading(self) -> AbstractContextManager[int | None]:
         """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
 
@@ -86,6 +90,16 @@ class Database(ABC):
         A write within it raises LeaseLostError once another server may make steps.
         """
         return nullcontext(0)
+
+    def begin_removal(self, session: Session, digests: Sequence[str]) -> set[str]:
+        """Return those of some blobs that no row names; where there are other servers, none may from now on."""
+        return set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
+
+    def require_removal(self) -> None:  # noqa: B027  (a kind of one server)
+        """Check before each removal that another server has not taken the step. Raises LeaseLostError: it has."""
+
+    def end_removal(self, digests: Collection[str]) -> None:  # noqa: B027  (a kind of one server)
+        """Let rows name blobs again, which were removed or stay."""
 
     def close(self) -> None:
         """Close every connection."""

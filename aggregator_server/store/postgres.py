@@ -5,25 +5,20 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 """
 
 import contextlib
+import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
-    BigInteger,
-    Column,
     Connection,
     Engine,
     Executable,
     Integer,
-    MetaData,
-    String,
-    Table,
     create_engine,
     event,
     func,
-    insert,
     inspect,
     make_url,
     select,
@@ -34,28 +29,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Mapper, Session, object_session
 
 from aggregator_server.errors import StartError, StateAwayError, StorageFullError
-from aggregator_server.store import migrations
+from aggregator_server.store import failures, migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
-from aggregator_server.store.servers import (
-    LOCKS,
-    WRITER,
-    Kind,
-    Servers,
-    has_lease,
-    make_lease,
-    name_of,
-    require_lease,
-    said,
-)
+from aggregator_server.store.postgres_tables import FLEET, SERVER, prepare, require_usable
+from aggregator_server.store.removals import REFUSED, forget_removals, note_removals
+from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, name_of, require_lease, said
 from aggregator_server.store.tables import Base
 
-# Beside the tables of every fleet: its number, and where it was moved to.
-_FLEET = Table(
-    "fleet", MetaData(), Column("number", BigInteger, primary_key=True, autoincrement=False), Column("moved_to", String)
-)
-_TABLES, _SERVER = 0, 2  # what advisory locks lock, besides the writer
+_TABLES = 0  # what an advisory lock locks, besides those of servers.py and postgres_tables.py
 _CONNECT_S, _STATEMENT_S, _LOCK_WAIT_S, _POOL_S, _ABANDONED_S = 5, 60, 30, 10, 60
 # In which a transaction that writes must say something: a server that was paused in one keeps others from writing.
 _WRITER_S = 15
@@ -64,7 +47,8 @@ _READER_S = 2
 _PAUSE_S = 1.0
 _AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 _DISK_FULL, _READ_ONLY = "53100", "25006"
-
+_FORGET_AFTER = 1_000  # failed authentications, after which the rows of old ones make room
+_log = logging.getLogger(__name__)
 
 _NEXT_KEYS = "auricle_next_keys"  # of a session's flush
 
@@ -102,6 +86,7 @@ class Postgres(Database):
         self._server = server
         self._servers: Servers | None = None
         self._away_until = 0.0
+        self._counted, self._count_from = 0, 0.0  # failed authentications
         self._holder: Connection | None = None
         self._holds = ""
         event.listen(engine, "begin", self._begin)
@@ -167,6 +152,10 @@ class Postgres(Database):
                 raise StorageFullError(
                     "the disk of the server's database is full; its operator must make room"
                 ) from None
+            if state == REFUSED:
+                raise StateAwayError(
+                    "another server is removing an old array with these bytes; send it again"
+                ) from None
             if isinstance(error, _AWAY) or state == _READ_ONLY or getattr(error, "connection_invalidated", False):
                 raise StateAwayError(f"the database {self.shown} does not answer as it should: {said(error)}") from None
             raise
@@ -185,11 +174,19 @@ class Postgres(Database):
 
         Args:
             shared: whether others may hold it too, as servers do; else nobody else may, as for a move.
+
+        Raises:
+            StartError: another release has changed the tables meanwhile, and this one cannot use them.
         """
         lock = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
         holder = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        if holder.exec_driver_sql(f"SELECT {lock}(%s, %s)", (LOCKS, _SERVER)).scalar_one():
+        if holder.exec_driver_sql(f"SELECT {lock}(%s, %s)", (LOCKS, SERVER)).scalar_one():
             holder.detach()
+            try:  # while nothing held the fleet, another release may have changed its tables
+                require_usable(holder, self.shown)
+            except StartError:
+                holder.close()
+                raise
             self._holder, self._holds = holder, "shared" if shared else "alone"
             return True
         holder.close()
@@ -207,7 +204,11 @@ class Postgres(Database):
                 self._holder = None
             else:
                 return
-        if not self.hold(shared=self._holds == "shared"):
+        try:
+            held = self.hold(shared=self._holds == "shared")
+        except StartError as error:
+            raise StateAwayError(str(error)) from None
+        if not held:
             raise StateAwayError(f"another program holds the fleet in {self.shown} now; stop one of them")
 
     def join(self, heard: Callable[[Kind], None]) -> None:
@@ -229,6 +230,38 @@ class Postgres(Database):
         """A step of the rounds: the lease's token; None where another server has the lease."""
         return super().leading() if self._servers is None else self._servers.leading()
 
+    def count_failure(self, network: str) -> tuple[float, bool] | None:
+        """Count a failed authentication for all servers; None where the database does not answer at once."""
+        if time.monotonic() < self._count_from:
+            return None
+        try:
+            with self.answers(), self.engine.begin() as connection:
+                found = failures.count_failure(connection, network)
+            self._counted += 1
+            if self._counted % _FORGET_AFTER == 0:
+                with self.answers(), self.engine.begin() as connection:
+                    failures.forget_failures(connection)
+        except StateAwayError as error:
+            self._count_from = time.monotonic() + _PAUSE_S
+            _log.warning("failed authentications count at this server alone for now: %s", error)
+            return None
+        return found
+
+    def begin_removal(self, session: Session, digests: Sequence[str]) -> set[str]:
+        """Return those of some blobs that no row names, and none may from now on."""
+        return note_removals(session, digests)
+
+    def require_removal(self) -> None:
+        """Check before each removal that another server has not taken the step. Raises LeaseLostError: it has."""
+        with self.reading() as session:
+            require_lease(session)
+
+    def end_removal(self, digests: Collection[str]) -> None:
+        """Let rows name blobs again, which were removed or stay; also where another server has the lease by now."""
+        if digests:
+            with self.answers(), self.engine.begin() as connection:
+                forget_removals(connection, digests)
+
     def _listening(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
@@ -242,10 +275,20 @@ class Postgres(Database):
             self._holder = None
         super().close()
 
+    def require_same_release(self) -> None:
+        """Check that the tables hold nothing that this release does not know. Raises StartError: they do."""
+        with self.reading() as session:
+            noted = migrations.revision(session.connection())
+        if noted != migrations.newest():
+            raise StartError(
+                f"the tables in {self.shown} are those of a newer release (revision {noted}, this one's is "
+                f"{migrations.newest()}), so that this command would lose what is new in them; use that release's"
+            )
+
     def note_moved(self, to: str) -> None:
         """Note that the fleet was moved: no server opens these tables any more."""
         with self.answers(), self.engine.begin() as connection:
-            connection.execute(update(_FLEET).values(moved_to=to))
+            connection.execute(update(FLEET).values(moved_to=to))
 
 
 def open_postgres(
@@ -268,7 +311,7 @@ def open_postgres(
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, _TABLES))
-            found = _prepare(connection, shown, identity, create=create, number=number, fill=fill)
+            found = prepare(connection, shown, identity, create=create, number=number, fill=fill)
         identity.note(found)
     except (*_AWAY, DBAPIError) as error:
         engine.dispose()
@@ -285,7 +328,7 @@ def has_fleet(address: str) -> bool:
     engine = _connect(address, shown)
     try:
         with engine.connect() as connection:
-            return inspect(connection).has_table(_FLEET.name)
+            return inspect(connection).has_table(FLEET.name)
     except _AWAY as error:
         raise StartError(f"the database {shown} cannot be used: {said(error)}") from None
     finally:
@@ -319,41 +362,3 @@ def _configure(connection: Any, _record: object) -> None:  # noqa: ANN401  (psyc
         f"SET idle_in_transaction_session_timeout = '{_ABANDONED_S}s'; SET client_encoding = 'UTF8'"
     )
     connection.commit()
-
-
-def _prepare(
-    connection: Connection, shown: str, identity: Identity, *, create: bool, number: int, fill: Fill | None
-) -> int:
-    """Make the tables, or change those of an older release; return the number of the fleet."""
-    names = inspect(connection).get_table_names()
-    if names and _FLEET.name not in names:
-        raise StartError(f"the database {shown} has tables of another program, like {min(names)}; name one of its own")
-    if not names and not create:
-        raise StartError(f"the database {shown} holds no fleet; `auricle-aggregator run --create` begins one")
-    row: Any = connection.execute(select(_FLEET)).one() if names else None
-    if row is not None and row.moved_to is not None:
-        raise StartError(f"the fleet in {shown} was moved to {row.moved_to}; run it there")
-    empty = row is None
-    found = number if empty and number else identity.require(0 if empty else int(row.number), shown, empty=empty)
-    if empty:
-        _FLEET.create(connection)
-        connection.execute(insert(_FLEET).values(number=found))
-        make_lease(connection)
-        Base.metadata.create_all(connection)
-        migrations.stamp(connection, migrations.newest())
-        if fill is not None:
-            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-            fill(connection)
-        return found
-    if not has_lease(names):
-        make_lease(connection)
-    noted = migrations.revision(connection)
-    if noted is None or not migrations.is_known(noted):
-        raise StartError(
-            f"the tables in {shown} have revision {noted or 'none'}, this release reads up to {migrations.newest()}; "
-            "run the release that wrote them, or a newer one"
-        )
-    if noted != migrations.newest():
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
-        migrations.upgrade(connection)
-    return found

@@ -259,7 +259,7 @@ def reading(place: Path | Location, *, writes: bool = False) -> Iterator[Session
     database = place if isinstance(place, Path) else place.file
     if database is None:
         assert isinstance(place, Location)
-        tables = open_tables(place)
+        tables = open_tables(place, whole=True)
         try:
             with tables.writing() if writes else tables.reading() as session:
                 yield session

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -19,23 +20,8 @@ from aggregator_server import limits
 from aggregator_server.errors import AggregatorError, TooManyError
 from aggregator_server.fleet.audit import Actor, What, audit
 from aggregator_server.store import Tables
+from aggregator_server.store.failures import ADDRESSES, Failures
 from fleet_protocol.addresses import network_of
-
-_ALLOWED = 10  # in a minute
-_WINDOW_S = 60.0
-_FIRST_PAUSE_S = 60.0
-_LONGEST_PAUSE_S = 3_600.0
-_FORGOTTEN_S = 2 * _LONGEST_PAUSE_S
-_ADDRESSES = 10_000
-
-
-@dataclass
-class _Address:
-    began: float
-    last: float
-    count: int = 0
-    pause: float = 0.0
-    until: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,11 +38,23 @@ class Verdict:
 
 
 class FailedAuthentications:
-    """Counts failures by network address, in memory; any thread may call it."""
+    """Counts failures by network address; any thread may call it.
 
-    def __init__(self) -> None:
+    In memory, and in the database where other servers count too. What goes there is bounded: an address that waits is
+    not asked about, and only so many failures of all addresses are in a minute; those beyond it count here alone.
+    """
+
+    def __init__(self, share: Callable[[str], tuple[float, bool] | None] = lambda _: None) -> None:
+        """Make one.
+
+        Args:
+            share: counts a failure of a network for all servers; returns (seconds that it has to wait, whether the wait
+                begins), or None where there is no other server or the database does not answer.
+        """
+        self._share = share
         self._lock = threading.Lock()
-        self._addresses: dict[str, _Address] = {}
+        self._addresses: dict[str, Failures] = {}
+        self._shared, self._shared_since = 0, 0.0
 
     def add(self, address: str, now: float) -> Verdict:
         """Count a failure. The eleventh in a minute makes the address wait a minute, and each next time twice as long.
@@ -65,25 +63,32 @@ class FailedAuthentications:
             address: IPv4 or IPv6 address; a network of 64 bits counts as one, for its owner has all of it.
             now: seconds, on a clock that is never set.
         """
+        network = network_of(address)
         with self._lock:
-            found = self._of(network_of(address), now)
+            found = self._of(network, now)
             if now < found.until:
                 return Verdict(found.until - now)
-            if now - found.began >= _WINDOW_S and not found.pause:
-                found.began, found.count = now, 0
-            found.count, found.last = found.count + 1, now
-            if found.count <= _ALLOWED:
-                return Verdict()
-            found.pause = min(max(_FIRST_PAUSE_S, 2 * found.pause), _LONGEST_PAUSE_S)
-            found.until = now + found.pause
-            return Verdict(found.pause, begins=True)
+            may_share = self._may_share(now)
+        shared = self._share(network) if may_share else None
+        with self._lock:
+            begins = found.add(now)
+            if shared is not None:
+                wait_s, begins = shared
+                found.until = now + wait_s
+            return Verdict(max(0.0, found.until - now), begins)
 
-    def _of(self, key: str, now: float) -> _Address:
+    def _may_share(self, now: float) -> bool:
+        if now - self._shared_since >= _MINUTE_S:
+            self._shared, self._shared_since = 0, now
+        self._shared += 1
+        return self._shared <= limits.FAILURES_SHARED_PER_MINUTE
+
+    def _of(self, key: str, now: float) -> Failures:
         found = self._addresses.pop(key, None)
-        if found is None or now - max(found.last, found.until) > _FORGOTTEN_S:
-            found = _Address(now, now)
+        if found is None or found.is_forgotten(now):
+            found = Failures(now, now)
         self._addresses[key] = found  # the newest last
-        if len(self._addresses) > _ADDRESSES:
+        if len(self._addresses) > ADDRESSES:
             del self._addresses[next(iter(self._addresses))]
         return found
 
@@ -118,7 +123,7 @@ class NotedFailures:
                 self._noted[network] += 1
                 return True
             self._more += 1
-            if len(self._more_from) < _ADDRESSES:
+            if len(self._more_from) < ADDRESSES:
                 self._more_from.add(network)
             return False
 
@@ -138,7 +143,7 @@ class NotedFailures:
         return now - self._began >= limits.REFUSALS_NOTED_S
 
 
-_AGAIN_S = 60.0
+_AGAIN_S = _MINUTE_S = 60.0
 _REVOKED_AGAIN_S = 3_600.0
 _KEYS = 10_000
 _log = logging.getLogger(__name__)
@@ -149,7 +154,7 @@ class Guard:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._failures = FailedAuthentications()
+        self._failures = FailedAuthentications(tables.count_failure)
         self._noted_failures = NotedFailures()
         self._lock = threading.Lock()
         self._noted: dict[str, float] = {}

@@ -114,18 +114,16 @@ def measure(folder: Path, devices: int, rounds: int, turns: int) -> list[dict[st
     rows = []
     with running(folder) as server, _clients(folder, server.url) as clients:
         for name, (who, path) in requests(devices, rounds).items():
-            times, size, used = [], 0, 0.0
+            times, used = [], 0.0
             for turn in range(turns + 1):
                 client = clients(who, turn)
                 used = server.cpu_s if turn == 1 else used
                 begun = time.perf_counter()
                 answer = client.get(path)
                 times.append(1_000 * (time.perf_counter() - begun))
-                size = len(answer.content)
-                if answer.status_code not in (httpx.codes.OK, httpx.codes.NO_CONTENT):
-                    size = -answer.status_code
+                answer.raise_for_status()
             cpu_ms = round(1_000 * (server.cpu_s - used) / turns, 1)
-            rows.append(said(_row(name, times) | {"cpu_ms": cpu_ms, "bytes": size}))
+            rows.append(said(_row(name, times) | {"cpu_ms": cpu_ms, "bytes": len(answer.content)}))
         rows.append(said({"name": "server", "peak_mb": round(peak_mb(server.pid), 1)}))
     return rows
 

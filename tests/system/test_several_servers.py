@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.servers import LOCKS, WRITER
-from tests.support.aggregator_process import FakeDevice, Fleet
+from tests.support.aggregator_process import FakeDevice, Fleet, tiny_bundle
 from tests.support.core_fleet import CoreFleet
+from tests.support.faulty_proxy import FaultyProxy
 from tests.support.state_servers import name_of, options_of
 
 pytestmark = [pytest.mark.scaled, pytest.mark.slow]
@@ -106,6 +109,9 @@ def test_a_fleet_is_one_whichever_server_its_devices_and_people_talk_to(shared):
     until(lambda: fleet.done(following, 2))
     assert time.time() - deadline < 10
     assert (fleet.ask(CLOSED), fleet.token()) == ([(2,)], 2)
+    guessing = [at.aggregator.client(f"guess-{'x' * 20}", address="127.0.0.9") for at in (second, third)]
+    answers = [guessing[number % 2].get("/v1/devices").status_code for number in range(12)]
+    assert answers == [401] * 10 + [429] * 2
     third.admin.delete(f"/v1/devices/{device.device_id}").raise_for_status()
     assert second.clients[device.number].get("/v1/work").status_code == 403
 
@@ -149,6 +155,47 @@ def test_a_server_that_was_paused_within_a_step_writes_nothing_when_it_comes_bac
     assert fleet.token() == 2
     location = undisturbed(tmp_path / "undisturbed", fleet.devices, 3)
     assert found == fleet.postgres.ask(name_of(location), RESULTS)
+
+
+class HoldingProxy(FaultyProxy):
+    """In front of a store: says that it was asked to remove something, and asks the store once it may."""
+
+    def __init__(self, server):
+        self.asked, self.may = threading.Event(), threading.Event()
+        super().__init__(server, share=0.0, seed=0)
+
+    def _ask(self, method, target, headers, body):
+        if target.endswith("?delete"):
+            self.asked.set()
+            assert self.may.wait(120)
+        return super()._ask(method, target, headers, body)
+
+
+def test_a_server_that_is_paused_in_the_sweep_removes_nothing_that_another_one_needs_by_then(
+    tmp_path, start_aggregator, states, monkeypatch
+):
+    folder, model = tmp_path / "fleet", tiny_bundle()
+    location = states.of(folder)
+    with HoldingProxy(states.s3.port) as proxy:
+        with monkeypatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT", proxy.url)
+            first = start_aggregator("server-0", *options_of(folder), UNNAMED_S=0.5)
+        second = start_aggregator("server-1", *options_of(folder))
+        fleet = Fleet(second, [])
+        fleet.ready()
+        blobs = ObjectBlobs(location.store, tmp_path / "objects")
+        sha256 = blobs.put(model)  # as a server leaves it that was killed before it wrote the row
+        assert proxy.asked.wait(120)
+        first.process.send_signal(signal.SIGSTOP)
+        until(lambda: states.postgres.ask(name_of(location), "SELECT 1 FROM lease WHERE token = 2"))
+        refused = fleet.admin.put("/v1/model", content=model)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "state_away")
+        assert "removing an old array" in second.log()
+        proxy.may.set()  # what the paused one has sent arrives
+        until(lambda: not blobs.exists(sha256))
+        first.process.send_signal(signal.SIGCONT)
+        until(lambda: fleet.admin.put("/v1/model", content=model).is_success)
+        assert blobs.is_whole(sha256)
 
 
 def children_of(pid):

@@ -42,7 +42,7 @@ async def work(
     """
     headers = {RENEWAL_HEADER: "wanted"} if request.state.rotate else {}
     end, store = time.monotonic() + wait_s, service.store
-    asked = front_end_wanted(store, request.state.features)
+    asked, is_first = None, True
     while True:
         event = service.new_work.subscribe(device_id)
         found = await service.for_device(next_work, service.store, device_id, time.time())
@@ -50,6 +50,8 @@ async def work(
             return Response(_WORK.dump_json(found), media_type="application/json", headers=headers)
         left = end - time.monotonic()
         wanted = front_end_wanted(store, request.state.features)
+        if is_first:
+            asked, is_first = wanted, False
         if wanted is not None:
             headers[FRONT_END_HEADER] = wanted.to_header()
         # A device that stays as it is would ask again at once, so it is told at once only of what is new.

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -158,3 +159,28 @@ def test_a_change_that_was_killed_anywhere_is_made_by_the_next_start(folder):
     assert steps > 3
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
         assert database.execute("PRAGMA user_version").fetchone() in [(MANAGED,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("works_with", "oldest"),
+    [
+        ({}, "5"),
+        ({"5": "4"}, "4"),
+        ({"5": "4", "4": "3"}, "4"),
+        ({"4": "3"}, "5"),
+        ({"5": "3"}, "4"),  # the change before it was none that the oldest release can go on with
+        ({"5": "3", "4": "3"}, "3"),
+        ({"5": "2", "4": "2", "3": "2"}, "2"),
+    ],
+)
+def test_tables_can_be_used_by_the_releases_that_every_change_since_leaves_at_work(monkeypatch, works_with, oldest):
+    class Scripts:
+        """Revisions 2 to 5, the newest first."""
+
+        def walk_revisions(self):
+            for number in "5432":
+                said = {"works_with": works_with[number]} if number in works_with else {}
+                yield SimpleNamespace(revision=number, module=SimpleNamespace(**said))
+
+    monkeypatch.setattr(migrations, "_scripts", Scripts)
+    assert migrations.oldest() == oldest

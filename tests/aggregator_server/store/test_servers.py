@@ -4,11 +4,12 @@ import contextlib
 import threading
 import time
 
+import psycopg
 import pytest
 from sqlalchemy import select
 
-from aggregator_server.errors import LeaseLostError, StateAwayError
-from aggregator_server.store import Store
+from aggregator_server.errors import LeaseLostError, StartError, StateAwayError
+from aggregator_server.store import Store, migrations
 from aggregator_server.store.location import Location
 from aggregator_server.store.tables import BlobRow
 from tests.support.state_servers import located, name_of
@@ -154,3 +155,108 @@ def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, s
         states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     until(lambda: "work" in heard)
     assert token_of(first) == 1
+
+
+def test_a_failure_counts_at_every_server_and_the_oldest_addresses_make_room(join, states, place, monkeypatch):
+    first, second = join("a")[0], join("b")[0]
+    for store in (first, second) * 5:
+        assert store.count_failure("192.0.2.1") == (0.0, False)
+    wait_s, begins = first.count_failure("192.0.2.1")
+    assert (59 < wait_s <= 60, begins) == (True, True)
+    wait_s, begins = second.count_failure("192.0.2.1")
+    assert (0 < wait_s <= 60, begins) == (True, False)
+    assert second.count_failure("192.0.2.2") == (0.0, False)
+    filling = """
+        INSERT INTO failed_authentications SELECT 'n' || i, i, i, 1, 0, 0 FROM generate_series(1, 10100) AS i
+    """
+    states.postgres.ask(name_of(place), filling)
+    monkeypatch.setattr(second.database, "_counted", 999)
+    second.count_failure("192.0.2.2")
+    found = states.postgres.ask(name_of(place), "SELECT count(*), min(last) FROM failed_authentications")
+    assert found == [(10_000, 103.0)]
+
+
+def test_a_server_that_is_paused_within_a_count_keeps_nobody_from_answering(join, states, place):
+    store, _ = join("a")
+    assert store.count_failure("192.0.2.1") == (0.0, False)
+    with psycopg.connect(states.postgres.url(name_of(place))) as paused:
+        paused.execute("SELECT * FROM failed_authentications FOR UPDATE")
+        began = time.monotonic()
+        assert store.count_failure("192.0.2.1") is None
+        assert store.count_failure("192.0.2.2") is None  # it does not ask again at once
+        assert time.monotonic() - began < 10
+        write(store, "a")
+
+
+def test_what_a_server_is_about_to_remove_no_server_can_come_to_need(join):
+    first, second = join("a")[0], join("b")[0]
+    named, unnamed = (first.blobs.put(data) for data in (b"named", b"unnamed"))
+    write_row(second, named)
+    with first.leading(), first.writing() as session:
+        assert first.database.begin_removal(session, [named, unnamed]) == {unnamed}
+    second.blobs.put(b"unnamed")  # its bytes come again meanwhile
+    with pytest.raises(StateAwayError, match="removing an old array with these bytes; send it again"):
+        write_row(second, unnamed)
+    with first.leading():
+        assert first.remove_unnamed([named, unnamed]) == 1
+    assert set(second.blobs.digests()) == {named}
+    second.blobs.put(b"unnamed")
+    write_row(second, unnamed)
+    with first.leading():
+        assert first.remove_unnamed([named, unnamed]) == 0
+    assert set(second.blobs.digests()) == {named, unnamed}
+
+
+def test_a_server_whose_lease_went_on_within_the_sweep_removes_nothing_more(join, states, place, monkeypatch):
+    store, _ = join("a")
+    old = [store.blobs.put(data) for data in (b"one", b"two", b"three")]
+    remove = store.blobs.remove
+
+    def removed_as_the_last(sha256):
+        remove(sha256)
+        expire(states, place)
+
+    monkeypatch.setattr(store.blobs, "remove", removed_as_the_last)
+    with store.leading(), pytest.raises(LeaseLostError, match="token 1"):
+        store.remove_unnamed(old)
+    left = set(store.blobs.digests())
+    assert len(left) == 2
+    for sha256 in left:
+        write_row(store, sha256)
+
+
+def test_what_the_store_may_yet_remove_is_named_by_no_row_for_an_hour(join, states, place, monkeypatch):
+    store, _ = join("a")
+    old = store.blobs.put(b"old")
+
+    def without_answer(_sha256):
+        raise StateAwayError("the store does not answer")
+
+    monkeypatch.setattr(store.blobs, "remove", without_answer)
+    with store.leading():
+        assert store.remove_unnamed([old]) == 0
+    with pytest.raises(StateAwayError, match="removing an old array"):
+        write_row(store, old)
+    states.postgres.ask(name_of(place), "UPDATE removals SET holds_until = holds_until - interval '1 hour'")
+    write_row(store, old)
+
+
+def test_a_server_that_comes_back_uses_tables_of_a_newer_release_only_where_that_says_it_can(join, states, place):
+    store, _ = join("a")
+
+    def changed(oldest):
+        change = f"UPDATE fleet SET oldest = '{oldest}'"
+        states.postgres.ask(name_of(place), "UPDATE alembic_version SET version_num = '999'", change)
+
+    changed(migrations.newest())
+    assert store.database.hold(shared=True)
+    with pytest.raises(StartError, match=r"those of a newer release .revision 999, .* would lose what is new"):
+        store.database.require_same_release()
+    changed("999")
+    with pytest.raises(StartError, match="have revision 999, which releases from revision 999 on can use"):
+        store.database.hold(shared=True)
+
+
+def write_row(store, sha256):
+    with store.writing() as session:
+        session.merge(BlobRow(sha256=sha256, kind="model"))

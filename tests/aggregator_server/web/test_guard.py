@@ -2,6 +2,7 @@
 
 import pytest
 
+from aggregator_server import limits
 from aggregator_server.web.guard import FailedAuthentications
 
 
@@ -50,3 +51,25 @@ def test_it_remembers_only_so_many_addresses():
     for number in range(10_005):
         failures.add(f"10.{number // 256 // 256}.{number // 256 % 256}.{number % 256}", 0.0)
     assert len(failures._addresses) == 10_000
+
+
+def test_of_a_flood_only_so_many_failures_are_counted_in_the_database():
+    shared = []
+    failures = FailedAuthentications(lambda network: shared.append(network) or (0.0, False))
+    for number in range(1_000):
+        failures.add(f"10.0.{number // 256}.{number % 256}", 0.0)
+    assert len(shared) == limits.FAILURES_SHARED_PER_MINUTE
+    failures.add("10.0.0.0", 60.0)
+    assert len(shared) == limits.FAILURES_SHARED_PER_MINUTE + 1
+
+
+def test_an_address_that_waits_by_the_word_of_another_server_is_not_asked_about_again():
+    asked = []
+    failures = FailedAuthentications(lambda network: asked.append(network) or (30.0, False))
+    assert [failures.add("192.0.2.1", now).wait_s for now in (0.0, 10.0, 29.0)] == [30.0, 20.0, 1.0]
+    assert asked == ["192.0.2.1"]
+
+
+def test_failures_count_in_memory_while_the_database_does_not_answer():
+    failures = FailedAuthentications(lambda _: None)
+    assert verdicts(failures, "192.0.2.1", [0.0] * 11) == [0.0] * 10 + [60.0]

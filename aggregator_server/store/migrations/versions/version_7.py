@@ -4,6 +4,7 @@ from alembic import op
 
 revision = "7"
 down_revision = "6"
+works_with = "6"
 
 # By name: the table, its columns, and the condition of the rows that it has.
 _INDICES = {

@@ -1,0 +1,257 @@
+"""Several servers by docker/several and docker/kubernetes, as far as it can be checked without an engine or a cluster.
+
+The options are those of the server, and what the containers do in common (the keys of the fleet, the balancer) is done
+here by the same programs.
+"""
+
+import ipaddress
+import json
+import re
+import shutil
+import ssl
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from aggregator_server.cli import parser
+from aggregator_server.web.server import _GRACE_S
+from benchmarks.first_round import free_port
+from tests.support.aggregator_process import public_set
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+
+SEVERAL, KUBERNETES = ROOT / "docker/several", ROOT / "docker/kubernetes"
+DATA, KEYS = "/var/lib/auricle-aggregator", "/var/lib/auricle-keys"
+SHARE = ["python", "/opt/auricle-aggregator/share_keys.py", KEYS, DATA]
+# What the specification of compose files has for services, of which these are used.
+OF_SERVICES = {
+    *(
+        "build",
+        "image",
+        "command",
+        "entrypoint",
+        "environment",
+        "volumes",
+        "networks",
+        "ports",
+        "depends_on",
+        "restart",
+    ),
+    *("healthcheck", "stop_grace_period", "read_only", "tmpfs", "cap_drop", "security_opt", "mem_limit", "pids_limit"),
+    "ulimits",
+}
+
+
+@pytest.fixture(scope="module")
+def compose():
+    return yaml.safe_load((SEVERAL / "compose.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def manifests():
+    found = [yaml.safe_load(path.read_text()) for path in sorted(KUBERNETES.glob("*.yaml"))]
+    return {document["kind"]: document for document in found}
+
+
+def servers_of(compose):
+    return {name: service for name, service in compose["services"].items() if name.startswith("server-")}
+
+
+def address_of(compose, name):
+    return compose["services"][name]["networks"]["fleet"]["ipv4_address"]
+
+
+def test_the_compose_file_names_only_what_it_has(compose):
+    assert {key for key in compose if not key.startswith("x-")} == {"name", "services", "networks", "volumes"}
+    for service in compose["services"].values():
+        assert set(service) <= OF_SERVICES
+        assert set(service.get("networks", ())) <= set(compose["networks"])
+        assert set(service.get("depends_on", ())) <= set(compose["services"])
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert source in compose["volumes"] or (SEVERAL / source).is_file(), volume
+        if "build" in service:
+            assert (SEVERAL / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
+            assert service["image"] == "auricle-aggregator"
+        else:
+            assert re.fullmatch(r"[a-z]+(/[a-z]+)?:v?\d+(\.\d+)*", service["image"]), "a name and a version"
+
+
+def test_both_servers_run_as_the_parser_has_it_and_end_in_the_time_that_they_get(compose):
+    servers = servers_of(compose)
+    assert len(servers) == 2
+    (network,) = compose["networks"]["fleet"]["ipam"]["config"]
+    for service in servers.values():
+        options = parser().parse_args(service["command"])
+        assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, "auto")
+        assert options.create, "the first start finds an empty database"
+        assert [str(proxy) for proxy in options.behind_proxy] == [f"{address_of(compose, 'balancer')}/32"]
+        assert options.proxy_protocol
+        assert int(service["stop_grace_period"].removesuffix("s")) >= options.drain_s + 2 * _GRACE_S
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        environment = service["environment"]
+        assert f"@{address_of(compose, 'database')}/auricle" in environment["AURICLE_DATABASE"]
+        assert environment["AWS_ENDPOINT"] == f"http://{address_of(compose, 'store')}:3900"
+    for name in ("balancer", "database", "store", *servers):
+        assert ipaddress.ip_address(address_of(compose, name)) in ipaddress.ip_network(network["subnet"])
+
+
+def test_secrets_come_from_outside_and_every_server_gets_the_same_keys(compose):
+    for service in compose["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET|KEY|DATABASE$", name):
+                assert re.search(r"\$\{AURICLE_[A-Z_]+:\?", value), name
+    for name, service in servers_of(compose).items():
+        keys = compose["services"][name.replace("server", "keys")]
+        assert keys["entrypoint"] == SHARE
+        (own,) = service["volumes"]
+        assert keys["volumes"] == [f"keys:{KEYS}", own]
+        assert keys["restart"] == "no"
+        # The one is done after the other, so that one alone makes them.
+        assert service["depends_on"]["keys-b"]["condition"] == "service_completed_successfully"
+    assert "keys-a" in compose["services"]["keys-b"]["depends_on"]
+
+
+def test_the_store_makes_what_it_has_durable_and_has_the_names_that_the_servers_use(compose):
+    garage = tomllib.loads((SEVERAL / "garage.toml").read_text())
+    assert garage["data_fsync"] is garage["metadata_fsync"] is True
+    store, server = compose["services"]["store"], servers_of(compose)["server-a"]["environment"]
+    mounted = [volume.split(":")[1] for volume in store["volumes"]]
+    assert {garage["data_dir"], garage["metadata_dir"]} <= set(mounted)
+    assert server["AURICLE_STORE"].startswith(f"s3://{store['environment']['GARAGE_DEFAULT_BUCKET']}/")
+    assert server["AWS_REGION"] == garage["s3_api"]["s3_region"]
+    assert server["AWS_ACCESS_KEY_ID"] == store["environment"]["GARAGE_DEFAULT_ACCESS_KEY"]
+    assert server["AWS_ENDPOINT"].endswith(garage["s3_api"]["api_bind_addr"].rpartition(":")[2])
+
+
+def test_the_balancer_knows_both_servers(compose):
+    text = (SEVERAL / "haproxy.cfg").read_text()
+    known = re.findall(r"^ +server \w+ (\S+)$", text, re.MULTILINE)
+    assert known == [f"{address_of(compose, name)}:8470" for name in servers_of(compose)]
+
+
+def test_the_pods_run_what_the_parser_takes_and_end_in_the_time_that_they_get(manifests):
+    deployment = manifests["Deployment"]["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    named = {entry["name"]: entry["value"] for entry in container["env"]}
+    options = parser().parse_args(
+        [word.replace("$(AURICLE_HOST)", named["AURICLE_HOST"]) for word in container["args"]]
+    )
+    assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, "auto")
+    assert options.url == ["https://fleet.example:8470"]
+    assert pod["terminationGracePeriodSeconds"] >= options.drain_s + 2 * _GRACE_S
+    assert deployment["replicas"] == 2
+    noticed = container["readinessProbe"]["periodSeconds"] * container["readinessProbe"]["failureThreshold"]
+    assert noticed < options.drain_s
+    (port,) = container["ports"]
+    assert port == {"name": "https", "containerPort": options.port}
+    paths = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert {probe["path"] for probe in paths.values()} == {"/v1/health/alive", "/v1/health/ready"}
+    assert paths["readinessProbe"]["path"] == "/v1/health/ready"
+    assert {(probe["port"], probe["scheme"]) for probe in paths.values()} == {("https", "HTTPS")}
+
+
+def test_the_pods_have_no_rights_and_write_to_their_own_folder_alone(manifests):
+    pod = manifests["Deployment"]["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    general = pod["securityContext"]
+    assert (general["runAsNonRoot"], general["runAsUser"], general["fsGroup"]) == (True, 8470, 8470)
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    for container in (*pod["initContainers"], *pod["containers"]):
+        rights = container["securityContext"]
+        assert (rights["readOnlyRootFilesystem"], rights["allowPrivilegeEscalation"]) == (True, False)
+        assert rights["capabilities"] == {"drop": ["ALL"]}
+        assert container["image"] == "auricle-aggregator"
+        for mount in container["volumeMounts"]:
+            assert mount.get("readOnly", False) == ("secret" in volumes[mount["name"]])
+    (keys,) = pod["initContainers"]
+    assert keys["command"] == SHARE
+    assert [item["path"] for item in volumes["keys"]["secret"]["items"]] == ["tokens.json", "tls/authority.pem"]
+
+
+def test_service_and_budget_select_the_pods_and_the_secret_has_placeholders_alone(manifests):
+    pods = manifests["Deployment"]["spec"]["template"]
+    for selector in (
+        manifests["Service"]["spec"]["selector"],
+        manifests["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        manifests["Deployment"]["spec"]["selector"]["matchLabels"],
+    ):
+        assert selector == pods["metadata"]["labels"]
+    assert manifests["PodDisruptionBudget"]["spec"]["minAvailable"] == 1
+    assert manifests["Service"]["spec"]["ports"] == [{"name": "https", "port": 8470, "targetPort": "https"}]
+    secret = manifests["Secret"]
+    (source,) = pods["spec"]["containers"][0]["envFrom"]
+    assert source["secretRef"]["name"] == secret["metadata"]["name"]
+    assert {"PASSWORD", "BUCKET", "KEY", "SECRET"} <= set(
+        re.findall("[A-Z]{3,}", " ".join(secret["stringData"].values()))
+    )
+
+
+def share_keys(*folders: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "docker/share_keys.py"), *map(str, folders)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
+def test_two_servers_with_the_same_keys_are_one_fleet_behind_the_balancer(
+    tmp_path, start_aggregator, states, monkeypatch
+):
+    keys, place = tmp_path / "keys", states.of(tmp_path / "fleet")
+    for name, value in states.s3.environment.items():
+        monkeypatch.setenv(name, value)
+    for name in ("a", "b"):
+        done = share_keys(keys, tmp_path / name)
+        assert done.returncode == 0, done.stderr
+    for path in ("tokens.json", "tls/authority.pem"):
+        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes()
+        assert stat.S_IMODE((tmp_path / "b" / path).stat().st_mode) == 0o600
+    ways = ("--tls", "auto", "--behind-proxy", "127.0.0.1", "--proxy-protocol")
+    ways += ("--database", place.database, "--store", place.store)
+    servers = [start_aggregator(name, *ways, tokens={}) for name in ("a", "b")]
+    port = free_port()
+    text = (SEVERAL / "haproxy.cfg").read_text().replace("bind :8470", f"bind 127.0.0.1:{port}")
+    for host, server in zip(("172.28.84.11", "172.28.84.12"), servers, strict=True):
+        text = text.replace(f"{host}:8470", f"127.0.0.1:{server.url.rpartition(':')[2]}")
+    (tmp_path / "haproxy.cfg").write_text(text)
+    checked = subprocess.run(["haproxy", "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    with (tmp_path / "haproxy.log").open("w") as log:
+        balancer = subprocess.Popen(["haproxy", "-db", "-f", tmp_path / "haproxy.cfg"], stdout=log, stderr=log)
+    trusted = ssl.create_default_context(cafile=keys / "tls/authority.pem")
+    token = json.loads((keys / "tokens.json").read_text())["admin"]
+    try:
+        with servers[0].client(token, address="127.0.0.8") as admin:
+            admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
+
+        def published() -> bool:  # on a new connection, which any of the servers may get
+            head = {"Authorization": f"Bearer {token}"}
+            with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusted, headers=head) as client:
+                try:
+                    return client.get("/v1/public-set").status_code == 200
+                except httpx.TransportError:
+                    return False
+
+        wait_for(published, 60, "a server behind the balancer")
+        servers[0].kill()
+        wait_for(published, 60, "the other server")
+        assert all(published() for _ in range(4))
+    finally:
+        balancer.terminate()
+        balancer.wait(60)
+
+
+def test_keys_that_cannot_be_made_are_said_and_no_server_starts_without_them(tmp_path):
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys/tokens.json").write_text("{}")
+    done = share_keys(tmp_path / "keys", tmp_path / "data")
+    assert done.returncode == 1
+    assert "tokens.json cannot be used" in done.stderr
+    assert not (tmp_path / "data").exists()
