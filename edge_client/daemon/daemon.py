@@ -20,7 +20,7 @@ from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
-from edge_client.daemon.listening_loop import ListeningLoop, load_listening
+from edge_client.daemon.listening_loop import ListeningLoop, Loaded, load_listening
 from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status import StatusFile, health_of, model_status, resident_mb, temperature_c
@@ -123,6 +123,7 @@ class Daemon:
         if self._begin_anew():
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._room = RoomMemory.open(config, self._state, manifest)
+        self._room_lock = threading.Lock()
         self._reload()
         sinks = open_sinks(config, self._state.identity.load().device_id) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
@@ -130,11 +131,11 @@ class Daemon:
         if (server := config.server) is not None:
             rounds = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
             self._rounds = learner = RoundLoop(
-                config, server, self._state, self._training, stop, rounds.beat, self._follow
+                config, server, self._state, self._training, stop, rounds.beat, self.follow
             )
         teaching = self._supervisor.add("teaching", lambda: self._teaching.run(), _TEACHING_STUCK_S)
         self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
-        self._metrics = MetricsServer(config.metrics, self._status) if config.metrics else None
+        self._metrics = MetricsServer(config.metrics, self.status) if config.metrics else None
         if config.microphone is not None:
             loop = self._supervisor.add("listening", lambda: self._listen(loop.beat), _LISTENING_STUCK_S)
 
@@ -146,7 +147,7 @@ class Daemon:
         while not self._stop.wait(_POLL_S):
             now = time.monotonic()
             self._follow_commands()
-            if self._room is not None and self._room.follow():
+            if (room := self._room) is not None and room.follow():
                 self._reload()
             if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
                 self._write_status()
@@ -201,21 +202,23 @@ class Daemon:
         source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
         feed = self._open_feed()
         try:
-            self._listening = ListeningLoop(
-                source,
-                lambda: load_listening(self._config),
-                self._config.detector,
-                self._publisher,
-                beat,
-                feed,
-                None if self._room is None else self._room.look,
-            )
+            self._listening = ListeningLoop(source, self._load, self._config.detector, self._publisher, beat, feed)
             self._listening.run(self._stop)
         finally:
             self._listening = None
             source.close()
             if feed is not None:
                 feed.close()
+
+    def _load(self) -> Loaded:
+        """Return what listens from now on, with what takes its features for the memory of the room."""
+        loaded = load_listening(self._config)
+        manifest = loaded.model.manifest
+        with self._room_lock:
+            # What was heard with another front end is worth nothing to this one.
+            if self._room is None or not self._room.fits(manifest, self._config.detector):
+                self._room = RoomMemory.open(self._config, self._state, manifest)
+            return loaded._replace(look=None if self._room is None else self._room.look)
 
     def _open_feed(self) -> LiveFeed | None:
         try:
@@ -231,7 +234,7 @@ class Daemon:
         except OSError as error:
             log.warning("cannot keep the sound of an event: %s", error)
 
-    def _follow(self, name: str) -> None:
+    def follow(self, name: str) -> None:
         """Change to a ready bundle with the fleet; "" for the configured one.
 
         What listens goes on with its present model until the owner's clips are learned anew. A daemon that is killed
@@ -278,14 +281,15 @@ class Daemon:
             notify("WATCHDOG=1", "STATUS=running")
 
     def _write_status(self) -> None:
-        status = self._status()
+        status = self.status()
         self._publisher.report(health_of(status, time.time()))
         try:
             self._file.write(status)
         except OSError as error:  # a full disk must not end the listening
             log.warning("cannot write the status %s: %s", self._file.path, error)
 
-    def _status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """Return what the status file says, JSON-ready."""
         return {
             "name": self._config.device.name,
             "pid": os.getpid(),

@@ -42,13 +42,15 @@ _RECENT = 1000
 
 class Loaded(NamedTuple):
     """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
-    pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end.
+    pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end. ``look`` takes what a detector
+    on this front end looks at, as :class:`edge_client.detection.detector.Detector` says.
     """
 
     model: ModelRuntime
     label_map: LabelMap
     tails: Mapping[str, Tail] = MappingProxyType({})
     lasting: frozenset[str] = frozenset()
+    look: Look | None = None
 
 
 def load_listening(config: Config) -> Loaded:
@@ -80,7 +82,6 @@ class ListeningLoop:
         publisher: Publisher,
         beat: Callable[[], None],
         feed: LiveFeed | None = None,
-        look: Look | None = None,
     ) -> None:
         """Load the model; nothing is read yet.
 
@@ -91,7 +92,6 @@ class ListeningLoop:
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
             feed: Shows what is heard to those who watch; its owner closes it.
-            look: Takes what the detector looks at, as :class:`edge_client.detection.detector.Detector` says.
 
         Raises AudioError if the source has another rate than the model.
         """
@@ -102,7 +102,7 @@ class ListeningLoop:
         self._feed = feed
         loaded = load()
         self._detector = Detector(
-            loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting, look=look
+            loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting, look=loaded.look
         )
         self._pending: Loaded | None = None
         self._lock = threading.Lock()

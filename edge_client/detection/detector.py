@@ -128,16 +128,18 @@ class Detector:
         label_map: LabelMap,
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
+        look: Look | None = None,
     ) -> Detector:
         """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
 
-        The new one has the newest sound as far as its window is not longer.
+        The new one has the newest sound as far as its window is not longer. It shows its features to ``look``, because
+        what takes those of this front end knows no others.
         """
         if model.manifest.feature_settings.digest == self._settings.digest:
             self.adopt(model, label_map, tails, lasting)
             return self
         self._end_all()
-        other = Detector(model, label_map, self._config, self._clock, tails, lasting)
+        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look)
         other.counters, other._followed = self.counters, self._followed
         both = min(len(self._window), len(other._window), self._heard_samples)
         other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
