@@ -78,6 +78,8 @@ class MqttSink:
         self._announcing: Delivery[bool] = Delivery("Home Assistant's discovery", self._send_announcement)
         self._labels: tuple[str, ...] | None = None
         self._last: Event | None = None
+        # By label, the inputs that hear a sound which goes on: it is over once no input hears it.
+        self._sounding: dict[str, set[str]] = {}
         self._health: Health | None = None
         self._lock = threading.Lock()
         self._trouble = RateLimitedLog(log)
@@ -107,12 +109,14 @@ class MqttSink:
     def follow(self, event: Event) -> None:
         """Say that a sound goes on, before its sensor switches itself off, or is over."""
         with self._lock:
+            sounding = self._sounding.setdefault(event.label, set())
+            (sounding.add if event.ended is None else sounding.discard)(event.input)
             is_last = self._last is not None and (self._last.time, self._last.label) == (event.time, event.label)
             if is_last and event.ended is not None:
                 self._last = event
         if not self._client.is_connected():
             return
-        self._send(f"label/{label_key(event.label)}", "ON" if event.ended is None else "OFF", retain=False)
+        self._send(f"label/{label_key(event.label)}", "ON" if sounding else "OFF", retain=False)
         if is_last and event.ended is not None:
             self._send_last()
 
