@@ -228,7 +228,14 @@ class Detector:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
             event = Event(
-                self._clock(), "detected", known.name, known.class_id, score, self.level_db, input=self._input
+                self._clock(),
+                "detected",
+                known.name,
+                known.class_id,
+                score,
+                self.level_db,
+                input=self._input,
+                above_noise_db=self._unknown_sounds.above_noise_db,
             )
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
