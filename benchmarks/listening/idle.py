@@ -28,7 +28,7 @@ class Noise:
     def __init__(self, sample_rate_hz: int, stop: threading.Event) -> None:
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
-        self.lent = False
+        self.lent, self.trouble = False, ""
         self._rng = np.random.default_rng(0)
         self._stop = stop
 

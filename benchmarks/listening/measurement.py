@@ -162,8 +162,10 @@ class Listened:
 def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Listened:
     """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop."""
     now = [0.0]
-    model, label_map, tails, lasting = loaded
-    detector = Detector(model, label_map, config, clock=lambda: now[0], tails=tails, lasting=lasting)
+    label_map = loaded.label_map
+    detector = Detector(
+        loaded.model, label_map, config, clock=lambda: now[0], tails=loaded.tails, lasting=loaded.lasting
+    )
     hop, rate = detector.hop_samples, detector.sample_rate_hz
     resampler = StreamResampler(RATE_HZ, rate)
     events, scores, at_s, pending, seconds, spent = [], [], [], np.zeros(0, np.float32), 0.0, 0.0
@@ -183,8 +185,8 @@ def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> L
     heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
     unknown = sum(event.kind == "unknown" for event in events)
     times = np.array(at_s)
-    means = averaged(np.array(scores), times, pace_of(config, model.manifest.feature_settings).average_s)
-    over = dict.fromkeys(lasting, config.over_after_s)
+    means = averaged(np.array(scores), times, pace_of(config, loaded.model.manifest.feature_settings).average_s)
+    over = dict.fromkeys(loaded.lasting, config.over_after_s)
     return Listened(
         label_map.names, heard, unknown, means, times, config.refractory_s, seconds, spent, over_after_s=over
     )

@@ -1,4 +1,4 @@
-"""Live sound: a microphone, read through ALSA's `arecord` or PortAudio, and playback."""
+"""Live sound: a microphone, read through ALSA's `arecord` or PortAudio, a network stream, and playback."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class AudioSource(Protocol):
     @property
     def lent(self) -> bool:
         """Whether another process has the microphone now, so that no sound comes and nothing is wrong."""
+
+    @property
+    def trouble(self) -> str:
+        """Why no sound comes now; "" while it comes."""
 
     def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples: float32 [samples] in -1..1; fewer (also none) only when the timeout ends first."""

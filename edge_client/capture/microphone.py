@@ -17,6 +17,7 @@ from edge_client.capture.arecord import open_arecord
 from edge_client.capture.file_player import open_file
 from edge_client.capture.pcm_process import PcmStream
 from edge_client.capture.portaudio import open_portaudio
+from edge_client.capture.stream import open_stream
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 from edge_client.logs import RateLimitedLog
@@ -26,7 +27,17 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_PATIENCE_S = 3_600.0
 Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
-_OPENERS: dict[str, Opener] = {"portaudio": open_portaudio, "arecord": open_arecord, "file": open_file}
+_OPENERS: dict[str, Opener] = {
+    "portaudio": open_portaudio,
+    "arecord": open_arecord,
+    "file": open_file,
+    "stream": open_stream,
+}
+_HINTS = {
+    "portaudio": "; is another program using it? `auricle-edge devices` lists what is there",
+    "arecord": "; is another program using it? `auricle-edge devices` lists what is there",
+    "stream": "; are the address, the name and the password right, and has it sound?",
+}
 _HELD_S = 5.0
 _POLL_S = 0.25
 # A recorder is a process of its own; a busy Pi 2 takes ten seconds to start one.
@@ -111,6 +122,7 @@ class Microphone:
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
         self.lent = False
+        self.trouble = ""
         self.device, self.device_rate_hz = config.device, 0
         self._config = config
         self._ring = SampleRing(round(_HELD_S * sample_rate_hz))
@@ -140,7 +152,8 @@ class Microphone:
             try:
                 self._take_in(stream)
             except AudioError as error:
-                self._trouble.warning("%s: %s; opening it again", self.device, error)
+                self.trouble = f"{self.device}: {error}"
+                self._trouble.warning("%s; opening it again", self.trouble)
                 if time.monotonic() - began > _GOOD_S:
                     self._pause_s = _SHORTEST_PAUSE_S
                 stream.process.close()
@@ -156,12 +169,14 @@ class Microphone:
             now = time.monotonic()
             if len(block):
                 last_frame = now
+                self.trouble = ""
             elif now - last_frame >= self._config.silent_s:
                 raise AudioError(f"no sound came for {self._config.silent_s:g} s")
             dropped = self._ring.put(resampler.push(block))
             self._count_lost(stream.process.overruns - overruns + bool(dropped))
             overruns = stream.process.overruns
-            self._silence.hear(block, stream.rate_hz)
+            if self._config.source != "stream":  # cameras that suppress noise send zeros
+                self._silence.hear(block, stream.rate_hz)
 
     def _count_lost(self, bursts: int) -> None:
         if bursts:
@@ -177,6 +192,7 @@ class Microphone:
             try:
                 stream = self._opened()
             except AudioError as error:
+                self.trouble = str(error)
                 self._trouble.warning("cannot open the microphone again, will keep trying: %s", error)
             else:
                 self.reopened += 1
@@ -184,17 +200,14 @@ class Microphone:
         return None
 
     def _opened(self) -> PcmStream:
-        stream = _OPENERS[self._config.backend](self._config, self.sample_rate_hz, self._closing)
+        stream = _OPENERS[self._config.source](self._config, self.sample_rate_hz, self._closing)
         try:
             stream.process.wait(_FIRST_SOUND_S, self._closing)
         except AudioError as error:
             stream.process.close()
-            if self._config.backend == "file":
+            if (hint := _HINTS.get(self._config.source)) is None:
                 raise
-            raise AudioError(
-                f"cannot record from {stream.device!r}: {error}; is another program using it? "
-                "`auricle-edge devices` lists what is there"
-            ) from error
+            raise AudioError(f"cannot record from {stream.device!r}: {error}{hint}") from error
         self.device, self.device_rate_hz = stream.device, stream.rate_hz
         _log.info("recording from %s at %d Hz, %d channels", stream.device, stream.rate_hz, stream.channels)
         return stream

@@ -38,16 +38,26 @@ _FULL_SCALE = 32_768.0
 class PcmProcess:
     """A running recorder in a process group of its own. ``overruns``: Number of times that it reported lost sound."""
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
-        """Start a command; errors speak of it by a name. Raises AudioError if there is no such program."""
+    def __init__(self, name: str, command: Sequence[str], given: bytes = b"", secrets: Sequence[str] = ()) -> None:
+        """Start a command.
+
+        Args:
+            name: of the recorder, for errors.
+            command: program and arguments.
+            given: its standard input, at most a few kB.
+            secrets: what errors do not repeat of what it says.
+
+        Raises AudioError if there is no such program.
+        """
         self.overruns = 0
+        self._secrets = secrets
         self._name = name
         self._words = b""
         self._sound = bytearray()
         try:
             self._child = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if given else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
@@ -56,6 +66,9 @@ class PcmProcess:
             )
         except OSError as error:
             raise AudioError(f"cannot run {command[0]}: {error.strerror}; is it installed?") from error
+        if self._child.stdin is not None:
+            with contextlib.suppress(BrokenPipeError), self._child.stdin as file:  # it ended, and says why
+                file.write(given)
         self._pipes = {file.fileno(): file for file in (self._child.stdout, self._child.stderr) if file}
         self._output, self._errors = self._pipes
         with contextlib.suppress(OSError):  # the limit of an unusual system: the usual 64 KiB will do
@@ -153,7 +166,10 @@ class PcmProcess:
         )
 
     def _last_words(self) -> str:
-        return last_line(self._words).removeprefix(f"{self._name}: ")
+        words = last_line(self._words).removeprefix(f"{self._name}: ").removeprefix("pipe:0: ")
+        for secret in self._secrets:
+            words = words.replace(secret, "...")
+        return words
 
 
 def last_line(output: bytes) -> str:

@@ -76,6 +76,11 @@ class LentMicrophone:
         """How many times the stream was opened anew."""
         return self._reopened + (self._source.reopened if self._source else 0)
 
+    @property
+    def trouble(self) -> str:
+        """Why no sound comes now; "" while it comes."""
+        return self._source.trouble if self._source else ""
+
     def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples, float32 [samples] in -1..1; fewer when the timeout ends first, none while lent.
 

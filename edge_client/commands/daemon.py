@@ -112,6 +112,9 @@ def _lines(status: dict[str, Any]) -> list[str]:
         for name, found in subjects.items()
         if found
     ]
+    for name, found in list(status.get("inputs", {}).items())[1:]:
+        figures = ", ".join(f"{key} {_value(value)}" for key, value in (found or {}).items())
+        lines.append(f"{name:9s} {figures or 'gives no sound yet'}")
     if (room := status.get("room")) is not None:
         from edge_client.room.promise import promise_lines
 

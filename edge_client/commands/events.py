@@ -12,6 +12,7 @@ from edge_client.commands import Commands, confirm, report, set_command
 
 if TYPE_CHECKING:
     from edge_client.config import Config
+    from edge_client.events import Event
 
 # Events whose sounds may be kept, by far.
 _MOST = 1_000_000
@@ -45,11 +46,21 @@ def _events(options: argparse.Namespace) -> int:
     found = past_events(journal, options.count, _since(options.since), options.label)
     lines = [
         f"{datetime.fromtimestamp(event.time).isoformat(' ', 'seconds')}  {event.label:<24} score {event.score:.2f}  "
-        f"{event.level_db:6.1f} dB" + ("" if event.lasted_s is None else f"  for {event.lasted_s:.0f} s")
+        f"{event.level_db:6.1f} dB"
+        + (f"  {event.input}" if event.input else "")
+        + ("" if event.lasted_s is None else f"  for {event.lasted_s:.0f} s")
         for event in found
     ]
     nothing = "nothing was heard" + (" in that time" if options.since else "")
     return report([event.to_json() for event in found], lines or [nothing], json=options.json)
+
+
+def _line(event: Event) -> str:
+    """Return an event for people."""
+    when = datetime.fromtimestamp(event.time).isoformat(" ", "seconds")
+    lasted = "" if event.lasted_s is None else f"  for {event.lasted_s:.0f} s"
+    where = f"  {event.input}" if event.input else ""
+    return f"{when}  {event.label:<24} score {event.score:.2f}  {event.level_db:6.1f} dB{lasted}{where}"
 
 
 def _forget(config: Config, label: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -34,6 +35,9 @@ from fleet_protocol.toml_sections import TomlFile
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
 # Where event sinks are found: the modules of a package that export SINK, and a group of entry points.
 SINK_PACKAGE, SINK_GROUP = "edge_client.events", "auricle.event_sinks"
+# What the events of [microphone] call it where there are others.
+FIRST_INPUT = "microphone"
+_MICROPHONES, _MOST_MICROPHONES = "microphones", 7
 
 
 @runtime_checkable
@@ -54,6 +58,7 @@ class Config:
     """A device's whole configuration; an optional section that the file lacks is None, or holds its defaults.
 
     Attributes:
+        microphones: Further sources of sound, by the name that their events have (``[microphones.NAME]``).
         sinks: The file's sections of event sinks, by name (``SinkKind.section``).
     """
 
@@ -62,6 +67,7 @@ class Config:
     server: ServerConfig | None = None
     recordings: RecordingsConfig = field(default_factory=RecordingsConfig)
     microphone: MicrophoneConfig | None = None
+    microphones: Mapping[str, MicrophoneConfig] = field(default_factory=dict)
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     events: EventsConfig = field(default_factory=EventsConfig)
     clips: ClipsConfig = field(default_factory=ClipsConfig)
@@ -70,6 +76,13 @@ class Config:
     metrics: MetricsConfig | None = None
     ui: UiConfig = field(default_factory=UiConfig)
     sinks: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> dict[str, MicrophoneConfig]:
+        """All sources of sound by the name that their events have, which is "" where there is only one."""
+        if self.microphone is None:
+            return {}
+        return {FIRST_INPUT if self.microphones else "": self.microphone, **self.microphones}
 
     @property
     def bundle(self) -> Path:
@@ -91,14 +104,32 @@ def load_config(path: Path) -> Config:
     """
     file = TomlFile.read(path, "configuration", ConfigError)
     own, sinks = _own_sections(), _sink_sections()
-    file.require_known((*own, *sinks))
+    file.require_known((*own, _MICROPHONES, *sinks))
     values = {
         item.name: file.section(item.name, own[item.name], file.document.get(item.name, {}))
         for item in dataclasses.fields(Config)
         if item.name in own and (item.name in file.document or item.default is item.default_factory)
     }
     given = {name: file.section(name, sinks[name], file.document[name]) for name in sinks if name in file.document}
-    return _with_secrets(Config(**values, sinks=given))
+    microphones = _microphones(file, listens="microphone" in values)
+    return _with_secrets(Config(**values, microphones=microphones, sinks=given))
+
+
+def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig]:
+    """Return the sections ``[microphones.NAME]`` by name."""
+    found = file.table(_MICROPHONES, file.document.get(_MICROPHONES, {}))
+    where = file.place(_MICROPHONES)
+    if found and not listens:
+        raise ConfigError(f"{where}: [{_MICROPHONES}.{next(iter(found))}] is a further one; [microphone] is the first")
+    if len(found) > _MOST_MICROPHONES:
+        raise ConfigError(f"{where}: {len(found)} further microphones; at most {_MOST_MICROPHONES} are possible")
+    for name in found:
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", name) or name == FIRST_INPUT:
+            raise ConfigError(
+                f"{where}: [{_MICROPHONES}.{name}] needs another name: 1 to 40 of A-Z, a-z, 0-9, - and _, but not "
+                f"{FIRST_INPUT!r}, which is [microphone]"
+            )
+    return {name: file.section(f"{_MICROPHONES}.{name}", MicrophoneConfig, values) for name, values in found.items()}
 
 
 def section_classes() -> dict[str, type[Any]]:
@@ -111,7 +142,7 @@ def section_classes() -> dict[str, type[Any]]:
 
 def _own_sections() -> dict[str, type[Any]]:
     hints = typing.get_type_hints(Config)
-    del hints["sinks"]
+    del hints["sinks"], hints["microphones"]
     return {
         name: next(part for part in typing.get_args(hint) if part is not type(None))
         if isinstance(hint, types.UnionType)

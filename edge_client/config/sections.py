@@ -6,6 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from edge_client.errors import ConfigError
 from fleet_protocol.addresses import address_problem, addresses_problem, is_clear
@@ -124,6 +125,7 @@ class MicrophoneConfig:
     silent_s: float = 10.0
     file: Path | None = None
     repeat: bool = True
+    url: str = field(default="", repr=False)  # which may hold a password
 
     def __post_init__(self) -> None:
         possible = self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000
@@ -131,6 +133,30 @@ class MicrophoneConfig:
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
         named = self.backend != "file" or self.file is not None
         require(named, "backend", self.backend, "needs the key file too, a recording or a folder of recordings")
+        if self.url:
+            problem = _stream_problem(self.url)
+            require(not problem, "url", "...", problem)  # no part of a secret appears in a log
+            alone = not self.device and self.backend != "file"
+            require(alone, "url", "...", 'stands in the place of device and backend = "file"; leave one of them out')
+
+    @property
+    def source(self) -> str:
+        """What brings the sound: the backend, or ``stream``."""
+        return "stream" if self.url else self.backend
+
+
+def _stream_problem(url: str) -> str:
+    """Return why a network stream cannot have such an address, "" where it can."""
+    if len(url) > 1000 or not url.isascii() or not url.isprintable() or set(url) & set(' \\"<>`'):
+        return "must be printable ASCII without blanks, at most 1000 characters; write others like %20"
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        whole = False
+    if not whole or parts.scheme not in ("rtsp", "rtsps", "http", "https"):
+        return "must be like rtsp://name:password@host/path; also rtsps://, http:// and https://"
+    return ""
 
 
 THRESHOLD = 0.7

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from edge_client.capture import AudioSource
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files, labels_with_clips
@@ -20,10 +21,10 @@ from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
-from edge_client.daemon.listening_loop import ListeningLoop, load_listening
+from edge_client.daemon.listening_loop import ListeningLoop, Loaded, load_listening
 from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
-from edge_client.daemon.status import StatusFile, health_of, model_status, resident_mb, temperature_c
+from edge_client.daemon.status import StatusFile, health_of, listening_name, model_status, resident_mb, temperature_c
 from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TeachingLoop, TrainingProcess
 from edge_client.events import Heard
@@ -117,7 +118,9 @@ class Daemon:
         self._model: dict[str, Any] = {}
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
         self._detected = DetectedClips(self._state.detected_folder, config.clips, settings.sample_rate_hz)
-        self._listening: ListeningLoop | None = None
+        self._listening: dict[str, ListeningLoop | None] = dict.fromkeys(config.inputs)
+        self._loaded: Loaded | None = None
+        self._loading = threading.Lock()
         # Whether what listens goes on with its model until the clips are learned on another front end.
         self._relearning = False
         if self._begin_anew():
@@ -130,13 +133,13 @@ class Daemon:
         if (server := config.server) is not None:
             rounds = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
             self._rounds = learner = RoundLoop(
-                config, server, self._state, self._training, stop, rounds.beat, self._follow
+                config, server, self._state, self._training, stop, rounds.beat, self.follow
             )
         teaching = self._supervisor.add("teaching", lambda: self._teaching.run(), _TEACHING_STUCK_S)
         self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
-        self._metrics = MetricsServer(config.metrics, self._status) if config.metrics else None
-        if config.microphone is not None:
-            loop = self._supervisor.add("listening", lambda: self._listen(loop.beat), _LISTENING_STUCK_S)
+        self._metrics = MetricsServer(config.metrics, self.status) if config.metrics else None
+        for name in config.inputs:
+            self._add_listening(name)
 
     def run(self) -> None:
         """Run until stopped."""
@@ -146,7 +149,7 @@ class Daemon:
         while not self._stop.wait(_POLL_S):
             now = time.monotonic()
             self._follow_commands()
-            if self._room is not None and self._room.follow():
+            if (room := self._room) is not None and room.follow():
                 self._reload()
             if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
                 self._write_status()
@@ -195,27 +198,49 @@ class Daemon:
         self._detected.tidy()
         self._trash.empty()
 
-    def _listen(self, beat: Callable[[], None]) -> None:
-        assert self._config.microphone is not None
-        microphone, rate_hz = self._config.microphone, self._sample_rate_hz
-        source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
-        feed = self._open_feed()
+    def _add_listening(self, name: str) -> None:
+        loop = self._supervisor.add(
+            listening_name(name), lambda: self._listen(name, loop.beat), stuck_after_s=_LISTENING_STUCK_S
+        )
+
+    def _listen(self, name: str, beat: Callable[[], None]) -> None:
+        microphone, rate_hz = self._config.inputs[name], self._sample_rate_hz
+        first = microphone is self._config.microphone  # which its owner records with, and watches
+        source: AudioSource
+        if first:
+            source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
+        else:
+            source = Microphone(microphone, rate_hz)
+        feed = self._open_feed() if first else None
         try:
-            self._listening = ListeningLoop(
+            loop = self._listening[name] = ListeningLoop(
                 source,
-                lambda: load_listening(self._config),
+                self._load,
                 self._config.detector,
                 self._publisher,
                 beat,
                 feed,
-                None if self._room is None else self._room.look,
+                patient=microphone.source == "stream",
+                input_name=name,
             )
-            self._listening.run(self._stop)
+            loop.run(self._stop)
         finally:
-            self._listening = None
+            self._listening[name] = None
             source.close()
             if feed is not None:
                 feed.close()
+
+    def _load(self) -> Loaded:
+        """Return what listens from now on, one model for all inputs, with what takes its features for the room."""
+        with self._loading:
+            if self._loaded is None:
+                loaded = load_listening(self._config)
+                manifest = loaded.model.manifest
+                # What was heard with another front end is worth nothing to this one.
+                if self._room is None or not self._room.fits(manifest, self._config.detector):
+                    self._room = RoomMemory.open(self._config, self._state, manifest)
+                self._loaded = loaded._replace(look=None if self._room is None else self._room.look)
+            return self._loaded
 
     def _open_feed(self) -> LiveFeed | None:
         try:
@@ -231,7 +256,7 @@ class Daemon:
         except OSError as error:
             log.warning("cannot keep the sound of an event: %s", error)
 
-    def _follow(self, name: str) -> None:
+    def follow(self, name: str) -> None:
         """Change to a ready bundle with the fleet; "" for the configured one.
 
         What listens goes on with its present model until the owner's clips are learned anew. A daemon that is killed
@@ -262,11 +287,13 @@ class Daemon:
         self._relearning = self._relearning and not progress.taught
         if self._relearning:
             return
-        if (loop := self._listening) is not None:
-            try:
+        with self._loading:
+            self._loaded = None
+        try:
+            for loop in filter(None, self._listening.values()):
                 loop.reload()
-            except AuricleError as error:  # what listens goes on listening with the model that it has
-                log.error("cannot take up the new model: %s", error)
+        except AuricleError as error:  # what listens goes on listening with the model that it has
+            log.error("cannot take up the new model: %s", error)
 
     def _feed_watchdog(self) -> None:
         """Report to systemd that all is well; where a loop stands still it is left to start the daemon again."""
@@ -278,21 +305,24 @@ class Daemon:
             notify("WATCHDOG=1", "STATUS=running")
 
     def _write_status(self) -> None:
-        status = self._status()
+        status = self.status()
         self._publisher.report(health_of(status, time.time()))
         try:
             self._file.write(status)
         except OSError as error:  # a full disk must not end the listening
             log.warning("cannot write the status %s: %s", self._file.path, error)
 
-    def _status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
+        """Return what the status file says, JSON-ready; ``listening`` is the first of the ``inputs``."""
+        inputs = {name: loop.counters() if loop else None for name, loop in self._listening.items()}
         return {
             "name": self._config.device.name,
             "pid": os.getpid(),
             "started": self._started,
             "model": self._model,
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
-            "listening": loop.counters() if (loop := self._listening) is not None else None,
+            "listening": next(iter(inputs.values()), None),
+            "inputs": inputs,
             "room": room.status(self._config.detector.false_accepts_per_hour) if (room := self._room) else None,
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,

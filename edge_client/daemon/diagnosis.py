@@ -138,7 +138,7 @@ def _microphone(config: Config) -> Finding:
     if state.locked("daemon"):
         return _daemons_microphone(read_status(state))
     rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz
-    if config.microphone.backend == "file":
+    if config.microphone.source == "file":
         return _played(config.microphone, rate_hz)
     with closing(Microphone(config.microphone, rate_hz)) as source:
         level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
@@ -156,7 +156,7 @@ def _daemons_microphone(status: dict[str, Any]) -> Finding:
     """Judge by what the daemon, which has the microphone, says of it."""
     listening = status.get("listening")
     if not listening or not listening["frames"]:
-        error = status.get("loops", {}).get("listening", {}).get("error", "")
+        error = (listening or {}).get("trouble") or status.get("loops", {}).get("listening", {}).get("error", "")
         way_out = "auricle-edge devices lists the microphones; the log says more"
         return Finding("microphone", "problem", f"the daemon gets no sound{error and ': '}{error}", way_out)
     age = listening["last_frame_age_s"]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -42,13 +43,15 @@ _RECENT = 1000
 
 class Loaded(NamedTuple):
     """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
-    pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end.
+    pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end. ``look`` takes what a detector
+    on this front end looks at (:meth:`edge_client.room.reservoir.Reservoir.look`).
     """
 
     model: ModelRuntime
     label_map: LabelMap
     tails: Mapping[str, Tail] = MappingProxyType({})
     lasting: frozenset[str] = frozenset()
+    look: Callable[..., None] | None = None
 
 
 def load_listening(config: Config) -> Loaded:
@@ -80,7 +83,9 @@ class ListeningLoop:
         publisher: Publisher,
         beat: Callable[[], None],
         feed: LiveFeed | None = None,
-        look: Look | None = None,
+        *,
+        patient: bool = False,
+        input_name: str = "",
     ) -> None:
         """Load the model; nothing is read yet.
 
@@ -91,7 +96,9 @@ class ListeningLoop:
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
             feed: Shows what is heard to those who watch; its owner closes it.
-            look: Takes what the detector looks at, as :class:`edge_client.detection.detector.Detector` says.
+            patient: Whether a source that fell silent is waited for too, as one on the network is: nothing here would
+                bring it back.
+            input_name: What events call the source; "" where there is no other.
 
         Raises AudioError if the source has another rate than the model.
         """
@@ -100,9 +107,17 @@ class ListeningLoop:
         self._publisher = publisher
         self._beat = beat
         self._feed = feed
+        self._patient = patient
         loaded = load()
+        self._input = input_name
         self._detector = Detector(
-            loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting, look=look
+            loaded.model,
+            loaded.label_map,
+            config,
+            tails=loaded.tails,
+            lasting=loaded.lasting,
+            look=self._look(loaded),
+            input_name=input_name,
         )
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
@@ -124,7 +139,7 @@ class ListeningLoop:
         while not stop.is_set():
             self._take_reloaded()
             samples = self._source.read(self._detector.hop_samples, _TIMEOUT_S)
-            if len(samples) or self._source.lent or not self._source.frames:
+            if len(samples) or self._patient or self._source.lent or not self._source.frames:
                 self._beat()
             if not len(samples):
                 continue
@@ -148,12 +163,11 @@ class ListeningLoop:
         with self._lock:
             self._pending = loaded
 
-    def counters(self) -> dict[str, float | int | None]:
+    def counters(self) -> dict[str, float | int | str | None]:
         """Return what the status says of listening; ``latency_ms`` and its like are None before the first hop."""
         with self._lock:
             latencies = np.array(self._latencies_s)
         known = len(latencies) > 0
-        hop_s = self._detector.hop_samples / self._rate_hz
         counted = self._detector.counters
         return {
             "frames": self._source.frames,
@@ -164,17 +178,29 @@ class ListeningLoop:
             "skipped": counted.skipped,
             "latency_ms": round(1e3 * float(np.median(latencies)), 3) if known else None,
             "latency_95th_ms": round(1e3 * float(np.quantile(latencies, 0.95)), 3) if known else None,
-            "real_time_factor": round(float(latencies.mean()) / hop_s, 5) if known else None,
+            "real_time_factor": self._real_time_factor(),
             "lent": self._source.lent,
             "last_frame_age_s": round(time.monotonic() - self._last_frame, 3),
             "level_db": round(self._detector.level_db, 1),
+            "trouble": self._source.trouble,
         }
+
+    def _look(self, loaded: Loaded) -> Look | None:
+        return None if loaded.look is None else partial(loaded.look, stream=self._input)
+
+    def _real_time_factor(self) -> float | None:
+        """Return the share of the time that the detector needs; None before the first hop."""
+        with self._lock:
+            latencies = np.array(self._latencies_s)
+        hop_s = self._detector.hop_samples / self._rate_hz
+        return round(float(latencies.mean()) / hop_s, 5) if len(latencies) else None
 
     def _take_reloaded(self) -> None:
         with self._lock:
             loaded, self._pending = self._pending, None
         if loaded is not None:
-            self._detector = self._detector.following(*loaded)
+            model, label_map, tails, lasting, _ = loaded
+            self._detector = self._detector.following(model, label_map, tails, lasting, self._look(loaded))
             self._publish_labels()
             self._publisher.announce(self._detector.labels)
 
@@ -199,7 +225,7 @@ class ListeningLoop:
         """Catch up: of all that waited only the newest hop is processed."""
         newest = self._detector.hop_samples
         self._detector.skip(samples[:-newest])
-        skipped_s, factor = (len(samples) - newest) / self._rate_hz, self.counters()["real_time_factor"]
+        skipped_s, factor = (len(samples) - newest) / self._rate_hz, self._real_time_factor()
         if factor is None or factor < _FAST_ENOUGH:
             self._trouble.warning("was kept waiting by another program or the disk: skipped %.1f s of sound", skipped_s)
         else:

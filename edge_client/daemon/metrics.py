@@ -77,9 +77,7 @@ class _Collector:
         yield InfoMetricFamily("auricle_device", "The device.", about)
         yield GaugeMetricFamily("auricle_labels", "Sounds that the device knows.", len(model["labels"]))
         yield from _loops(status["loops"])
-        for key, name, meaning, grows in _LISTENING if status["listening"] else ():
-            if (value := status["listening"][key]) is not None:
-                yield (CounterMetricFamily if grows else GaugeMetricFamily)(name, meaning, value)
+        yield from _inputs(status["inputs"])
         yield CounterMetricFamily("auricle_trained", "Trainings that ended well.", training["trained"])
         yield CounterMetricFamily("auricle_training_failed", "Trainings that failed.", training["failed"])
         if status["server"] is not None:
@@ -91,6 +89,20 @@ class _Collector:
         yield GaugeMetricFamily(
             "auricle_damage", "Damaged files that were found since the start.", len(status["damage"])
         )
+
+
+def _inputs(inputs: dict[str, dict[str, Any] | None]) -> Iterator[Metric]:
+    """Yield what is measured of listening, by input where there are several."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    labels = ["input"] if len(inputs) > 1 else []
+    for key, name, meaning, grows in _LISTENING:
+        family = (CounterMetricFamily if grows else GaugeMetricFamily)(name, meaning, labels=labels)
+        for source, counted in inputs.items():
+            if counted is not None and counted[key] is not None:
+                family.add_metric([source][: len(labels)], counted[key])
+        if family.samples:
+            yield family
 
 
 def _loops(loops: dict[str, Any]) -> Iterator[Metric]:

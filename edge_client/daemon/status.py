@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
+from edge_client.config import FIRST_INPUT
 from edge_client.errors import StateError
 from edge_client.events import Health
 from edge_client.storage.device_state import DeviceState
@@ -48,16 +49,19 @@ def resident_mb(pid: int | str = "self") -> float | None:
 
 def health_of(status: dict[str, Any], now: float) -> Health:
     """Return how a device is."""
-    listening = status["listening"]
-    hears = bool(listening and listening["frames"] and listening["last_frame_age_s"] < _SILENT_S)
-    lent = bool(listening and listening["lent"])
-    problems = list(_problems(status, hears=hears))
-    if not hears and not lent and not problems and now - status["started"] > _STARTING_S:
-        problems = ["the microphone gives no sound"]
+    inputs = {listening_name(name): counted for name, counted in status["inputs"].items()}
+    hearing = {name for name, counted in inputs.items() if counted and _hears(counted)}
+    problems = list(_problems(status, inputs.keys() - hearing))
+    if not problems and now - status["started"] > _STARTING_S:
+        problems = [
+            _silence(name, counted)
+            for name, counted in inputs.items()
+            if name not in hearing and not (counted and counted["lent"])
+        ]
     errors = [f"{name}: {loop['error']}" for name, loop in status["loops"].items() if loop["error"]]
     errors += [part["error"] for name in ("training", "teaching", "server") if (part := status[name]) and part["error"]]
     return Health(
-        listening=hears and not lent,
+        listening=any(not inputs[name]["lent"] for name in hearing),
         problem=problems[0] if problems else "",
         error=errors[0] if errors else "",
         started=status["started"],
@@ -65,10 +69,25 @@ def health_of(status: dict[str, Any], now: float) -> Health:
     )
 
 
-def _problems(status: dict[str, Any], *, hears: bool) -> Iterator[str]:
+def listening_name(input_name: str) -> str:
+    """Return the name of the loop that listens to an input; the first one's is ``listening``."""
+    return "listening" if input_name in ("", FIRST_INPUT) else f"listening {input_name}"
+
+
+def _hears(counted: dict[str, Any]) -> bool:
+    return bool(counted["frames"] and counted["last_frame_age_s"] < _SILENT_S)
+
+
+def _silence(name: str, counted: dict[str, Any] | None) -> str:
+    what = "microphone " + name.partition(" ")[2]
+    trouble = counted["trouble"] if counted else ""
+    return f"the {what.strip()} gives no sound{': ' if trouble else ''}{trouble}"
+
+
+def _problems(status: dict[str, Any], silent: Set[str]) -> Iterator[str]:
     for name, loop in status["loops"].items():
         # A microphone that is tried again is still missing.
-        if loop["state"] == "waiting" or (name == "listening" and loop["error"] and not hears):
+        if loop["state"] == "waiting" or (name in silent and loop["error"]):
             yield f"{name} failed: {loop['error']}"
         elif loop["stuck"]:
             yield f"{name} makes no progress"

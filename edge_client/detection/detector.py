@@ -59,6 +59,7 @@ class Detector:
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
         look: Look | None = None,
+        input_name: str = "",
     ) -> None:
         """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
 
@@ -66,6 +67,7 @@ class Detector:
             lasting: labels whose sounds have a begin and an end; see :meth:`take_followed`.
             look: takes the features of every window, None for one too quiet, the best averaged score, and what was
                 detected.
+            input_name: where the stream comes from, for events.
         """
         self.counters = Counters()
         self.level_db = FLOOR_DB
@@ -73,6 +75,7 @@ class Detector:
         self._config = config
         self._clock = clock
         self._look = look
+        self._input = input_name
         self._features_now: Floats | None = None
         self._warned: set[str] = set()
         settings = model.manifest.feature_settings
@@ -128,16 +131,18 @@ class Detector:
         label_map: LabelMap,
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
+        look: Look | None = None,
     ) -> Detector:
         """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
 
-        The new one has the newest sound as far as its window is not longer.
+        The new one has the newest sound as far as its window is not longer. It shows its features to ``look``, because
+        what takes those of this front end knows no others.
         """
         if model.manifest.feature_settings.digest == self._settings.digest:
             self.adopt(model, label_map, tails, lasting)
             return self
         self._end_all()
-        other = Detector(model, label_map, self._config, self._clock, tails, lasting)
+        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look, self._input)
         other.counters, other._followed = self.counters, self._followed
         both = min(len(self._window), len(other._window), self._heard_samples)
         other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
@@ -222,13 +227,23 @@ class Detector:
         if slot is not None:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
-            event = Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db)
+            event = Event(
+                self._clock(),
+                "detected",
+                known.name,
+                known.class_id,
+                score,
+                self.level_db,
+                input=self._input,
+                above_noise_db=self._unknown_sounds.above_noise_db,
+            )
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
             return Heard(event, self._window.copy())
         if sound is None:
             return None
-        return Heard(Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db), sound.window)
+        unknown = Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db, input=self._input)
+        return Heard(unknown, sound.window)
 
     def _follow(self, at_s: float) -> None:
         """Note the sounds that are over, and those that went on for a while."""

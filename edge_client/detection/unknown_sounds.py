@@ -47,9 +47,16 @@ class UnknownSounds:
         self._clip_s = clip_s
         self._hop_s = hop_s
         self._levels: deque[float] = deque(maxlen=max(2, round(_FLOOR_S / hop_s)))
+        self._floor_db = 0.0
+        self._newest = max(1, round((clip_s + average_s) / hop_s))
         self._loud = False
         self._sound: _Sound | None = None
         self._last_s = -np.inf
+
+    @property
+    def above_noise_db(self) -> float:
+        """Level of the loudest hop of the newest window, and of those that were averaged, above the noise floor, dB."""
+        return max(list(self._levels)[-self._newest :], default=self._floor_db) - self._floor_db
 
     def update(
         self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
@@ -81,9 +88,9 @@ class UnknownSounds:
     def _begins(self, level_db: float) -> bool:
         """Say whether a sound begins: the level rises above the noise floor, where it was not before."""
         self._levels.append(level_db)
-        floor_db = float(np.quantile(self._levels, _FLOOR_QUANTILE))
+        self._floor_db = float(np.quantile(self._levels, _FLOOR_QUANTILE))
         config = self._config
-        loud = level_db >= max(config.energy_gate_db, floor_db + config.unknown_onset_db)
+        loud = level_db >= max(config.energy_gate_db, self._floor_db + config.unknown_onset_db)
         began = loud and not self._loud
         self._loud = loud
         return began

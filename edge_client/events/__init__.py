@@ -31,6 +31,8 @@ class Event:
         level_db: Root mean square of the window, dB full scale.
         ended: Time until which an everyday sound was heard, in seconds since 1970, UTC; None while it lasts, and for
             what has no length, such as a word.
+        input: Name of the microphone or stream that gave the sound; "" where the device has one alone.
+        above_noise_db: Level of the loudest part above the noise floor, dB; None where it is not known any more.
     """
 
     time: float
@@ -40,6 +42,8 @@ class Event:
     score: float
     level_db: float
     ended: float | None = None
+    input: str = ""
+    above_noise_db: float | None = None
 
     @property
     def lasted_s(self) -> float | None:
@@ -47,8 +51,12 @@ class Event:
         return None if self.ended is None else max(0.0, self.ended - self.time)
 
     def to_json(self) -> Document:
-        """Return the event JSON-ready, its times in ISO 8601; without the end where it has none."""
-        end: Document = {} if self.ended is None else {"ended": _iso(self.ended)}
+        """Return the event JSON-ready, its times in ISO 8601; without the end, and the input, where it has none."""
+        more: Document = {"input": self.input} if self.input else {}
+        if self.above_noise_db is not None:
+            more["above_noise_db"] = round(self.above_noise_db, 1)
+        if self.ended is not None:
+            more["ended"] = _iso(self.ended)
         return {
             "time": _iso(self.time),
             "kind": self.kind,
@@ -56,7 +64,7 @@ class Event:
             "class_id": self.class_id,
             "score": round(self.score, 4),
             "level_db": round(self.level_db, 1),
-            **end,
+            **more,
         }
 
     def to_end_json(self) -> Document:

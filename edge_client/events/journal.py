@@ -34,10 +34,13 @@ CREATE TABLE IF NOT EXISTS events (
     class_id TEXT,
     score REAL NOT NULL,
     level_db REAL NOT NULL,
-    ended REAL
+    ended REAL,
+    input TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
 """
+# Columns that older releases had not, and what they are added as.
+_ADDED = {"ended": "REAL", "input": "TEXT NOT NULL DEFAULT ''"}
 # What SQLite says when the disk or another process is in the way; anything else is damage.
 _OF_THE_DISK = {
     sqlite3.SQLITE_BUSY,
@@ -99,17 +102,19 @@ class Journal:
                 self._database.close()
 
     def _write(self, event: Event) -> None:
-        row = (event.time, event.kind, event.label, event.class_id, event.score, event.level_db)
+        row = (event.time, event.kind, event.label, event.class_id, event.score, event.level_db, event.input)
         try:
             with self._lock:
                 if event.ended is not None:
-                    which = (event.ended, event.time, event.kind, event.label)
+                    which = (event.ended, event.time, event.kind, event.label, event.input)
                     self._database.execute(
-                        "UPDATE events SET ended = ? WHERE time = ? AND kind = ? AND label = ?", which
+                        "UPDATE events SET ended = ? WHERE time = ? AND kind = ? AND label = ? AND input = ?", which
                     )
                     return
                 self._database.execute(
-                    "INSERT INTO events (time, kind, label, class_id, score, level_db) VALUES (?, ?, ?, ?, ?, ?)", row
+                    "INSERT INTO events (time, kind, label, class_id, score, level_db, input) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    row,
                 )
                 self._since_pruned += 1
                 if self._since_pruned >= _PRUNE_EVERY:
@@ -145,7 +150,8 @@ def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = 
     """
     columns = [row[1] for row in _ask(path, "PRAGMA table_info(events)", ())]
     ended = "ended" if "ended" in columns else "NULL"  # of an older release
-    query = f"SELECT time, kind, label, class_id, score, level_db, {ended} FROM events WHERE time >= ?"  # noqa: S608
+    given = "input" if "input" in columns else "''"
+    query = f"SELECT time, kind, label, class_id, score, level_db, {ended}, {given} FROM events WHERE time >= ?"  # noqa: S608
     query += "" if label is None else " AND label = ?"
     values = (since, limit) if label is None else (since, label, limit)
     rows = _ask(path, f"{query} ORDER BY time DESC, id DESC LIMIT ?", values)
@@ -198,8 +204,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         database.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         database.execute(f"PRAGMA journal_size_limit = {_WAL_PAGES * 4096}")
         database.executescript(_SCHEMA)
-        if "ended" not in [row[1] for row in database.execute("PRAGMA table_info(events)")]:  # of an older release
-            database.execute("ALTER TABLE events ADD COLUMN ended REAL")
+        there = {row[1] for row in database.execute("PRAGMA table_info(events)")}
+        for column, kind in _ADDED.items():
+            if column not in there:
+                database.execute(f"ALTER TABLE events ADD COLUMN {column} {kind}")
     except (sqlite3.Error, UnicodeDecodeError):  # the latter: SQLite quotes a damaged schema
         database.close()
         raise
@@ -211,7 +219,7 @@ def _require_whole(database: sqlite3.Connection) -> None:
     found = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(found)
-    database.execute("SELECT time, kind, label, class_id, score, level_db, ended FROM events LIMIT 1")
+    database.execute("SELECT time, kind, label, class_id, score, level_db, ended, input FROM events LIMIT 1")
 
 
 def _put_aside(path: Path, aside: Path) -> None:

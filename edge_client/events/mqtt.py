@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from edge_client.errors import ConfigError
 from edge_client.events import Event, Health, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, sensor_topic
+from edge_client.events.nearest import Hearing, NearestDevice
 from edge_client.logs import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -26,12 +28,14 @@ log = logging.getLogger(__name__)
 _KEEPALIVE_S = 30
 _PAUSE_S = (1, 60)
 _GRACE_S = 2.0
-# Bytes of a packet that the broker sends: the device subscribes to nothing, and confirmations are small.
+# Bytes of a packet that the broker sends: confirmations, and what other devices say that they heard, are small.
 _LARGEST_PACKET = 1 << 14
 # Messages that were sent and not yet confirmed; while the broker is away none are taken. An announcement is up to four
 # for each label that there is or was.
 _UNCONFIRMED = 2_000
 _ANNOUNCED = "mqtt.json"
+# Behind the prefix, the topic that all devices share.
+_NEAREST = "nearest"
 # Home Assistant takes states of 255 characters.
 _LONGEST = 250
 
@@ -47,6 +51,7 @@ class MqttSection:
     tls: bool = False
     topic: str = "auricle"
     discovery: str = "homeassistant"
+    nearest: bool = False
 
     def __post_init__(self) -> None:
         require_between(self, 1, 65_535, "port")
@@ -78,9 +83,12 @@ class MqttSink:
         self._announcing: Delivery[bool] = Delivery("Home Assistant's discovery", self._send_announcement)
         self._labels: tuple[str, ...] | None = None
         self._last: Event | None = None
+        # By label, the inputs that hear a sound which goes on: it is over once no input hears it.
+        self._sounding: dict[str, set[str]] = {}
         self._health: Health | None = None
         self._lock = threading.Lock()
         self._trouble = RateLimitedLog(log)
+        self._nearest = NearestDevice(device_id, self._send_nearest) if config.nearest else None
         self._client = self._connect()
 
     def announce(self, labels: Sequence[str]) -> None:
@@ -103,16 +111,20 @@ class MqttSink:
         self._send_last()
         if event.kind == "detected":
             self._send(f"label/{label_key(event.label)}", "ON", retain=False)
+            if self._nearest is not None:
+                self._nearest.tell(self._hearing(event))
 
     def follow(self, event: Event) -> None:
         """Say that a sound goes on, before its sensor switches itself off, or is over."""
         with self._lock:
+            sounding = self._sounding.setdefault(event.label, set())
+            (sounding.add if event.ended is None else sounding.discard)(event.input)
             is_last = self._last is not None and (self._last.time, self._last.label) == (event.time, event.label)
             if is_last and event.ended is not None:
                 self._last = event
         if not self._client.is_connected():
             return
-        self._send(f"label/{label_key(event.label)}", "ON" if event.ended is None else "OFF", retain=False)
+        self._send(f"label/{label_key(event.label)}", "ON" if sounding else "OFF", retain=False)
         if is_last and event.ended is not None:
             self._send_last()
 
@@ -125,6 +137,8 @@ class MqttSink:
 
     def close(self) -> None:
         """Say that the device is offline, and disconnect."""
+        if self._nearest is not None:
+            self._nearest.close()
         self._announcing.close(_GRACE_S)
         if self._client.is_connected():
             info = self._send("availability", "offline", retain=True)
@@ -155,6 +169,7 @@ class MqttSink:
         client.on_connect = self._connected
         client.on_connect_fail = self._failed
         client.on_disconnect = self._disconnected
+        client.on_message = self._received
         client.connect_async(config.host, config.port, _KEEPALIVE_S)
         client.loop_start()
         return client
@@ -170,9 +185,37 @@ class MqttSink:
             return
         log.info("connected to the MQTT broker %s:%d", self._config.host, self._config.port)
         self._client = client
+        if self._nearest is not None:
+            client.subscribe(f"{self._config.topic}/{_NEAREST}/#", qos=1)
         self._send("availability", "online", retain=True)
         self._announcing.put(False)
         self._send_status()
+
+    def _received(self, _client: Client, _data: object, message: Any) -> None:  # noqa: ANN401  (paho's)
+        """Take what a device of the fleet heard, or decided. Nobody keeps these, so what is retained is not theirs."""
+        if self._nearest is None or message.retain:
+            return
+        try:
+            self._nearest.take(json.loads(message.payload))
+        except (ValueError, RecursionError) as error:
+            self._trouble.warning("a message on %s cannot be used: %s", message.topic, error)
+
+    def _hearing(self, event: Event) -> Hearing:
+        """Return what the fleet's other devices are told of an event."""
+        return Hearing(
+            id=uuid.uuid4().hex,
+            device=self._device_id,
+            name=self._name,
+            input=event.input,
+            label=event.label,
+            class_id=event.class_id or "",
+            above_noise_db=round(event.above_noise_db or 0.0, 1),
+        )
+
+    def _send_nearest(self, topic: str, document: dict[str, Any]) -> None:
+        if self._client.is_connected():
+            whole = "/".join(filter(None, (self._config.topic, _NEAREST, topic)))
+            self._client.publish(whole, json.dumps(document, ensure_ascii=False), qos=1)
 
     def _failed(self, _client: Client, _data: object) -> None:
         self._trouble.warning(

@@ -7,6 +7,7 @@ it. Everything behind it works on its numbers as it does on cepstra.
 from __future__ import annotations
 
 import threading
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -16,6 +17,21 @@ from edge_client.features.samples import require_network
 from edge_client.model.interpreter import open_network
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import EmbeddingSettings
+
+_shared: WeakValueDictionary[str, Embedding] = WeakValueDictionary()
+_sharing = threading.Lock()
+
+
+def shared_embedding(settings: EmbeddingSettings) -> Embedding:
+    """Return the embedding of some settings, opened once for all streams that are heard at the same time.
+
+    Errors are those of :class:`Embedding`.
+    """
+    with _sharing:
+        found = _shared.get(settings.digest)
+        if found is None:
+            found = _shared[settings.digest] = Embedding(settings)
+        return found
 
 
 class Embedding:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from edge_client.errors import FeatureError
-from edge_client.features.embedding import Embedding
+from edge_client.features.embedding import Embedding, shared_embedding
 from edge_client.features.joint_embedding import JointEmbedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
@@ -97,7 +97,7 @@ class SlidingEmbedding:
 
     def __init__(self, settings: EmbeddingSettings, hop_frames: int) -> None:
         self._log_mel = SlidingFeatures(settings.log_mel, hop_frames)
-        self._embedding = Embedding(settings)
+        self._embedding = shared_embedding(settings)
 
     def reset(self) -> None:
         """Forget the last window: the next one does not lie one hop after it."""

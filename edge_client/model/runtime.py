@@ -6,6 +6,7 @@ One loss against soft, signed targets serves every method of the fleet; docs/mod
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +25,7 @@ _PREDICT_ROWS = 64
 
 
 class ModelRuntime:
-    """One opened model. Not for use by several threads at once.
+    """One opened model. Not for use by several threads at once, except :meth:`predict`.
 
     Every ``x`` is NORMALISED features, float32 [n, frames, coefficients]; ``targets`` are float32 [n, capacity],
     ``mask`` float32 [capacity] of ones (class is on) and zeros. A bundle that transcribes has targets, probabilities
@@ -43,6 +44,7 @@ class ModelRuntime:
         # The activations of an utterance are a hundred times those of a clip.
         self._predict_rows = self.manifest.batch if self.manifest.steps else _PREDICT_ROWS
         self._input_shape, self._output_shape = self.manifest.input_shape, self.manifest.output_shape
+        self._predicting = threading.Lock()
         self._good_mask: tuple[tuple[int, ...], bytes] | None = None
         self.runtime_name, self._signatures = open_graph(bundle.graph, threads)
         with without_greeting():  # the runtime says it when a signature is first called
@@ -105,12 +107,13 @@ class ModelRuntime:
         """
         x, _, mask = self._checked(x, mask)
         scale, predict = _temperature(temperature), self._signatures["predict"]
-        if 1 <= len(x) <= self._predict_rows:
-            found: Floats = predict(x=x, mask=mask, temperature=scale)["probabilities"]
-            return found
-        parts = [
-            predict(x=part, mask=mask, temperature=scale)["probabilities"] for part in _parts(x, self._predict_rows)
-        ]
+        with self._predicting:
+            if 1 <= len(x) <= self._predict_rows:
+                found: Floats = predict(x=x, mask=mask, temperature=scale)["probabilities"]
+                return found
+            parts = [
+                predict(x=part, mask=mask, temperature=scale)["probabilities"] for part in _parts(x, self._predict_rows)
+            ]
         return _joined(parts, *self._output_shape)
 
     def embed(self, x: Floats) -> Floats:

@@ -71,11 +71,12 @@ class RoomMemory:
         self._layout = layout
         self._savings = 0
         self._trouble = RateLimitedLog(log)
-        self._reservoir = Reservoir(layout, read_sample(state.room_path, layout), clock)
+        kept = read_sample(state.room_path, layout)
+        self._reservoir = Reservoir(layout, kept, clock)
         self._saved = time.monotonic()
-        self._on_disk = state.room_path.exists()
+        self._on_disk = kept is not None
         if not self._on_disk:
-            self.save()  # so that a file which is gone later was removed
+            self.save()  # so that a file which is gone later was removed, and none of another front end stays
         self.look = self._reservoir.look
 
     @classmethod
@@ -87,6 +88,10 @@ class RoomMemory:
                 state.forget_room()
             return None
         return cls(layout, state)
+
+    def fits(self, manifest: Manifest, config: DetectorConfig) -> bool:
+        """Return whether it can take what a detector on a bundle's front end looks at."""
+        return layout_of(manifest, config) == self._layout
 
     def follow(self) -> bool:
         """Save where it is time, and forget all where the file was removed; return whether thresholds may be others."""

@@ -125,7 +125,7 @@ def local_cell(moment: float) -> tuple[int, int]:
 
 
 class Reservoir:
-    """Takes what one detector looks at; any thread may take a copy of the sample."""
+    """Takes what detectors look at, each in a thread of its own; any thread may take a copy of the sample."""
 
     def __init__(
         self,
@@ -139,31 +139,33 @@ class Reservoir:
         self._clock = clock
         self._rng = np.random.default_rng(seed)
         self._lock = threading.Lock()
-        self._block: list[tuple[Floats | None, float]] = []
-        self._taken = ""
+        self._blocks: dict[str, list[tuple[Floats | None, float]]] = {}
+        self._taken: dict[str, str] = {}
         self._begin(kept)
 
     def forget(self) -> None:
         """Begin anew."""
         self._begin(None)
 
-    def look(self, embedding: Floats | None, score: float, detected: str = "") -> None:
-        """Take one window.
+    def look(self, embedding: Floats | None, score: float, detected: str = "", stream: str = "") -> None:
+        """Take one window of a stream; an hour that two streams heard is two hours.
 
         Args:
             embedding: float32 [1, numbers] or [numbers]; None where the window was too quiet to be classified.
             score: highest averaged score of any label now, 0..1.
             detected: label that was detected now, if any.
+            stream: name of the stream, whose windows lie a hop apart.
         """
-        self._block.append((None if embedding is None else embedding.ravel(), score))
-        self._taken = detected or self._taken
+        block = self._blocks.setdefault(stream, [])
+        block.append((None if embedding is None else embedding.ravel(), score))
+        self._taken[stream] = taken = detected or self._taken.get(stream, "")
         if detected:
             self._count(detected)
         before = self.layout.windows - 1
-        if len(self._block) < self.layout.block + before:
+        if len(block) < self.layout.block + before:
             return
-        block, taken, self._taken = self._block, self._taken, ""
-        self._block = block[len(block) - before :] if before else []
+        self._taken[stream] = ""
+        self._blocks[stream] = block[len(block) - before :] if before else []
         heard = sum(row is not None for row, _ in block[before:])
         if heard:
             self._keep(block, before, heard * self.layout.hop_s, taken)

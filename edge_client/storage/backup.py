@@ -33,6 +33,8 @@ _JOURNAL = "journal.sqlite3"
 _FILES = (*KEPT_TWICE, "expectations.json", "forgotten.json", FOLLOWED_BUNDLE, "embeddings.safetensors", _JOURNAL)
 _FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
 _BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
+# What was heard in a room stays in no backup, and says nothing of the labels that come back.
+_ROOM = ("room.safetensors", "denials.json", "room-learned.json")
 _MANIFEST, _FORMAT = "backup.json", 1
 _RESTORE, _COMPLETE = ".restore", "complete.json"
 # The store's lock stays where processes hold it.
@@ -107,7 +109,7 @@ def finish_restore(state: Path) -> bool:
         discard_restore(state)
         return False
     restored = json.loads((folder / _COMPLETE).read_bytes())
-    for name in _BESIDE:
+    for name in (*_BESIDE, *_ROOM):
         remove_durably(state / name)
     for name in (*_FILES, *_FOLDERS):
         if (folder / name).exists():

@@ -11,7 +11,7 @@ class SoundStream:
     def __init__(self, sample_rate_hz=14_400):
         self.sample_rate_hz = sample_rate_hz
         self.frames = self.overflows = self.reopened = 0
-        self.lent = False
+        self.lent, self.trouble = False, ""
         self._waiting = np.zeros(0, np.float32)
         self._changed = threading.Condition()
 

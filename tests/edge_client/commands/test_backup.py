@@ -65,10 +65,14 @@ def test_a_state_comes_back_as_it_was_and_what_came_later_goes(edge):
     edge("import", edge.folder / "later")
     edge.state.save_expectations([])
     (edge.state.folder / "identity.json").write_bytes(b"another device")
+    room = (edge.state.room_path, edge.state.denials_path, edge.state.room_learned_path)
+    for path in room:  # of what was heard since, and maybe in another room
+        path.write_bytes(b"heard")
     edge("events", "--forget", "yes", "--yes")
     assert "say --yes" in edge("restore", file, status=1)
     assert "No other device may run" in edge("restore", file, "--yes")
     assert contents(edge.state.folder) == before
+    assert not any(path.exists() for path in room)
     assert past_events(edge.state.folder / JOURNAL, 10) == heard
     edge.state.mend()
     assert edge.state.identity.load().device_id in before["identity.json"].decode()

@@ -219,12 +219,15 @@ def test_the_status_says_numbers_as_numbers():
 STARTED = 1_000.0
 
 
+HEARD = {"frames": 16_000, "last_frame_age_s": 0.1, "lent": False, "trouble": ""}
+SILENT = HEARD | {"last_frame_age_s": 100.0}
+
+
 def status(**changes):
     loop = {"state": "running", "restarts": 0, "error": "", "stuck": False}
-    listening = {"frames": 16_000, "last_frame_age_s": 0.1, "lent": False}
     return {
         "started": STARTED,
-        "listening": listening,
+        "inputs": {"": HEARD},
         "loops": {"listening": loop, "teaching": loop},
         "damage": [],
         "training": {"error": ""},
@@ -239,14 +242,24 @@ def loops(name="listening", **changes):
     return found | {name: found[name] | changes}
 
 
-SILENT = {"frames": 16_000, "last_frame_age_s": 100.0, "lent": False}
 CASES = [
     ({}, True, ""),
-    ({"listening": None, "loops": loops(error="no microphone", restarts=3)}, False, "listening failed: no microphone"),
-    ({"listening": None, "loops": loops(state="waiting", error="gone")}, False, "listening failed: gone"),
+    (
+        {"inputs": {"": None}, "loops": loops(error="no microphone", restarts=3)},
+        False,
+        "listening failed: no microphone",
+    ),
+    ({"inputs": {"": None}, "loops": loops(state="waiting", error="gone")}, False, "listening failed: gone"),
     ({"loops": loops(error="gone an hour ago", restarts=1)}, True, ""),
-    ({"listening": SILENT}, False, "the microphone gives no sound"),
-    ({"listening": SILENT | {"lent": True}}, False, ""),  # its owner records with it
+    ({"inputs": {"": SILENT}}, False, "the microphone gives no sound"),
+    ({"inputs": {"": SILENT | {"trouble": "refused"}}}, False, "the microphone gives no sound: refused"),
+    ({"inputs": {"": SILENT | {"lent": True}}}, False, ""),  # its owner records with it
+    ({"inputs": {"microphone": HEARD, "kitchen": SILENT}}, True, "the microphone kitchen gives no sound"),
+    (
+        {"inputs": {"microphone": HEARD, "kitchen": None}, "loops": loops() | loops("listening", error="refused")},
+        True,
+        "the microphone kitchen gives no sound",
+    ),
     ({"loops": loops("teaching", stuck=True)}, True, "teaching makes no progress"),
     ({"damage": ["a", "model.json was damaged"]}, True, "damaged files were found: model.json was damaged"),
 ]
@@ -259,8 +272,8 @@ def test_it_listens_or_something_is_the_reason(changes, listens, problem):
 
 
 def test_a_device_that_has_just_started_has_no_problem_yet():
-    assert health_of(status(listening=None), STARTED + 20).problem == ""
-    assert health_of(status(listening=None), STARTED + 200).problem == "the microphone gives no sound"
+    assert health_of(status(inputs={"": None}), STARTED + 20).problem == ""
+    assert health_of(status(inputs={"": None}), STARTED + 200).problem == "the microphone gives no sound"
 
 
 def test_the_last_error_is_told_though_it_is_over():

@@ -142,3 +142,19 @@ def test_the_status_says_what_was_promised_and_what_came():
         "          no: 2 detections; you said of none that it was wrong",
         "          yes: 54 detections; you said of 42 that they were wrong, 0.7 an hour",
     ]
+
+
+def test_a_detector_that_goes_on_with_another_front_end_is_remembered_with_that_one(device, model):
+    room = RoomMemory.open(device.config, device.state, model.manifest)
+    detector = Detector(model, label_map(model), DetectorConfig(), look=room.look)
+    detector.push(noise(10))
+    other = ModelRuntime(read_bundle(find_bundle("base_int8")), 1)
+    assert room.fits(model.manifest, DetectorConfig())
+    assert not room.fits(other.manifest, DetectorConfig())
+    room.save()
+    new = RoomMemory.open(device.config, device.state, other.manifest)
+    layout = layout_of(other.manifest, DetectorConfig())
+    assert len(read_sample(device.state.room_path, layout).at_s) == 0  # nothing of the old one stays
+    detector.following(other, label_map(other), look=new.look).push(noise(10))
+    new.save()
+    assert len(read_sample(device.state.room_path, layout).at_s) >= 4
