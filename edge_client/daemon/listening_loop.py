@@ -17,6 +17,7 @@ from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Look
+from edge_client.detection.doubts import Doubt
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -81,6 +82,7 @@ class ListeningLoop:
         beat: Callable[[], None],
         feed: LiveFeed | None = None,
         look: Look | None = None,
+        doubt: Callable[[Doubt], None] | None = None,
     ) -> None:
         """Load the model; nothing is read yet.
 
@@ -91,7 +93,8 @@ class ListeningLoop:
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
             feed: Shows what is heard to those who watch; its owner closes it.
-            look: Takes what the detector looks at, as :class:`edge_client.detection.detector.Detector` says.
+            look: Takes what the detector looks at, and ``doubt`` what it is in doubt about, as
+                :class:`edge_client.detection.detector.Detector` says.
 
         Raises AudioError if the source has another rate than the model.
         """
@@ -102,7 +105,7 @@ class ListeningLoop:
         self._feed = feed
         loaded = load()
         self._detector = Detector(
-            loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting, look=look
+            loaded.model, loaded.label_map, config, tails=loaded.tails, lasting=loaded.lasting, look=look, doubt=doubt
         )
         self._pending: Loaded | None = None
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import DetectorConfig
+from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.thresholds import Tail, threshold_of
@@ -59,6 +60,7 @@ class Detector:
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
         look: Look | None = None,
+        doubt: Callable[[Doubt], None] | None = None,
     ) -> None:
         """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
 
@@ -66,6 +68,7 @@ class Detector:
             lasting: labels whose sounds have a begin and an end; see :meth:`take_followed`.
             look: takes the features of every window, None for one too quiet, the best averaged score, and what was
                 detected.
+            doubt: takes every sound of which it is doubtful whether it is a label.
         """
         self.counters = Counters()
         self.level_db = FLOOR_DB
@@ -78,6 +81,7 @@ class Detector:
         settings = model.manifest.feature_settings
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
+        self._doubts = None if doubt is None else Doubts(settings.clip_s, doubt)
         self._pace = pace_of(config, settings)
         frames = hop_frames(settings, self._pace.hop_s)
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
@@ -105,6 +109,8 @@ class Detector:
         """
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
         self._end_all()
+        if self._doubts is not None:
+            self._doubts.reset()
         self._model = model
         self._label_map = label_map
         self._decisions = PosteriorHandler(
@@ -216,19 +222,32 @@ class Detector:
         best = float(averaged.max(initial=0.0))
         if self._look is not None:
             self._look(self._features_now, best, "" if slot is None else self._label_map.slots[slot].name)
+        now = self._clock()
+        if self._doubts is not None and len(averaged):
+            top = int(averaged.argmax())
+            self._doubts.update(
+                at_s,
+                now,
+                self._label_map.names[top],
+                best,
+                float(self._decisions.thresholds[top]),
+                self._features_now,
+                self._window,
+                detected=slot is not None,
+            )
         sound = self._unknown_sounds.update(
             at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None
         )
         if slot is not None:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
-            event = Event(self._clock(), "detected", known.name, known.class_id, score, self.level_db)
+            event = Event(now, "detected", known.name, known.class_id, score, self.level_db)
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
             return Heard(event, self._window.copy())
         if sound is None:
             return None
-        return Heard(Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db), sound.window)
+        return Heard(Event(now, "unknown", "unknown", None, sound.score, sound.level_db), sound.window)
 
     def _follow(self, at_s: float) -> None:
         """Note the sounds that are over, and those that went on for a while."""
