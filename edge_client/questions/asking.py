@@ -73,28 +73,36 @@ class Asker:
     def consider(self, doubt: Doubt) -> None:
         """Ask about a sound, where that is worth it. A full disk is logged, and the sound is not asked about."""
         try:
-            self._consider(doubt)
+            if self.is_worth_asking(doubt):
+                self.ask(doubt)
         except (OSError, StateError) as error:
             self._trouble.warning("cannot keep a question: %s", error)
 
-    def _consider(self, doubt: Doubt) -> None:
+    def is_worth_asking(self, doubt: Doubt) -> bool:
+        """Return whether a sound is worth a question now, and note its value, by which others are judged.
+
+        Raises OSError, StateError if that cannot be noted.
+        """
         now, book = self._clock(), self.store.read()
         if is_unwanted(doubt.embedding, book, self._statistics):
-            return
+            return False
         asked = [one.embedding for one in book.questions]
         known = [row for row in (*self._taught_clips(), *asked) if len(row) == len(doubt.embedding)]
         value = openness(doubt.margin) * novelty(doubt.embedding, known, self._statistics)
-        if is_chosen(value, book, self._per_day, now):
-            question_id, sound = sound_of(doubt.window, self._rate_hz)
-            self.store.add(
-                Question(question_id, doubt.time, doubt.label, doubt.detected, doubt.score, doubt.embedding), sound
-            )
-            log.info("in doubt whether a sound was %r, score %.2f: asks its owner", doubt.label, doubt.score)
         self.store.change(
             lambda book: Book(
                 book.questions, (*(one for one in book.values if abs(now - one[0]) < WEEK_S), (now, value))
             )
         )
+        return is_chosen(value, book, self._per_day, now)
+
+    def ask(self, doubt: Doubt) -> Question:
+        """Ask about a sound, and keep it. Raises OSError, StateError if that is not possible."""
+        question_id, sound = sound_of(doubt.window, self._rate_hz)
+        question = Question(question_id, doubt.time, doubt.label, doubt.detected, doubt.score, doubt.embedding)
+        self.store.add(question, sound)
+        log.info("in doubt whether a sound was %r, score %.2f: asks its owner", doubt.label, doubt.score)
+        return question
 
     def _taught_clips(self) -> list[Floats]:
         """Return the embeddings of the clips that were learned, float32 [numbers] each."""
