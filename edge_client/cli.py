@@ -10,11 +10,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge_client.commands import backup, clips, convert, daemon, devices, events, fleet, init, services, teach, watch
+from edge_client.commands import (
+    backup,
+    clips,
+    convert,
+    daemon,
+    devices,
+    events,
+    fleet,
+    init,
+    questions,
+    services,
+    teach,
+    watch,
+)
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (init, daemon, watch, services, teach, clips, events, devices, backup, convert, fleet)
+_COMMANDS = (init, daemon, watch, services, teach, questions, clips, events, devices, backup, convert, fleet)
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.

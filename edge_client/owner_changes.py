@@ -1,4 +1,4 @@
-"""Changes of what was taught, which commands and the owner's page make: rename, delete, and undo."""
+"""Changes of what was taught, which commands and the owner's page make: rename, delete, and undo; answers too."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from edge_client.clips.files import Clip, choose_kind, clip_files, is_label, rej
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
+from edge_client.questions.answers import answers, store_of, take_back
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
 from fleet_protocol.bundle import read_bundle
@@ -22,9 +23,12 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True)
 class Change:
-    """A change that can be undone; its kind and time name it. ``new_label``: "" for a deletion."""
+    """A change that can be undone; its kind and time name it.
 
-    kind: Literal["renamed", "deleted"]
+    ``new_label``: "" for a deletion; of an answer to a question what was said, in words.
+    """
+
+    kind: Literal["renamed", "deleted", "answered"]
     at_ms: int
     label: str
     new_label: str
@@ -76,6 +80,8 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
         if for_good:
             gone = {clip.label for clip in clips} - set(store.labels())
             forget(teaching.state.choices_path, labels=gone)
+            for label in gone:
+                store_of(teaching).forget_label(label)
     forget_clips(teaching.state.embeddings_path, clip_files(store.folder))
     return messages
 
@@ -93,13 +99,14 @@ def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:
 
 
 def purge(teaching: Teaching) -> int:
-    """Remove for good what could be had back, and what was heard in the room; return how many clips these were.
+    """Remove for good what could be had back, what was heard in the room, and questions; return the number of clips.
 
     Raises ClipError if another process is changing the store.
     """
     with teaching.store.changing():
         forget(teaching.state.choices_path, older_than_ms=_now_ms())
         teaching.state.forget_room()
+        store_of(teaching).forget()
         return teaching.trash.empty(0.0)
 
 
@@ -112,6 +119,11 @@ def changes(teaching: Teaching) -> list[Change]:
     for deletion in teaching.trash.deletions():
         labels = sorted({clip.label for clip in deletion.clips})
         found.append(Change("deleted", round(1e3 * deletion.deleted_at), ", ".join(labels), "", len(deletion.clips)))
+    for said in answers(teaching):
+        question = said.question
+        found.append(
+            Change("answered", round(1e3 * question.said_at), question.label, said.now, int(bool(question.folder)))
+        )
     return sorted(found, key=lambda change: -change.at_ms)
 
 
@@ -127,6 +139,9 @@ def undo(teaching: Teaching, change: Change) -> int:
                 if round(1e3 * deletion.deleted_at) == change.at_ms:
                     put_back(teaching, deletion.clips)
                     return len(deletion.clips)
+        for said in answers(teaching):
+            if change.kind == "answered" and round(1e3 * said.question.said_at) == change.at_ms:
+                return take_back(teaching, said.question)
         for renaming in _recent(teaching):
             if change.kind == "renamed" and renaming.at_ms == change.at_ms:
                 return _undo_renaming(teaching, renaming)

@@ -6,6 +6,9 @@ from what it heard. It is measured on the first day, on the last, and after a da
 of taught words by people whom it never heard, at 20, 10 and 5 dB, and false accepts per hour in hours without a taught
 word, at thresholds for 0.5, 1 and 2 false accepts an hour for each label. Defaults were chosen in other rooms, with
 other people and backgrounds (`--tuning`).
+
+With `--questions` each device lives a second time and asks its owner: at most so many questions a day, which he answers
+in the evening, 5 % of them wrongly; every fifth owner never answers.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from benchmarks.command import BenchmarkError, Command, data_folder, said
 from benchmarks.listening.__main__ import SNRS_DB
 from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import KNOWN, Clip, load_material
-from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
+from benchmarks.living.owners import Answers, Owner
+from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words, sound_of
 from benchmarks.living.weeks import PROMISES, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.room.memory import layout_of
@@ -43,12 +47,14 @@ _TAKES = 10
 _ROOM_S, _ROOM_DB = 3.0, -50.0
 # How much more than was promised is still kept.
 KEPT = 1.5
+# Of so many owners one never answers.
+_SILENT = 5
 # Points of misses by which a device must be worse, by a sign test of its words, to count as worse.
 _CHANCE = 0.05
 
 
-def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, seed: int) -> Life:
-    """Teach a device in a room."""
+def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, seed: int, questions: int = 0) -> Life:
+    """Teach a device in a room; it asks so many questions a day."""
     rng = np.random.default_rng([seed, room.number, 5])
     takes = {}
     for label in KNOWN:
@@ -59,7 +65,9 @@ def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, se
     config = taught_device(folder, bundle, takes, [np.asarray(level * heard, np.float32)])
     layout = layout_of(read_bundle(bundle).manifest, DetectorConfig())
     assert layout is not None
-    return Life(config, layout, seed)
+    answers = room.number % _SILENT != _SILENT - 1
+    owner = Owner(config, seed + room.number, answers=answers, per_day=questions) if questions else None
+    return Life(config, layout, seed, owner)
 
 
 def _summary(day: int | str, found: Sequence[Measured], before: Sequence[Measured] | None) -> dict[str, Any]:
@@ -102,8 +110,8 @@ def _is_worse(before: Measured, after: Measured, promise: float) -> bool:
     return bool(pairs) and tail < _CHANCE
 
 
-def _moments() -> dict[int | str, list[Measured]]:
-    return {0: [], DAYS: [], "moved": [], "moved, a day later": []}
+def _moments(days: int) -> dict[int | str, list[Measured]]:
+    return {0: [], days: [], "moved": [], "moved, a day later": []}
 
 
 def main() -> int:
@@ -113,6 +121,8 @@ def main() -> int:
     parser.add_argument("--rooms", type=int, default=5, help="rooms among which backgrounds are dealt (%(default)s)")
     parser.add_argument("--tuning", action="store_true", help="live in the rooms in which defaults were chosen")
     parser.add_argument("--thresholds-alone", action="store_true", help="play no night: no head learns the room")
+    parser.add_argument("--questions", type=int, default=0, metavar="N", help="live again, and ask so many a day (0)")
+    parser.add_argument("--days", type=int, default=DAYS, help="days that are lived (%(default)s)")
     parser.add_argument("--bundle", default="base", metavar="NAME|FILE", help="ready bundle or file (base)")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep embeddings here; the next run takes them")
     parser.add_argument("--data", type=Path, default=data_folder())
@@ -128,18 +138,41 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     rooms = open_rooms(half, max(options.rooms, options.devices), seed)[: options.devices]
     with tempfile.TemporaryDirectory() as place:
         cache = options.cache or Path(place) / "cache"
-        learned, moments = 0, _moments()
-        for room in rooms:
-            life = _taught(Path(place) / str(room.number), bundle, material.training, room, seed)
-            nights = () if options.thresholds_alone else _NIGHTS
-            _live(life, room, rooms[(room.number + 1) % len(rooms)], cache, bundle, nights, moments)
-            learned += life.learned_room
-    days = [_summary(day, found, moments[0] if day == DAYS else None) for day, found in moments.items()]
-    for day in days:
+        nights = () if options.thresholds_alone else [day for day in range(options.days) if day % DAYS in _NIGHTS]
+
+        def lives(questions: int) -> tuple[dict[str, Any], list[Life]]:
+            moments, found = _moments(options.days), []
+            for room in rooms:
+                folder = Path(place) / f"{room.number}-{questions}"
+                life = _taught(folder, bundle, material.training, room, seed, questions)
+                other = rooms[(room.number + 1) % len(rooms)]
+                _live(life, room, other, cache, bundle, nights, moments, options.days)
+                found.append(life)
+            days = [_summary(day, one, moments[0] if day == options.days else None) for day, one in moments.items()]
+            return {"days": days, "heads_with_room": sum(life.learned_room for life in found)}, found
+
+        without, _ = lives(0)
+        _say(without)
+        if not options.questions:
+            return without
+        asking, found = lives(options.questions)
+        _say(asking)
+    return {"questions": asking | _asked([life.owner.found for life in found if life.owner]), "without": without}
+
+
+def _say(result: dict[str, Any]) -> None:
+    for day in result["days"]:
         for row in day["promises"]:
             said({"day": day["day"]} | row)
             said({f"misses at {snr} dB": value for snr, value in row["misses_percent"].items()})
-    return {"days": days, "heads_with_room": learned}
+
+
+def _asked(found: Sequence[Answers]) -> dict[str, int]:
+    """Return the counts of all owners' answers."""
+    names = ("asked", "answered", "wrong", "useful", "yes")
+    counts = {name: sum(getattr(one, name) for one in found) for name in names}
+    said(dict(counts))
+    return counts
 
 
 def _live(
@@ -150,8 +183,9 @@ def _live(
     bundle: Path,
     nights: Sequence[int],
     moments: dict[int | str, list[Measured]],
+    days: int,
 ) -> None:
-    """Let a device live for a week in its room, and then for a day in another one; measure it in between."""
+    """Let a device live for some days in its room, and then for a day in another one; measure it in between."""
     settings, config = read_bundle(bundle).manifest.feature_settings, DetectorConfig()
     if not isinstance(settings, EmbeddingSettings):
         raise BenchmarkError(f"{bundle} has no front end with one network; take base, words or sounds")
@@ -160,16 +194,21 @@ def _live(
         return day_parts(where, day, settings, life.layout.hop_s, cache, measured=measured, owner=not measured)
 
     def figures(where: Room) -> Measured:
-        days = [part for day in range(1, _MEASURED + 1) for part in parts(where, 100 + day, measured=True)]
+        measured = [part for day in range(1, _MEASURED + 1) for part in parts(where, 100 + day, measured=True)]
         words = {snr: said_words(where, snr, settings, life.layout.hop_s, cache) for snr in SNRS_DB}
-        return measure(life.now, life.layout, days, words, config)
+        return measure(life.now, life.layout, measured, words, config)
 
     moments[0].append(figures(room))
-    for day in range(DAYS):
-        life.hear(day, parts(room, day % _LIVED + 1, measured=False), night=day in nights)
-    moments[DAYS].append(figures(room))
+    for day in range(days):
+        lived = day % _LIVED + 1
+
+        def sound(part: Part, lived: int = lived) -> Floats:
+            return sound_of(room, part.name, lived, measured=False, owner=True)[0]
+
+        life.hear(day, parts(room, lived, measured=False), night=day in nights, sound=sound)
+    moments[days].append(figures(room))
     moments["moved"].append(figures(other))
-    life.hear(DAYS, parts(other, 1, measured=False), night=bool(nights))
+    life.hear(days, parts(other, 1, measured=False), night=bool(nights))
     moments["moved, a day later"].append(figures(other))
 
 

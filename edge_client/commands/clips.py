@@ -45,14 +45,14 @@ def add(commands: Commands) -> None:
     undelete = action("undelete", "bring back what was deleted last", _undelete)
     undelete.add_argument("--label", default=argparse.SUPPRESS, help="what was deleted of this label instead")
     undelete.add_argument("--list", action="store_true", help="list what can be had back")
-    action("undo", "take back what was deleted or relabelled last", _undo)
+    action("undo", "take back what was deleted, relabelled or answered last", _undo)
     differ = action("differ", "say that two sounds which sound the same differ; nobody asks again", _differ)
     differ.add_argument("first", metavar="LABEL")
     differ.add_argument("second", metavar="LABEL")
     kind = action("kind", "say whether a label is a word or an everyday sound, where the device hears both", _kind)
     kind.add_argument("kind_of", metavar="LABEL")
     kind.add_argument("kind", choices=("word", "sound", "auto"), help="auto: the device finds it out")
-    purge = "remove what was deleted for good now, and what is known of the room"
+    purge = "remove what was deleted for good now, what is known of the room, and questions"
     action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
 
@@ -166,9 +166,12 @@ def _undo(options: argparse.Namespace) -> int:
     teaching = Teaching.open(options.config)
     found = changes(teaching)
     if not found:
-        raise ClipError("there is nothing to undo: nothing was deleted or renamed within a week")
+        raise ClipError("there is nothing to undo: nothing was deleted, renamed or answered within a week")
     last = found[0]
     count = undo(teaching, last)
+    if last.kind == "answered":
+        line = f"the answer about {last.label!r}, {last.new_label!r}, is taken back. {teaching.after()}"
+        return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
     what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
     line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
     return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
@@ -249,7 +252,7 @@ def _purge(options: argparse.Namespace) -> int:
     from edge_client.owner_changes import purge
 
     teaching = Teaching.open(options.config)
-    confirm("remove deleted clips, and what is known of the room, for good", yes=options.yes)
+    confirm("remove deleted clips, what is known of the room, and questions, for good", yes=options.yes)
     removed = purge(teaching)
-    line = f"{removed} deleted clips were removed for good, and what was known of the room"
+    line = f"{removed} deleted clips were removed for good, and what was known of the room, and questions"
     return report({"removed": removed}, [line], json=options.json)

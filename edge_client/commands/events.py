@@ -64,10 +64,12 @@ def _line(event: Event) -> str:
 
 
 def _forget(config: Config, label: str) -> int:
-    """Remove a label's events, and their sounds where these are kept; return how many events these were."""
+    """Remove a label's events, their sounds where these are kept, and questions; return how many events these were."""
     from edge_client.clips.unknown_clips import DetectedClips
     from edge_client.events.journal import JOURNAL, forget_events, past_events
+    from edge_client.questions.store import QuestionStore
     from edge_client.storage.device_state import DeviceState
+    from fleet_protocol.bundle import read_bundle
 
     state = DeviceState(config.device.state)
     journal = state.folder / JOURNAL
@@ -75,6 +77,7 @@ def _forget(config: Config, label: str) -> int:
     kept = DetectedClips(state.detected_folder, config.clips, 0)
     oldest = min((sound.heard_at for sound in kept.sounds()), default=time.time())
     kept.forget(event.time for event in past_events(journal, _MOST, oldest - 1, label))
+    QuestionStore(state, read_bundle(config.bundle).manifest.feature_settings.digest).forget_label(label)
     return forget_events(journal, label)
 
 

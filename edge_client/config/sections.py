@@ -266,6 +266,10 @@ class LearningConfig:
     """``[learning]``: what the device learns of what it hears, beside what its owner teaches."""
 
     room: bool = True
+    questions: int = 3
+
+    def __post_init__(self) -> None:
+        require_between(self, 0, 20, "questions")
 
 
 @dataclass(frozen=True)

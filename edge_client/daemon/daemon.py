@@ -27,20 +27,25 @@ from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status import StatusFile, health_of, listening_name, model_status, resident_mb, temperature_c
 from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TeachingLoop, TrainingProcess
-from edge_client.events import Heard
+from edge_client.detection.doubts import Doubt
+from edge_client.events import Heard, Reply
+from edge_client.events.delivery import Delivery
 from edge_client.events.publisher import Publisher, open_sinks
 from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log
 from edge_client.model.interpreter import installed_runtime
 from edge_client.model.self_test import check_runtime, runtime_here
+from edge_client.owner import Teaching
+from edge_client.questions.answers import answer, finish_all
+from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.followed_bundle import follow_bundle, has_followed
 from edge_client.storage.owner_choices import forget
-from fleet_protocol.bundle import read_bundle
+from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
 
@@ -53,6 +58,8 @@ _POLL_S = 0.5
 _DAMAGE_KEPT = 20
 # Seconds between two writings of the status: into memory, or onto a disk that wears.
 _STATUS_S = (2.0, 30.0)
+# Doubtful sounds that may wait for the disk, 64 kB each, and how long their last one is waited for at the end, s.
+_DOUBTS, _QUESTIONS_GRACE_S = 4, 2.0
 _FEED_S = 5.0
 _DAY_S = 86_400.0
 # Longest time without progress: one question for work, an answer's time-out and some patience.
@@ -127,7 +134,11 @@ class Daemon:
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._room = RoomMemory.open(config, self._state, manifest)
         self._reload()
-        sinks = open_sinks(config, self._state.identity.load().device_id) if config.microphone else []
+        self._config_path = config_path
+        self._doubts: Delivery[Doubt] | None = None
+        self._ask_by(manifest)
+        replied = None if self._asker is None else self._reply
+        sinks = open_sinks(config, self._state.identity.load().device_id, replied) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
         self._rounds: RoundLoop | None = None
         if (server := config.server) is not None:
@@ -151,6 +162,7 @@ class Daemon:
             self._follow_commands()
             if (room := self._room) is not None and room.follow():
                 self._reload()
+            self._follow_questions()
             if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
                 self._write_status()
                 written = now
@@ -160,6 +172,8 @@ class Daemon:
         notify("STOPPING=1")
         for name in self._supervisor.join(_GRACE_S):
             log.info("left the loop %s waiting", name)
+        if self._doubts is not None:
+            self._doubts.close(_QUESTIONS_GRACE_S)
         self._publisher.close()
         if self._room is not None:
             self._room.save()
@@ -175,6 +189,21 @@ class Daemon:
                 self._reload()
         except (AuricleError, OSError) as error:  # what listens goes on with the model that it has
             self._trouble.warning("cannot take up what a command changed: %s", error)
+
+    def _follow_questions(self) -> None:
+        """Publish which questions are open, where that changed; what is a day old goes."""
+        if self._asker is None:
+            return
+        try:
+            questions = self._asker.changed(self._model.get("labels", ()))
+        except OSError as error:
+            self._trouble.warning("cannot look after the questions: %s", error)
+            return
+        if questions is not None:
+            self._publisher.ask(questions)
+
+    def _reply(self, reply: Reply) -> None:
+        answer(Teaching.open(self._config_path), reply.question_id, reply.says, reply.label)
 
     def _test_runtime(self) -> None:
         """Have the runtime compute what is known, once on a machine: a new library or processor is asked again."""
@@ -197,6 +226,11 @@ class Daemon:
         self._unknown.tidy()
         self._detected.tidy()
         self._trash.empty()
+        if self._asker is not None:
+            try:
+                finish_all(self._store, self._state, self._asker.store)
+            except (AuricleError, OSError) as error:
+                self._trouble.warning("cannot take up an answer: %s", error)
 
     def _add_listening(self, name: str) -> None:
         loop = self._supervisor.add(
@@ -239,8 +273,20 @@ class Daemon:
                 # What was heard with another front end is worth nothing to this one.
                 if self._room is None or not self._room.fits(manifest, self._config.detector):
                     self._room = RoomMemory.open(self._config, self._state, manifest)
-                self._loaded = loaded._replace(look=None if self._room is None else self._room.look)
+                if self._asker is not None and not self._asker.fits(manifest):
+                    self._ask_by(manifest)
+                self._loaded = loaded._replace(
+                    look=None if self._room is None else self._room.look,
+                    doubt=None if self._doubts is None else self._doubts.put,
+                )
             return self._loaded
+
+    def _ask_by(self, manifest: Manifest) -> None:
+        """Choose questions by the embeddings of a bundle's front end."""
+        if self._doubts is not None:
+            self._doubts.close(_QUESTIONS_GRACE_S)
+        self._asker = asker = Asker.open(self._config, self._state, manifest)
+        self._doubts = None if asker is None else Delivery("the questions", asker.consider, _DOUBTS)
 
     def _open_feed(self) -> LiveFeed | None:
         try:

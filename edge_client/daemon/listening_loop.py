@@ -18,6 +18,7 @@ from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Look
+from edge_client.detection.doubts import Doubt
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -44,7 +45,7 @@ _RECENT = 1000
 class Loaded(NamedTuple):
     """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
     pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end. ``look`` takes what a detector
-    on this front end looks at (:meth:`edge_client.room.reservoir.Reservoir.look`).
+    on this front end looks at (:meth:`edge_client.room.reservoir.Reservoir.look`), ``doubt`` what it is in doubt about.
     """
 
     model: ModelRuntime
@@ -52,6 +53,7 @@ class Loaded(NamedTuple):
     tails: Mapping[str, Tail] = MappingProxyType({})
     lasting: frozenset[str] = frozenset()
     look: Callable[..., None] | None = None
+    doubt: Callable[[Doubt], None] | None = None
 
 
 def load_listening(config: Config) -> Loaded:
@@ -117,6 +119,7 @@ class ListeningLoop:
             tails=loaded.tails,
             lasting=loaded.lasting,
             look=self._look(loaded),
+            doubt=loaded.doubt,
             input_name=input_name,
         )
         self._pending: Loaded | None = None
@@ -199,8 +202,9 @@ class ListeningLoop:
         with self._lock:
             loaded, self._pending = self._pending, None
         if loaded is not None:
-            model, label_map, tails, lasting, _ = loaded
-            self._detector = self._detector.following(model, label_map, tails, lasting, self._look(loaded))
+            self._detector = self._detector.following(
+                loaded.model, loaded.label_map, loaded.tails, loaded.lasting, self._look(loaded), loaded.doubt
+            )
             self._publish_labels()
             self._publisher.announce(self._detector.labels)
 

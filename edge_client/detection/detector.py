@@ -12,6 +12,7 @@ import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, rms_dbfs
 from edge_client.config.sections import DetectorConfig
+from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
 from edge_client.detection.thresholds import Tail, threshold_of
@@ -59,6 +60,7 @@ class Detector:
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
         look: Look | None = None,
+        doubt: Callable[[Doubt], None] | None = None,
         input_name: str = "",
     ) -> None:
         """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
@@ -67,6 +69,7 @@ class Detector:
             lasting: labels whose sounds have a begin and an end; see :meth:`take_followed`.
             look: takes the features of every window, None for one too quiet, the best averaged score, and what was
                 detected.
+            doubt: takes every sound of which it is doubtful whether it is a label.
             input_name: where the stream comes from, for events.
         """
         self.counters = Counters()
@@ -81,6 +84,7 @@ class Detector:
         settings = model.manifest.feature_settings
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
+        self._doubts = None if doubt is None else Doubts(settings.clip_s, doubt)
         self._pace = pace_of(config, settings)
         frames = hop_frames(settings, self._pace.hop_s)
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
@@ -108,6 +112,8 @@ class Detector:
         """
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
         self._end_all()
+        if self._doubts is not None:
+            self._doubts.reset()
         self._model = model
         self._label_map = label_map
         self._decisions = PosteriorHandler(
@@ -132,17 +138,18 @@ class Detector:
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
         look: Look | None = None,
+        doubt: Callable[[Doubt], None] | None = None,
     ) -> Detector:
         """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
 
-        The new one has the newest sound as far as its window is not longer. It shows its features to ``look``, because
-        what takes those of this front end knows no others.
+        The new one has the newest sound as far as its window is not longer. It shows its features to ``look`` and
+        ``doubt``, because what takes those of this front end knows no others.
         """
         if model.manifest.feature_settings.digest == self._settings.digest:
             self.adopt(model, label_map, tails, lasting)
             return self
         self._end_all()
-        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look, self._input)
+        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look, doubt, self._input)
         other.counters, other._followed = self.counters, self._followed
         both = min(len(self._window), len(other._window), self._heard_samples)
         other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
@@ -221,6 +228,19 @@ class Detector:
         best = float(averaged.max(initial=0.0))
         if self._look is not None:
             self._look(self._features_now, best, "" if slot is None else self._label_map.slots[slot].name)
+        now = self._clock()
+        if self._doubts is not None and len(averaged):
+            top = int(averaged.argmax())
+            self._doubts.update(
+                at_s,
+                now,
+                self._label_map.names[top],
+                best,
+                float(self._decisions.thresholds[top]),
+                self._features_now,
+                self._window,
+                detected=slot is not None,
+            )
         sound = self._unknown_sounds.update(
             at_s, rms_dbfs(self._hop), best, self._window, self.level_db, heard=slot is not None
         )
@@ -228,7 +248,7 @@ class Detector:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
             event = Event(
-                self._clock(),
+                now,
                 "detected",
                 known.name,
                 known.class_id,
@@ -242,7 +262,7 @@ class Detector:
             return Heard(event, self._window.copy())
         if sound is None:
             return None
-        unknown = Event(self._clock(), "unknown", "unknown", None, sound.score, sound.level_db, input=self._input)
+        unknown = Event(now, "unknown", "unknown", None, sound.score, sound.level_db, input=self._input)
         return Heard(unknown, sound.window)
 
     def _follow(self, at_s: float) -> None:

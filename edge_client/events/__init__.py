@@ -84,6 +84,42 @@ class Heard:
     window: Floats
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A question to the owner: was a sound, of a time in seconds since 1970, this label?
+
+    ``detected`` says whether it was detected, or only nearly; ``score`` is the label's, 0..1.
+    """
+
+    question_id: str
+    time: float
+    label: str
+    detected: bool
+    score: float
+
+    def to_json(self) -> dict[str, str | float | bool]:
+        """Return the question JSON-ready."""
+        return {
+            "id": self.question_id,
+            "time": _iso(self.time),
+            "label": self.label,
+            "detected": self.detected,
+            "score": round(self.score, 4),
+        }
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An owner's answer: ``yes``, ``no``, ``was`` with a label, or ``never``.
+
+    ``question_id`` is the beginning of the question's identifier.
+    """
+
+    question_id: str
+    says: str
+    label: str = ""
+
+
 class Sink(Protocol):
     """A receiver of events."""
 
@@ -137,11 +173,21 @@ class Reporting(Protocol):
         """Say how the device is, without waiting; called every few seconds."""
 
 
+@runtime_checkable
+class Asking(Protocol):
+    """A sink that asks the owner; it hands his answers to ``SinkDevice.answer``."""
+
+    def ask(self, questions: Sequence[Asked]) -> None:
+        """Take, without waiting, the questions that are open now, the newest first."""
+
+
 @dataclass(frozen=True)
 class SinkDevice:
     """The device for which a sink is opened.
 
     Attributes:
+        answer: Takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot
+            be taken. None where nothing is asked.
         device_id: Identifier of the device, 32 hex digits.
         section: The sink's own configuration section, an object of ``SinkKind.section``; None where the file has none.
     """
@@ -149,6 +195,7 @@ class SinkDevice:
     config: Config
     device_id: str
     section: Any = None
+    answer: Callable[[Reply], None] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Home Assistant's MQTT discovery: the entities of a device, each announced by a document of its own.
 
-Topics and payloads follow Home Assistant's "MQTT discovery" (single components), "MQTT event", "MQTT sensor" and "MQTT
-binary sensor"; docs/home-assistant.md.
+Topics and payloads follow Home Assistant's "MQTT discovery" (single components), "MQTT event", "MQTT sensor", "MQTT
+binary sensor", "MQTT button" and "MQTT select"; docs/home-assistant.md.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import DamagedError
+from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
 from edge_client.storage.checked_files import read_checked, write_checked
 from fleet_protocol.command_line import version
 
@@ -61,9 +62,15 @@ def sensor_topic(device_id: str, key: str) -> str:
     return f"binary_sensor/{_node(device_id)}/label_{key}/config"
 
 
-def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the documents by their topics behind the prefix, ``<component>/<node>/<object>/config``."""
+def discovery(
+    base: str, device_id: str, name: str, labels: Sequence[str], *, asks: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return the documents by their topics behind the prefix, ``<component>/<node>/<object>/config``.
+
+    ``asks``: Whether the device asks its owner about sounds.
+    """
     node = _node(device_id)
+    questions = _questions(base, labels) if asks else {}
     shared = {
         "availability_topic": f"{base}/availability",
         "device": {
@@ -77,7 +84,7 @@ def discovery(base: str, device_id: str, name: str, labels: Sequence[str]) -> di
     }
     documents = {
         f"{component}/{node}/{key}/config": {"unique_id": f"{node}_{key}", **document, **shared}
-        for (component, key), document in {**_sounds(base, labels), **_diagnostics(base)}.items()
+        for (component, key), document in {**_sounds(base, labels), **_diagnostics(base), **questions}.items()
     }
     for label in labels:
         key = label_key(label)
@@ -110,6 +117,46 @@ def _sounds(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str,
             "state_topic": f"{base}/last",
             "value_template": "{{ value_json.label }}",
             "json_attributes_topic": f"{base}/last",
+        },
+    }
+
+
+def question_topics(device_id: str) -> list[str]:
+    """Return the topics, behind the prefix, of the documents of a device that asks."""
+    return [f"{component}/{_node(device_id)}/{key}/config" for component, key in _questions("", ())]
+
+
+def _questions(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what asks the owner, and takes his answer to the question that is shown."""
+
+    def button(key: str, name: str, icon: str) -> dict[str, Any]:
+        return {"name": name, "icon": icon, "command_topic": f"{base}/{ANSWER}", "payload_press": key}
+
+    return {
+        ("event", "asked"): {
+            "name": "Asks",
+            "icon": "mdi:help-circle-outline",
+            "state_topic": f"{base}/{ASKED}",
+            "event_types": ["asked"],
+        },
+        ("sensor", "question"): {
+            "name": "Question",
+            "icon": "mdi:help-circle-outline",
+            "state_topic": f"{base}/{QUESTION}",
+            "value_template": "{{ value_json.question }}",
+            "json_attributes_topic": f"{base}/{QUESTION}",
+        },
+        ("button", "question_yes"): button("yes", "Question: yes", "mdi:check"),
+        ("button", "question_no"): button("no", "Question: no", "mdi:close"),
+        ("button", "question_never"): button("never", "Question: never ask again", "mdi:bell-off-outline"),
+        ("select", "question_was"): {
+            "name": "Question: it was",
+            "icon": "mdi:pencil-outline",
+            "state_topic": f"{base}/{QUESTION}",
+            "value_template": "{{ value_json.was }}",  # null: nothing is chosen until somebody does
+            "command_topic": f"{base}/{ANSWER}",
+            "command_template": '{"answer": "was", "label": {{ value | tojson }}}',
+            "options": [*labels],
         },
     }
 

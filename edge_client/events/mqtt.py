@@ -6,29 +6,31 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.config.sections import require, require_between
-from edge_client.errors import ConfigError
-from edge_client.events import Event, Health, SinkDevice, SinkKind
+from edge_client.errors import ConfigError, EdgeError
+from edge_client.events import Asked, Event, Health, Reply, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
-from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, sensor_topic
+from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, question_topics, sensor_topic
+from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, asked, reply_of, shown
 from edge_client.events.nearest import Hearing, NearestDevice
 from edge_client.logs import RateLimitedLog
 
 if TYPE_CHECKING:
-    from paho.mqtt.client import Client, MQTTMessageInfo
+    from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 
 log = logging.getLogger(__name__)
 
 _KEEPALIVE_S = 30
 _PAUSE_S = (1, 60)
 _GRACE_S = 2.0
-# Bytes of a packet that the broker sends: confirmations, and what other devices say that they heard, are small.
+# Bytes of a packet that the broker sends: confirmations, answers to questions, and what other devices say that they
+# heard, are small.
 _LARGEST_PACKET = 1 << 14
 # Messages that were sent and not yet confirmed; while the broker is away none are taken. An announcement is up to four
 # for each label that there is or was.
@@ -36,6 +38,10 @@ _UNCONFIRMED = 2_000
 _ANNOUNCED = "mqtt.json"
 # Behind the prefix, the topic that all devices share.
 _NEAREST = "nearest"
+# Stands among the keys of announced labels for the entities that ask.
+_ASKS = "asks"
+# Answers that may wait for the disk: whoever writes to the broker may send any number.
+_ANSWERS = 8
 # Home Assistant takes states of 255 characters.
 _LONGEST = 250
 
@@ -63,17 +69,24 @@ class MqttSection:
 
 
 class MqttSink:
-    """A :class:`edge_client.events.Sink`, :class:`edge_client.events.Announcing` and also ``Reporting``.
+    """A :class:`edge_client.events.Sink`, :class:`edge_client.events.Announcing`, ``Reporting`` and ``Asking``.
 
     A late event would set off what should have happened then, so events are not kept for a broker that is away (the
     journal has them). When it is back, it gets the last sound and the state of the device, which are retained.
     """
 
-    def __init__(self, config: MqttSection, device_id: str, name: str, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        config: MqttSection,
+        device_id: str,
+        name: str,
+        folder: Path | None = None,
+        answer: Callable[[Reply], None] | None = None,
+    ) -> None:
         """Begin to connect, in a thread of its own; a broker that is away is tried again after growing pauses.
 
-        Without the state ``folder``, announced labels are forgotten at the end. Raises ConfigError if paho-mqtt is not
-        installed, or too old.
+        Without the state ``folder``, announced labels are forgotten at the end; without ``answer``, nothing is asked.
+        Raises ConfigError if paho-mqtt is not installed, or too old.
         """
         self._config = config
         self._device_id = device_id
@@ -81,6 +94,10 @@ class MqttSink:
         self._base = f"{config.topic}/{device_id}"
         self._announced = AnnouncedKeys(None if folder is None else folder / _ANNOUNCED)
         self._announcing: Delivery[bool] = Delivery("Home Assistant's discovery", self._send_announcement)
+        self._answer = answer
+        self._answers: Delivery[bytes] = Delivery("an answer by MQTT", self._take_answer, _ANSWERS)
+        self._questions: tuple[Asked, ...] = ()
+        self._told: set[str] = set()
         self._labels: tuple[str, ...] | None = None
         self._last: Event | None = None
         # By label, the inputs that hear a sound which goes on: it is over once no input hears it.
@@ -128,6 +145,13 @@ class MqttSink:
         if is_last and event.ended is not None:
             self._send_last()
 
+    def ask(self, questions: Sequence[Asked]) -> None:
+        """Publish the oldest open question, and each one that is new as an event."""
+        with self._lock:
+            before, self._questions = self._questions, tuple(questions)
+        if before != tuple(questions) and self._client.is_connected():
+            self._send_questions()
+
     def report(self, health: Health) -> None:
         """Publish the device's health, where it changed."""
         with self._lock:
@@ -140,6 +164,7 @@ class MqttSink:
         if self._nearest is not None:
             self._nearest.close()
         self._announcing.close(_GRACE_S)
+        self._answers.close(_GRACE_S)
         if self._client.is_connected():
             info = self._send("availability", "offline", retain=True)
             try:
@@ -190,15 +215,30 @@ class MqttSink:
         self._send("availability", "online", retain=True)
         self._announcing.put(False)
         self._send_status()
+        if self._answer is not None:
+            client.subscribe(f"{self._base}/{ANSWER}", qos=1)
+            self._send_questions()
 
-    def _received(self, _client: Client, _data: object, message: Any) -> None:  # noqa: ANN401  (paho's)
-        """Take what a device of the fleet heard, or decided. Nobody keeps these, so what is retained is not theirs."""
-        if self._nearest is None or message.retain:
-            return
+    def _take_answer(self, payload: bytes) -> None:
+        with self._lock:
+            oldest = self._questions[-1].question_id if self._questions else ""
+        assert self._answer is not None
         try:
-            self._nearest.take(json.loads(message.payload))
-        except (ValueError, RecursionError) as error:
-            self._trouble.warning("a message on %s cannot be used: %s", message.topic, error)
+            self._answer(reply_of(payload, oldest))
+        except (EdgeError, OSError) as error:
+            self._trouble.warning("an answer by MQTT was refused: %s", error)
+
+    def _received(self, _client: Client, _data: object, message: MQTTMessage) -> None:
+        """Take the owner's answer, or what a device of the fleet heard or decided. What is retained is too old."""
+        if message.retain:
+            return
+        if message.topic == f"{self._base}/{ANSWER}":
+            self._answers.put(bytes(message.payload))
+        elif self._nearest is not None:
+            try:
+                self._nearest.take(json.loads(message.payload))
+            except (ValueError, RecursionError) as error:
+                self._trouble.warning("a message on %s cannot be used: %s", message.topic, error)
 
     def _hearing(self, event: Event) -> Hearing:
         """Return what the fleet's other devices are told of an event."""
@@ -236,6 +276,16 @@ class MqttSink:
         if event is not None:
             self._send("last", event.to_json(), retain=True)
 
+    def _send_questions(self) -> None:
+        """Publish the oldest open question, and as events those that the broker did not get yet: none is too late."""
+        with self._lock:
+            questions = self._questions
+            new = [one for one in questions[::-1] if one.question_id not in self._told]
+            self._told = {one.question_id for one in questions}
+        self._send(QUESTION, shown(questions, self._base), retain=True)
+        for question in new:
+            self._send(ASKED, asked(question, self._base), retain=False)
+
     def _send_status(self) -> None:
         with self._lock:
             health = self._health
@@ -267,14 +317,19 @@ class MqttSink:
             labels = self._labels
         keys = [label_key(label) for label in labels or ()]
         # Before the first announcement the labels are not known, and none is gone.
-        gone = self._announced.add(keys) - set(keys) if labels is not None else set()
+        asks = self._answer is not None
+        announced = {*keys, _ASKS} if asks else {*keys}
+        gone = self._announced.add(announced) - announced if labels is not None else set()
+        asked_before = _ASKS in gone
+        gone -= {_ASKS}
         for key, payload in {**dict.fromkeys(keys, "OFF"), **dict.fromkeys(gone, "")}.items():
             self._send(f"label/{key}", payload, retain=True)
         if not self._config.discovery:
             return
-        documents = discovery(self._base, self._device_id, self._name, labels or ())
+        documents = discovery(self._base, self._device_id, self._name, labels or (), asks=asks)
         payloads = {topic: json.dumps(document, ensure_ascii=False) for topic, document in documents.items()}
         payloads |= {sensor_topic(self._device_id, key): "" for key in gone}
+        payloads |= dict.fromkeys(question_topics(self._device_id), "") if asked_before else {}
         for topic, payload in payloads.items():
             self._client.publish(f"{self._config.discovery}/{topic}", payload, qos=1, retain=True)
 
@@ -299,7 +354,8 @@ def _bounded(client: type[Client]) -> type[Client]:
 def _open(device: SinkDevice) -> MqttSink | None:
     if device.section is None:
         return None
-    return MqttSink(device.section, device.device_id, device.config.device.name, device.config.device.state)
+    named = device.config.device
+    return MqttSink(device.section, device.device_id, named.name, named.state, device.answer)
 
 
 SINK = SinkKind(name="mqtt", open=_open, section=MqttSection, secrets={"password": "AURICLE_MQTT_PASSWORD"})

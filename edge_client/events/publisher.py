@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edge_client.config import ENROL_VARIABLE, SINK_GROUP, SINK_PACKAGE, Config
-from edge_client.events import Announcing, Event, Following, Health, Heard, Reporting, Sink, SinkDevice, SinkKind
+from edge_client.events import (
+    Announcing,
+    Asked,
+    Asking,
+    Event,
+    Following,
+    Health,
+    Heard,
+    Reply,
+    Reporting,
+    Sink,
+    SinkDevice,
+    SinkKind,
+)
 from edge_client.events.delivery import Delivery
 from fleet_protocol.registry import discover
 
@@ -19,13 +32,16 @@ def sink_kinds() -> Mapping[str, SinkKind]:
     return discover(SINK_PACKAGE, "SINK", SINK_GROUP, SinkKind)
 
 
-def open_sinks(config: Config, device_id: str) -> list[Sink]:
-    """Open every sink for which the configuration asks.
+def open_sinks(config: Config, device_id: str, answer: Callable[[Reply], None] | None = None) -> list[Sink]:
+    """Open every sink for which the configuration asks; ``answer`` is that of ``SinkDevice``.
 
     Raises ConfigError if a sink is configured, but its library is not installed; OSError if the journal's folder cannot
     be written.
     """
-    opened = (kind.open(SinkDevice(config, device_id, config.sinks.get(name))) for name, kind in sink_kinds().items())
+    sections = config.sinks
+    opened = (
+        kind.open(SinkDevice(config, device_id, sections.get(name), answer)) for name, kind in sink_kinds().items()
+    )
     return [sink for sink in opened if sink is not None]
 
 
@@ -65,6 +81,12 @@ class Publisher:
         for sink in self._sinks:
             if isinstance(sink, Announcing):
                 sink.announce(labels)
+
+    def ask(self, questions: Sequence[Asked]) -> None:
+        """Say which questions are open now."""
+        for sink in self._sinks:
+            if isinstance(sink, Asking):
+                sink.ask(questions)
 
     def report(self, health: Health) -> None:
         """Say how the device is."""

@@ -22,6 +22,7 @@ from edge_client.config import Config
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_page.access import COOKIE, CSRF, SESSION, Access, Guard
+from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
@@ -62,6 +63,8 @@ def _undo(teaching: Teaching, form: dict[str, str]) -> str:
     for change in owner_changes.changes(teaching):
         if (change.kind, change.at_ms) == named:
             count = owner_changes.undo(teaching, change)
+            if change.kind == "answered":
+                return f"Your answer about {change.label} is taken back. {teaching.after(terminal=False)}"
             clips = "clip is" if count == 1 else "clips are"
             return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
     raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
@@ -117,6 +120,7 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Route("/heard", page.heard),
         Route("/heard/answer", page.answer, methods=["POST"]),
         Route("/heard/{kind}/{at_ms:int}.wav", page.sound),
+        *page.asking.routes(),
         Route("/live", page.live),
         Route("/status", page.status),
         Route("/teach", page.teach),
@@ -141,11 +145,13 @@ class OwnerPage:
         self._access = access
         self._pages = Pages(device.config.device.name, access.sign(CSRF))
         self._live = LiveStream(device.config.device.state)
+        self.asking = AskingPage(device, self._pages)
 
     def listen(self, _: Request) -> Response:
         """Show what the device hears now, and heard lately."""
         room = self._device.status().get("room")
-        return self._pages.page("listen.html", promise=promise_sentences(room) if room else (), **self._heard())
+        shown = {**self._heard(), **self.asking.shown()}
+        return self._pages.page("listen.html", promise=promise_sentences(room) if room else (), **shown)
 
     def heard(self, request: Request) -> Response:
         """Return the list of what was heard, as a part of the page; with the event ``kind`` and ``at_ms`` in it."""

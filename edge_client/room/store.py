@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -102,11 +102,24 @@ def add_denials(path: Path, found: Iterable[tuple[float, str]]) -> None:
 
     Raises StateError if another process does not let go of the file.
     """
+    more = list(found)
+    _change_denials(path, lambda kept: list(dict.fromkeys([*kept, *more])))
+
+
+def remove_denials(path: Path, found: Iterable[tuple[float, str]]) -> None:
+    """Forget some of them: the owner took back what he said.
+
+    Raises StateError if another process does not let go of the file.
+    """
+    gone = set(found)
+    _change_denials(path, lambda kept: [one for one in kept if one not in gone])
+
+
+def _change_denials(path: Path, change: Callable[[list[tuple[float, str]]], list[tuple[float, str]]]) -> None:
     lock = take_lock(path.with_suffix(".lock"), _PATIENCE_S)
     if lock is None:
         raise StateError(f"another program is changing {path}; try again")
     try:
-        kept = dict.fromkeys([*read_denials(path), *found])
-        write_checked(path, json.dumps(list(kept)[-_DENIALS:]).encode())
+        write_checked(path, json.dumps(change(read_denials(path))[-_DENIALS:]).encode())
     finally:
         os.close(lock)

@@ -24,7 +24,7 @@ KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensor
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
     r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64}"
-    r"|room\.safetensors|denials\.json|room-learned\.json|followed-bundle\.json)"
+    r"|questions\.safetensors|room\.safetensors|denials\.json|room-learned\.json|followed-bundle\.json)"
     r"\.[0-9a-f]{8}"
 )
 
@@ -88,6 +88,8 @@ class DeviceState:
         self.room_path = folder / "room.safetensors"
         self.denials_path = folder / "denials.json"
         self.room_learned_path = folder / "room-learned.json"
+        self.questions_folder = folder / "questions"
+        self.questions_path = folder / "questions.safetensors"
         self._expectations_path = folder / "expectations.json"
         self._self_test_path = folder / "self-test"
 
@@ -134,7 +136,7 @@ class DeviceState:
             self.forgotten_path,
             self.folder / followed_bundle.FILE,
         )
-        room = (self.room_path, self.denials_path, self.room_learned_path)
+        room = (self.room_path, self.denials_path, self.room_learned_path, self.questions_path)
         checked = [*once, *room, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]

@@ -1,0 +1,64 @@
+"""Questions on MQTT: what is published of those that are open, and what an owner's answer looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from edge_client.errors import ClipError
+from edge_client.events import Asked, Reply
+
+ANSWER = "question/answer"
+"""Topic behind the device's own on which answers come."""
+QUESTION, ASKED = "question", "question/asked"
+"""Topics behind the device's own: the question that is answered next, retained; and each new one, as an event."""
+_LARGEST_BYTES = 2048
+_WORDS = {"yes", "no", "never"}
+
+
+def shown(questions: Sequence[Asked], base: str) -> dict[str, Any]:
+    """Return what is published, JSON-ready, of open questions, the newest first: the oldest, until it is answered.
+
+    So that nobody who presses a button answers another question than he saw.
+    """
+    if not questions:
+        return {"question": "none", "open": 0, "label": None, "was": None}
+    return {"open": len(questions), "was": None, **asked(questions[-1], base)}
+
+
+def asked(question: Asked, base: str) -> dict[str, Any]:
+    """Return a question as Home Assistant gets it, JSON-ready."""
+    return {
+        "event_type": "asked",
+        "question": f"Was that {question.label}?"[:250],
+        "answer_topic": f"{base}/{ANSWER}",
+        **question.to_json(),
+    }
+
+
+def reply_of(payload: bytes, oldest: str) -> Reply:
+    """Return the answer in a message: ``yes``, ``no`` or ``never`` about the oldest question, or a JSON object.
+
+    Args:
+        payload: of the message.
+        oldest: identifier of the oldest open question; "" where none is open.
+
+    Raises ClipError if it is no answer.
+    """
+    if len(payload) > _LARGEST_BYTES:
+        raise ClipError(f"an answer of {len(payload)} bytes; at most {_LARGEST_BYTES} are taken")
+    text = payload.decode(errors="replace").strip()
+    try:
+        found = {"answer": text} if text in _WORDS else json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    parts = [found.get(key, "") for key in ("id", "answer", "label")] if isinstance(found, dict) else [None]
+    if not all(isinstance(part, str) for part in parts):
+        raise ClipError(
+            f'{text[:100]!r} is no answer; send yes, no or never, or {{"id": "..", "answer": "was", "label": ".."}}'
+        )
+    given, says, label = map(str, parts)
+    if not (given or oldest):
+        raise ClipError(f"{text[:100]!r} answers nothing: no question is open")
+    return Reply(given or oldest, says, label)

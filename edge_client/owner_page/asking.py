@@ -1,0 +1,66 @@
+"""What the page asks: the sounds about which the device is in doubt, with the buttons that answer, and undo."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.pages import Pages, read_form
+from edge_client.questions.answers import answer, answers, open_questions, store_of
+
+# How long an answer is shown beside the questions; `Changed lately` has it for a week.
+_SHOWN_S = 3600.0
+
+
+class AskingPage:
+    """What each address about questions answers."""
+
+    def __init__(self, device: OwnedDevice, pages: Pages) -> None:
+        self._device, self._pages = device, pages
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [
+            Route("/questions", self.questions),
+            Route("/questions/answer", self.answer, methods=["POST"]),
+            Route("/questions/{question}.wav", self.sound),
+        ]
+
+    def shown(self) -> dict[str, Any]:
+        """Return what the list shows: open questions, what was answered within the hour, and labels."""
+        teaching, now = self._device.teaching(), time.time()
+        asked = [
+            {"id": one.question_id, "at_ms": round(1e3 * one.at), "label": one.label, "detected": one.detected}
+            for one in open_questions(teaching)
+        ]
+        answered = [
+            {"at_ms": round(1e3 * one.question.said_at), "label": one.question.label, "now": one.now}
+            for one in answers(teaching, now)
+            if 0 <= now - one.question.said_at < _SHOWN_S
+        ]
+        return {"questions": asked, "answered": answered, "known": teaching.known_labels()}
+
+    def questions(self, _: Request) -> Response:
+        """Return the list of questions, as a part of the page."""
+        return self._pages.page("questions.html", **self.shown())
+
+    async def answer(self, request: Request) -> Response:
+        """Take the owner's answer, and learn it."""
+        form = await read_form(request)
+        told = await run_in_threadpool(
+            lambda: answer(
+                self._device.teaching(), form.get("id", ""), form.get("says", ""), form.get("label", "").strip()
+            )
+        )
+        return JSONResponse({"message": f"Thank you. {told}"})
+
+    def sound(self, request: Request) -> Response:
+        """Return the sound of a question."""
+        store = store_of(self._device.teaching())
+        return FileResponse(store.sound(store.find(request.path_params["question"])), media_type="audio/wav")

@@ -1,0 +1,135 @@
+"""An owner's answer to a question: a take by another situation, or a negative; learned at once, and easily undone."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from edge_client.clips.files import Clip, is_label
+from edge_client.clips.store import ClipStore
+from edge_client.clips.trash import link_or_copy
+from edge_client.errors import ClipError, EdgeError
+from edge_client.owner import Teaching
+from edge_client.questions.store import NEVER, NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore
+from edge_client.room.store import add_denials, remove_denials
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.atomic_files import remove_durably
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An answer that can be undone. ``now``: what the sound counts as, for people."""
+
+    question: Question
+    now: str
+
+
+def store_of(teaching: Teaching) -> QuestionStore:
+    """Return a device's questions."""
+    return QuestionStore(teaching.state, teaching.settings.digest)
+
+
+def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
+    """Take an owner's answer; return what happens now, for him.
+
+    Args:
+        given: the beginning of the question's identifier.
+        says: one of ``SAYINGS``; ``label`` is what it was, for ``was``.
+
+    Raises ClipError if there is no such question, the label cannot be one, or another process is changing the store;
+    QuotaError if there is no room.
+    """
+    if says not in SAYINGS:
+        raise ClipError(f"{says[:100]!r} is no answer; say one of {', '.join(SAYINGS)}")
+    store = store_of(teaching)
+    with teaching.store.changing():
+        question = store.find(given)
+        if question.label not in (known := teaching.known_labels()):
+            raise ClipError(f"no sound is called {question.label!r} any more; known: {', '.join(known) or 'none'}")
+        if says == WAS and teaching.require_slot(label) == question.label:
+            says = YES
+        folder = _folder(teaching, question, says, label)
+        shared = bool(folder) and (teaching.store.folder / folder / question.file_name).exists()
+        said = dataclasses.replace(question, said=says, said_at=time.time(), folder=folder, shared=shared)
+        store.replace(said)
+        try:
+            finish(teaching.store, teaching.state, store, said)
+        except EdgeError:  # there is no room for the sound: the question stays open
+            store.replace(question)
+            raise
+    return "Such sounds are not asked about again." if says == NEVER else teaching.after(terminal=False)
+
+
+def _folder(teaching: Teaching, question: Question, says: str, label: str) -> str:
+    """Return the folder of the clip store that gets the sound; "" for none."""
+    if says == NEVER:
+        return ""
+    if says == NO:
+        return teaching.require_rejectable(question.label)
+    return teaching.require_slot(question.label if says == YES else label)
+
+
+def finish(clips: ClipStore, state: DeviceState, store: QuestionStore, said: Question) -> None:
+    """Do what follows from an answer that was written: as often as it takes, a power cut may end it anywhere.
+
+    Raises EdgeError as :func:`answer` does.
+    """
+    if said.detected and said.said in (NO, WAS):
+        add_denials(state.denials_path, [(said.at, said.label)])
+    sound = store.sound(said)
+    if not said.folder:
+        remove_durably(sound)
+    elif sound.exists():
+        clips.take_in(sound, said.folder)
+
+
+def finish_all(clips: ClipStore, state: DeviceState, store: QuestionStore) -> None:
+    """Do what a power cut or a full disk left undone of answers. Raises EdgeError, OSError as :func:`answer` does."""
+    for said in store.read().questions:
+        if said.said and store.sound(said).exists():
+            finish(clips, state, store, said)
+
+
+def open_questions(teaching: Teaching) -> list[Question]:
+    """Return the questions that wait for an answer, the newest first; what is a day old is removed."""
+    store, known = store_of(teaching), teaching.known_labels()
+    store.tidy()
+    return [one for one in store.open_questions() if one.label in known]
+
+
+def answers(teaching: Teaching, now: float | None = None) -> list[Answered]:
+    """Return the answers of a week, the newest first; they can be undone."""
+    now = time.time() if now is None else now
+    found = [one for one in store_of(teaching).read().questions if one.said and abs(now - one.said_at) < WEEK_S]
+    return [Answered(one, in_words(one)) for one in sorted(found, key=lambda one: -one.said_at)]
+
+
+def in_words(said: Question) -> str:
+    """Return what an owner said, for people."""
+    if said.said == NEVER:
+        return f"do not ask whether such a sound is {said.label}"
+    return f"not {said.label}" if said.said == NO else Path(said.folder).name
+
+
+def take_back(teaching: Teaching, said: Question) -> int:
+    """Undo an answer: its clip leaves the store, and while the sound may be kept the question is open again.
+
+    Returns how many clips left: none where it moved on meanwhile. Raises ClipError if another process is changing the
+    store.
+    """
+    store, clips = store_of(teaching), teaching.store
+    with clips.changing():
+        path = clips.folder / said.folder / said.file_name
+        leaves = bool(said.folder) and path.exists() and not said.shared
+        if leaves:
+            if said.is_fresh(time.time()):
+                link_or_copy(path, store.sound(said))
+            clips.delete(Clip(said.folder, path))
+        if said.detected and said.said in (NO, WAS):
+            remove_denials(teaching.state.denials_path, [(said.at, said.label)])
+        store.replace(dataclasses.replace(said, said="", said_at=0.0, folder="", shared=False))
+        if leaves and is_label(said.folder):
+            teaching.forget_emptied([said.folder])
+    return int(leaves)

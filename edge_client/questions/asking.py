@@ -1,0 +1,144 @@
+"""A daemon's part of asking: it takes what the detector is in doubt about, and keeps what is worth a question."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from edge_client.config import Config
+from edge_client.detection.doubts import Doubt
+from edge_client.errors import DamagedError, StateError
+from edge_client.events import Asked
+from edge_client.logs import RateLimitedLog
+from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
+from edge_client.questions.store import WEEK_S, Book, Question, QuestionStore, sound_of
+from edge_client.room.memory import layout_of
+from edge_client.storage.checked_files import read_checked
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Floats
+from fleet_protocol.bundle import Manifest
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.errors import TensorError
+from fleet_protocol.tensors import unpack
+
+log = logging.getLogger(__name__)
+
+# Names of the cache's arrays that are no clips'.
+_NO_CLIP = ("windows-", "spliced-")
+
+
+class Asker:
+    """Chooses questions; :meth:`consider` for one thread that may wait for the disk, :meth:`changed` for another."""
+
+    def __init__(
+        self,
+        store: QuestionStore,
+        state: DeviceState,
+        statistics: EmbeddingStatistics,
+        per_day: int,
+        rate_hz: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare. ``clock``: seconds since 1970."""
+        self.store = store
+        self._embeddings_path, self._statistics = state.embeddings_path, statistics
+        self._per_day, self._rate_hz, self._clock = per_day, rate_hz, clock
+        self._trouble = RateLimitedLog(log)
+        self._taught: tuple[tuple[int, int], list[Floats]] = ((0, 0), [])
+        self._seen: tuple[int, int] | None = None
+        self._next_look = 0.0
+
+    @classmethod
+    def open(cls, config: Config, state: DeviceState, manifest: Manifest) -> Asker | None:
+        """Return it; None where the owner wants no questions, or the front end cannot learn from answers.
+
+        Where no questions are wanted, what is kept of former ones is removed.
+        """
+        store = QuestionStore(state, manifest.feature_settings.digest)
+        statistics, per_day = manifest.embedding_statistics, config.learning.questions
+        if not per_day:
+            store.forget()
+        if (
+            not per_day
+            or config.microphone is None
+            or statistics is None
+            or layout_of(manifest, config.detector) is None
+        ):
+            return None
+        return cls(store, state, statistics, per_day, manifest.feature_settings.sample_rate_hz)
+
+    def fits(self, manifest: Manifest) -> bool:
+        """Return whether embeddings of a bundle's front end can be compared with what is kept here."""
+        return self.store.features == manifest.feature_settings.digest
+
+    def consider(self, doubt: Doubt) -> None:
+        """Ask about a sound, where that is worth it. A full disk is logged, and the sound is not asked about."""
+        try:
+            if self.is_worth_asking(doubt):
+                self.ask(doubt)
+        except (OSError, StateError) as error:
+            self._trouble.warning("cannot keep a question: %s", error)
+
+    def is_worth_asking(self, doubt: Doubt) -> bool:
+        """Return whether a sound is worth a question now, and note its value, by which others are judged.
+
+        Raises OSError, StateError if that cannot be noted.
+        """
+        now, book = self._clock(), self.store.read()
+        if is_unwanted(doubt.embedding, book, self._statistics):
+            return False
+        asked = [one.embedding for one in book.questions]
+        known = [row for row in (*self._taught_clips(), *asked) if len(row) == len(doubt.embedding)]
+        value = openness(doubt.margin) * novelty(doubt.embedding, known, self._statistics)
+        self.store.change(
+            lambda book: Book(
+                book.questions, (*(one for one in book.values if abs(now - one[0]) < WEEK_S), (now, value))
+            )
+        )
+        return is_chosen(value, book, self._per_day, now)
+
+    def ask(self, doubt: Doubt) -> Question:
+        """Ask about a sound, and keep it. Raises OSError, StateError if that is not possible."""
+        question_id, sound = sound_of(doubt.window, self._rate_hz)
+        question = Question(question_id, doubt.time, doubt.label, doubt.detected, doubt.score, doubt.embedding)
+        self.store.add(question, sound)
+        log.info("in doubt whether a sound was %r, score %.2f: asks its owner", doubt.label, doubt.score)
+        return question
+
+    def _taught_clips(self) -> list[Floats]:
+        """Return the embeddings of the clips that were learned, float32 [numbers] each."""
+        try:
+            status = self._embeddings_path.stat()
+            key = (status.st_mtime_ns, status.st_size)
+            if key != self._taught[0]:
+                arrays, _ = unpack(read_checked(self._embeddings_path))
+                rows = [array for name, array in arrays.items() if not name.startswith(_NO_CLIP)]
+                self._taught = key, [np.asarray(array[0], np.float32) for array in rows if len(array)]
+        except (FileNotFoundError, DamagedError, TensorError):
+            return []
+        return self._taught[1]
+
+    def changed(self, known: Collection[str]) -> tuple[Asked, ...] | None:
+        """Return the open questions about known labels, the newest first, where they may have changed; else None.
+
+        What is a day old is removed then.
+        """
+        key = self._key()
+        if key == self._seen and time.monotonic() < self._next_look:
+            return None
+        self.store.tidy(self._clock())
+        found = self.store.open_questions(self._clock())
+        self._seen, self._next_look = key, time.monotonic() + 60.0
+        return tuple(
+            Asked(one.question_id, one.at, one.label, one.detected, one.score) for one in found if one.label in known
+        )
+
+    def _key(self) -> tuple[int, int] | None:
+        try:
+            status = self.store.path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_mtime_ns, status.st_ino

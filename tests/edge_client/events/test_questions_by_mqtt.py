@@ -1,0 +1,219 @@
+"""Questions on a real broker (Mosquitto): what Home Assistant shows, and the answers that come back to the device."""
+
+import json
+import os
+import re
+
+import jinja2
+import pytest
+import yaml
+
+from edge_client.config import load_config
+from edge_client.errors import ClipError
+from edge_client.events import Asked, Reply
+from edge_client.events.home_assistant import discovery
+from edge_client.events.mqtt import MqttSink
+from edge_client.events.mqtt_questions import reply_of
+from edge_client.learning.worker import run
+from edge_client.storage.device_state import DeviceState
+from tests.edge_client.events.test_home_assistant import (
+    BASE,
+    CLASSES,
+    NODE,
+    OPTIONS,
+    SHARED,
+    Blueprint,
+    inputs_used,
+    retained,
+)
+from tests.support.checkout import ROOT
+from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.mqtt_broker import DEVICE, Broker, Reader, needs_broker
+from tests.support.sound_server import no_sound_devices
+from tests.support.sounds import write_clips
+
+BLUEPRINT = ROOT / "examples/home_assistant/when_it_asks.yaml"
+ANSWER = f"{BASE}/question/answer"
+OLD = Asked("0" * 16, 1_700_000_000.5, "{{ 7 * 7 }}", False, 0.61)
+NEW = Asked("1" * 16, 1_700_000_100.5, "bell", True, 0.83)
+COMMANDS = {
+    "button": SHARED - {"state_topic"} | {"command_topic", "payload_press"},
+    "select": SHARED | {"value_template", "command_topic", "command_template", "options"},
+}
+
+
+@pytest.fixture
+def asking(tmp_path, start):
+    """A broker, a sink that asks, and what it was answered."""
+    broker, replies = start(Broker, tmp_path), []
+    return broker, start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path, replies.append), replies
+
+
+def test_every_document_about_questions_is_one_that_home_assistant_takes():
+    before = discovery(BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"])
+    documents = discovery(BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"], asks=True)
+    more = {topic: document for topic, document in documents.items() if topic not in before}
+    assert len(more) == 6
+    for topic, document in more.items():
+        component, name = re.fullmatch(rf"(\w+)/{NODE}/(\w+)/config", topic).groups()
+        assert set(document) <= (OPTIONS | COMMANDS)[component], name
+        assert document.get("device_class") in CLASSES.get(component, {None})
+        assert document.get("command_topic", ANSWER) == ANSWER
+        assert "7 * 7" not in document.get("value_template", "") + document.get("command_template", "")
+    choice = documents[f"select/{NODE}/question_was/config"]
+    command = jinja2.Template(choice["command_template"]).render(value='"quoted"')
+    assert reply_of(command.encode(), OLD.question_id) == Reply(OLD.question_id, "was", '"quoted"')
+
+
+@needs_broker
+def test_the_oldest_question_is_shown_until_it_is_answered_and_each_is_an_event(asking, start):
+    broker, sink, _ = asking
+    reader = start(Reader, broker)
+    assert reader.next(f"{BASE}/availability").payload == b"online"
+    sink.announce(["bell"])
+    sink.ask([OLD])
+    event = reader.next(f"{BASE}/question/asked")
+    assert not event.retain
+    assert json.loads(event.payload) == {
+        "event_type": "asked",
+        "question": "Was that {{ 7 * 7 }}?",
+        "answer_topic": ANSWER,
+        "id": OLD.question_id,
+        "time": "2023-11-14T22:13:20.500Z",
+        "label": OLD.label,
+        "detected": False,
+        "score": 0.61,
+    }
+    sink.ask([NEW, OLD])
+    assert json.loads(reader.next(f"{BASE}/question/asked").payload)["id"] == NEW.question_id
+    choice = f"homeassistant/select/{NODE}/question_was/config"
+
+    def is_there(found):
+        both = [json.loads(found.get(topic, "{}")) for topic in (f"{BASE}/question", choice)]
+        return (both[0].get("open"), both[1].get("options")) == (2, ["bell"])
+
+    found = retained(broker, is_there)
+    shown = json.loads(found[f"{BASE}/question"])
+    assert shown["id"] == OLD.question_id
+    assert jinja2.Template(json.loads(found[choice])["value_template"]).render(value_json=shown) == "None"
+    sink.ask([NEW])
+    sink.ask([])
+    retained(broker, lambda found: json.loads(found[f"{BASE}/question"])["question"] == "none")
+
+
+@needs_broker
+def test_answers_come_back_and_what_is_none_changes_nothing(asking, start, caplog):
+    broker, sink, replies = asking
+    reader = start(Reader, broker)
+    reader.next(f"{BASE}/question")  # it has subscribed
+    sink.ask([NEW, OLD])
+    reader.next(f"{BASE}/question/asked")
+
+    def send(payload, *, retain=False):
+        reader.client.publish(ANSWER, payload, qos=1, retain=retain).wait_for_publish(180)
+
+    for bad in (b"", b"perhaps", b"[1]", b'{"id": 7}', b"\xff\xfe", b"[" * 1500, b'"yes"', b"y" * 5000):
+        send(bad)
+        reader.next(ANSWER)
+    send("yes")
+    send(json.dumps({"id": NEW.question_id, "answer": "was", "label": "kettle"}))
+    wait_for(lambda: len(replies) == 2, what="two answers")
+    assert replies == [Reply(OLD.question_id, "yes"), Reply(NEW.question_id, "was", "kettle")]
+    assert "an answer by MQTT was refused" in caplog.text
+    sink.ask([])
+    with pytest.raises(ClipError, match="no question is open"):
+        reply_of(b"no", "")
+
+
+@needs_broker
+def test_the_entities_are_taken_back_where_nothing_is_asked_any_more(asking, start, tmp_path):
+    broker, sink, _ = asking
+    topic = f"homeassistant/button/{NODE}/question_yes/config"
+    sink.announce(["bell"])
+    retained(broker, lambda found: topic in found)
+    sink.close()
+    start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path).announce(["bell"])
+    retained(broker, lambda found: topic not in found and f"homeassistant/event/{NODE}/sound/config" in found)
+
+
+def rendered(part, **values):
+    """A part of a blueprint as Home Assistant would run it."""
+    if isinstance(part, dict):
+        return {key: rendered(value, **values) for key, value in part.items()}
+    if isinstance(part, list):
+        return [rendered(value, **values) for value in part]
+    environment = jinja2.Environment()
+    return environment.from_string(part).render(**values) if isinstance(part, str) else part
+
+
+def test_what_is_tapped_on_the_phone_is_an_answer_to_its_device():
+    document = yaml.load(BLUEPRINT.read_text(), Blueprint)
+    about = document.pop("blueprint")
+    assert inputs_used(document) == set(about["input"])
+    assert set(document) == {"mode", "max", "triggers", "variables", "actions"}
+    asked, answered = document["actions"][0]["choose"]
+    attributes = {"question": "Was that bell?", "id": NEW.question_id}
+    states = {"id": "asked", "from_state": "x", "to_state": {"attributes": attributes}}
+    (notify,) = asked["sequence"]
+    sent = rendered(notify["data"], trigger=states, asks="event.shelf_asks")
+    assert sent["message"] == "Was that bell?"
+    buttons = sent["data"]["actions"]
+    assert [button["title"] for button in buttons] == ["Yes", "No", "It was ...", "Never ask again"]
+    (publish,) = answered["sequence"]
+    for button, says in zip(buttons, ("yes", "no", "was", "never"), strict=True):
+        data = {"action": button["action"]} | ({"reply_text": 'a "cup"'} if says == "was" else {})
+        trigger = {"id": "answered", "event": {"data": data}}
+        tapped = data["action"].split("|")
+        values = {"trigger": trigger, "tapped": tapped, "asks": "event.shelf_asks"}
+        condition = answered["conditions"][0]["value_template"]
+        assert rendered(condition, **values) == "True"
+        assert rendered(condition, **values | {"asks": "event.other_asks"}) == "False"
+        message = rendered(publish["data"], **values, state_attr=lambda entity, name: f"{entity} {name}")
+        assert message["topic"] == "event.shelf_asks answer_topic"
+        label = 'a "cup"' if says == "was" else ""
+        assert reply_of(message["payload"].encode(), "") == Reply(NEW.question_id, says, label)
+
+
+SECTIONS = """
+[microphone]
+backend = "file"
+file = "recordings"
+[training]
+teach_epochs = 60
+nice = 0
+# So high that what is well heard nearly reaches them.
+[detector.thresholds]
+kettle = 0.9999
+bell = 0.9999
+[mqtt]
+host = "127.0.0.1"
+port = {port}
+"""
+
+
+@needs_broker
+@pytest.mark.slow
+def test_a_running_device_is_in_doubt_asks_and_learns_what_home_assistant_answers(tmp_path, start):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    with EdgeDaemon(tmp_path / "shelf", "base", SECTIONS.format(port=broker.port)) as device:
+        write_clips(device.folder / "recordings", "yes", 20, seed=9)
+        clips = device.state / "clips"
+        for name, melody in (("kettle", "yes"), ("bell", "no")):
+            write_clips(clips, melody, 6, seed=3)
+            (clips / melody).rename(clips / name)
+        run(load_config(device.config), None)
+        device.start(dict(os.environ) | no_sound_devices(tmp_path))
+        device_id = DeviceState(device.state).identity.load().device_id
+        question = json.loads(reader.next(f"auricle/{device_id}/question/asked").payload)
+        assert (question["label"], question["detected"]) == ("kettle", False)
+        listed = json.loads(device.command("questions", "--json").stdout)
+        assert question["id"] in [one["id"] for one in listed]
+        reply = json.dumps({"id": question["id"], "answer": "yes"})
+        reader.client.publish(question["answer_topic"], reply, qos=1).wait_for_publish(180)
+        taught = DeviceState(device.state).model.taught()
+        wait_for(lambda: (clips / "kettle" / f"{question['id']}.wav").exists(), what="the answer as a take")
+        wait_for(lambda: DeviceState(device.state).model.taught() != taught, what="a model that learned it")
+        assert not (device.state / "questions" / f"{question['id']}.wav").exists()
+        device.end()
+        assert "Traceback" not in device.log()

@@ -1,0 +1,207 @@
+"""What an owner answers becomes a clip or a negative, at once, and is taken back as easily; the sound goes with it."""
+
+import dataclasses
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from edge_client.errors import ClipError, QuotaError
+from edge_client.owner import Teaching
+from edge_client.owner_changes import changes, purge, undo
+from edge_client.questions.answers import answer, finish_all, open_questions, store_of
+from edge_client.questions.store import DAY_S
+from edge_client.room.store import read_denials
+from tests.support.asked_device import ask, sound, taught
+from tests.support.checkout import ROOT
+from tests.support.taught_device import recall_as
+
+OWN = (str(ROOT / "edge_client"), str(ROOT / "fleet_protocol"))
+
+
+class Owner:
+    """A device's owner; each call opens the device anew, as each command does."""
+
+    def __init__(self, folder, **sections):
+        self.device = taught(folder, **sections)
+        self.config = folder / "edge.toml"
+
+    @property
+    def teaching(self):
+        return Teaching.open(self.config)
+
+    def ask(self, *arguments, **more):
+        return ask(self.config, *arguments, **more)
+
+    def says(self, question, *said):
+        return answer(self.teaching, question.question_id[:6], *said)
+
+    def count(self, folder):
+        return len(list((self.device.clips / folder).glob("*.wav")))
+
+    def sounds(self):
+        return len(list(self.device.state.questions_folder.glob("*.wav")))
+
+    def undo(self):
+        return undo(self.teaching, changes(self.teaching)[0])
+
+
+@pytest.fixture
+def owner(tmp_path):
+    return Owner(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "folder"),
+    [(("yes",), "kettle"), (("no",), "_not_/kettle"), (("was", "bell"), "bell"), (("was", "cup"), "cup")],
+)
+def test_an_answer_moves_the_sound_where_it_belongs_and_undo_asks_again(owner, said, folder):
+    question = owner.ask(detected=True)
+    before = owner.count(folder)
+    assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
+    owner.says(question, *said)
+    assert (owner.count(folder), owner.sounds(), open_questions(owner.teaching)) == (before + 1, 0, [])
+    assert bool(read_denials(owner.device.state.denials_path)) == (said != ("yes",))
+    with pytest.raises(ClipError, match="was answered"):
+        owner.says(question, "yes")
+    assert owner.undo() == 1
+    assert (owner.count(folder), owner.sounds()) == (before, 1)
+    assert read_denials(owner.device.state.denials_path) == []
+    assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
+
+
+def test_a_near_miss_that_was_not_is_no_detection_that_was_wrong(owner):
+    owner.says(owner.ask(detected=False), "no")
+    assert read_denials(owner.device.state.denials_path) == []
+
+
+def test_a_sound_about_which_never_to_ask_again_leaves_nothing_but_its_likes(owner):
+    question = owner.ask()
+    assert "not asked about again" in owner.says(question, "never")
+    assert owner.sounds() == 0
+    assert owner.undo() == 0
+    assert open_questions(owner.teaching) == []  # its sound is gone
+
+
+def test_a_clip_that_was_there_before_stays_when_the_answer_is_taken_back(owner):
+    owner.device.clips.joinpath("kettle").mkdir(exist_ok=True)
+    question = owner.ask()
+    path = store_of(owner.teaching).sound(question)
+    (owner.device.clips / "kettle" / path.name).write_bytes(path.read_bytes())
+    before = owner.count("kettle")
+    owner.says(question, "yes")
+    assert owner.undo() == 0
+    assert owner.count("kettle") == before
+
+
+def test_an_answer_about_a_label_that_is_gone_or_no_answer_is_refused(owner):
+    question = owner.ask("teapot")
+    with pytest.raises(ClipError, match="no sound is called 'teapot' any more; known: bell, kettle"):
+        owner.says(question, "yes")
+    question = owner.ask(window=sound("down"))
+    for said, words in {
+        ("perhaps",): "is no answer",
+        ("was", "a/b"): "cannot be a label",
+        ("was", ""): "empty",
+    }.items():
+        with pytest.raises(ClipError, match=words):
+            owner.says(question, *said)
+    assert owner.sounds() == 2
+
+
+def test_where_the_store_is_full_the_question_stays_open(tmp_path):
+    owner = Owner(tmp_path, clips="quota_mb = 0.4")
+    question = owner.ask()
+    with pytest.raises(QuotaError):
+        owner.says(question, "yes")
+    assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
+
+
+def test_a_sound_is_deleted_after_a_day_answered_or_not_and_undo_brings_no_old_one_back(owner):
+    old, new = owner.ask(at=time.time() - DAY_S - 1), owner.ask(window=sound("down"))
+    assert [one.question_id for one in open_questions(owner.teaching)] == [new.question_id]
+    assert owner.sounds() == 1
+    with pytest.raises(ClipError):
+        owner.says(old, "yes")
+    store = store_of(owner.teaching)
+    owner.says(new, "yes")
+    store.tidy(time.time() + 2 * DAY_S)
+    (said,) = [one for one in store.read().questions if one.said]
+    store.replace(dataclasses.replace(said, at=said.at - 2 * DAY_S))
+    assert owner.undo() == 1
+    assert owner.sounds() == 0
+
+
+def test_purging_and_forgetting_a_label_leave_nothing(owner):
+    owner.says(owner.ask(), "no")
+    owner.ask("bell", sound("down"))
+    state = owner.device.state
+    store_of(owner.teaching).forget_label("kettle")
+    assert {one.label for one in store_of(owner.teaching).read().questions} == {"bell"}
+    purge(owner.teaching)
+    assert (state.questions_path.exists(), owner.sounds()) == (False, 0)
+
+
+def test_what_was_answered_is_learned_and_unlearned(owner):
+    def taken_for(name):
+        return recall_as(owner.device.teach(), name, "kettle")
+
+    assert taken_for("up") < 0.5
+    owner.says(owner.ask(window=sound("up", 1)), "yes")
+    owner.says(owner.ask(window=sound("up", 2)), "yes")
+    with_both = taken_for("up")
+    assert with_both > 0.8
+    owner.undo()
+    owner.undo()
+    assert taken_for("up") < 0.5
+
+
+def answered_until(owner, question, lines):
+    """Answer in a process that is killed after so many lines; return how many lines it took where it was not."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        left = [lines]
+
+        def trace(frame, _event, _argument):
+            if not frame.f_code.co_filename.startswith(OWN):
+                return None
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        teaching = owner.teaching
+        sys.settrace(trace)
+        answer(teaching, question.question_id, "no")
+        sys.settrace(None)
+        os.write(writing, str(lines - left[0]).encode())
+        os._exit(0)
+    os.close(writing)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(reading) as told:
+        return int(told.read() or 0), os.waitstatus_to_exitcode(status)
+
+
+def test_an_answer_that_is_killed_anywhere_is_whole_or_not_given_and_no_sound_is_lost(owner):
+    lines, status = answered_until(owner, owner.ask(detected=True, window=sound("stop")), 10**9)
+    assert (status, lines > 300) == (0, True)
+    store_of(owner.teaching).forget()
+    seen = set()
+    for number, at in enumerate(np.linspace(1, lines - 20, 30).astype(int)):
+        question, before = owner.ask(detected=True, window=sound("down", number)), owner.count("_not_/kettle")
+        assert answered_until(owner, question, int(at)) == (0, -signal.SIGKILL)
+        teaching = owner.teaching
+        finish_all(teaching.store, teaching.state, store_of(teaching))
+        store_of(teaching).tidy()
+        is_open = question.question_id in [one.question_id for one in open_questions(teaching)]
+        learned = owner.count("_not_/kettle") - before
+        assert is_open + learned == 1, at
+        assert learned == ((question.at, "kettle") in read_denials(teaching.state.denials_path)), at
+        assert owner.sounds() == is_open, at
+        store_of(teaching).forget()  # the next answer takes as many lines
+        seen.add(is_open)
+    assert seen == {True, False}

@@ -1,0 +1,65 @@
+"""Which sounds are worth a question: open ones that are new, a few a day, the best of a week."""
+
+import numpy as np
+import pytest
+
+from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
+from edge_client.questions.store import DAY_S, NEVER, WEEK_S, Book, Question
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
+
+NOW = 1_800_000_000.0
+STATISTICS = read_bundle(find_bundle("base")).manifest.embedding_statistics
+WORDS = STATISTICS.means
+
+
+def question(at, embedding=WORDS[0], **more):
+    return Question("0" * 16, at, "bell", False, 0.5, embedding, **more)
+
+
+def test_what_lies_at_the_threshold_and_what_was_never_heard_is_worth_most():
+    assert openness(0.0) == 1.0
+    assert openness(-2.0) == pytest.approx(openness(2.0)) == pytest.approx(0.42, abs=0.01)
+    known = [WORDS[0], WORDS[1]]
+    assert novelty(WORDS[0], known, STATISTICS) == pytest.approx(0.0, abs=1e-6)
+    assert novelty(WORDS[2], known, STATISTICS) > 0.1
+    assert novelty(WORDS[2], [], STATISTICS) == 1.0
+
+
+def test_no_more_than_so_many_are_asked_in_a_day():
+    asked = Book(tuple(question(NOW - hours * 3600.0) for hours in (1, 5, 23)))
+    assert not is_chosen(1.0, asked, 3, NOW)
+    assert is_chosen(1.0, asked, 4, NOW)
+    assert is_chosen(1.0, asked, 3, NOW + 2 * 3600.0)
+
+
+@pytest.mark.parametrize(("value", "chosen"), [(0.05, False), (0.95, True)])
+def test_a_sound_is_asked_about_where_it_is_among_the_best_of_the_week(value, chosen):
+    rng = np.random.default_rng(1)
+    values = tuple((NOW - rng.uniform(0, WEEK_S), rng.uniform(0, 0.9)) for _ in range(500))
+    assert is_chosen(value, Book(values=values), 3, NOW) == chosen
+
+
+def test_in_the_long_run_about_so_many_are_asked_and_they_are_the_better_ones():
+    rng, book, asked = np.random.default_rng(2), Book(), []
+    for moment in np.sort(rng.uniform(0, 14 * DAY_S, 1400)):
+        value, now = float(rng.uniform()), NOW + moment
+        if is_chosen(value, book, 3, now):
+            asked.append(value)
+            book = Book((*book.questions, question(now)), book.values)
+        book = Book(book.questions, (*(one for one in book.values if now - one[0] < WEEK_S), (now, value)))
+    assert 20 <= len(asked) <= 3 * 15
+    assert np.mean(asked[3:]) > 0.9  # the first three are asked about whatever they are
+
+
+def test_a_clock_that_was_set_back_stops_no_questions_for_good():
+    ahead = Book((question(NOW + 400 * DAY_S),) * 3, tuple((NOW + 400 * DAY_S, 1.0) for _ in range(50)))
+    assert is_chosen(0.5, ahead, 3, NOW)
+
+
+def test_a_sound_about_which_never_to_ask_again_is_known_by_its_likes():
+    rng = np.random.default_rng(3)
+    book = Book((question(NOW, said=NEVER), question(NOW, WORDS[5])))
+    near = WORDS[0] + np.float32(0.2) * STATISTICS.draw(np.zeros_like(WORDS[0]), 20, rng)
+    assert all(is_unwanted(row, book, STATISTICS) for row in near)
+    assert not is_unwanted(WORDS[5], book, STATISTICS)

@@ -1,0 +1,144 @@
+"""docs/privacy.md against the files of a device that asks: every file, field and array, and how long a sound stays."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from edge_client.detection.doubts import Doubt
+from edge_client.owner import Teaching
+from edge_client.questions.answers import answer, store_of
+from edge_client.questions.asking import Asker
+from edge_client.questions.store import DAY_S, Book, Question, QuestionStore
+from edge_client.storage.checked_files import read_checked
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.tensors import unpack
+from tests.support.asked_device import ask, sound, taught
+from tests.support.checkout import ROOT
+
+
+def rows():
+    section = (ROOT / "docs" / "privacy.md").read_text().split("\n## Questions\n")[1].split("\n## ")[0]
+    return {cells[1].strip(" `"): cells for line in section.splitlines() if len(cells := line.split("|")) == 5}
+
+
+def asker_of(device, clock=time.time, per_day=3):
+    manifest = read_bundle(device.bundle).manifest
+    store = QuestionStore(device.state, manifest.feature_settings.digest)
+    return Asker(store, device.state, manifest.embedding_statistics, per_day, 16_000, clock)
+
+
+def doubt(seed, label="kettle"):
+    rng = np.random.default_rng(seed)
+    embedding = rng.normal(size=64).astype(np.float32)
+    return Doubt(time.time(), label, False, 0.8, 0.1, sound("up", seed), embedding)
+
+
+def test_the_table_names_every_file_and_field_and_the_sound_goes_with_the_answer(tmp_path):
+    device, state = taught(tmp_path), None
+    state = device.state
+    before = {path.name for path in state.folder.iterdir()}
+    asker = asker_of(device)
+    asker.consider(doubt(1))
+    files = {path.name + "/" * path.is_dir() for path in state.folder.iterdir() if path.name not in before}
+    assert files - {"questions.lock"} == set(rows()) - {"file in the state folder", "---"}
+    arrays, document = unpack(read_checked(state.questions_path))
+    said = set(re.findall(r"`(\w+)`", rows()["questions.safetensors"][2]))
+    (question,) = document["questions"]
+    assert said == {*arrays, *document, *question}
+    (path,) = state.questions_folder.iterdir()
+    assert len(path.read_bytes()) == 44 + 2 * 16_000  # as long as a clip
+    pcm = path.read_bytes()[44:]
+    kept = state.questions_path.read_bytes()
+    assert not any(pcm[at : at + 8] in kept for at in range(0, len(pcm) - 8, 4_000))
+    for file in (state.questions_path, path, state.questions_folder):
+        assert file.stat().st_mode & 0o077 == 0
+    teaching = Teaching.open(tmp_path / "edge.toml")
+    answer(teaching, question["question_id"], "no")
+    assert list(state.questions_folder.iterdir()) == []
+    assert "said" in unpack(read_checked(state.questions_path))[1]["questions"][0]
+
+
+def test_no_more_sounds_are_kept_than_are_asked_about_and_none_for_longer_than_a_day(tmp_path):
+    device, now = taught(tmp_path), [time.time()]
+    asker = asker_of(device, lambda: now[0])
+    for number in range(40):
+        asker.consider(doubt(number))
+    assert len(list(device.state.questions_folder.iterdir())) == 3
+    assert len(asker.changed(["kettle", "bell"])) == 3
+    assert asker.changed(["kettle", "bell"]) is None  # nothing is new
+    now[0] += DAY_S + 1
+    asker.consider(doubt(50))  # anything writes the file
+    assert len(asker.changed(["kettle"])) <= 1
+    assert len(list(device.state.questions_folder.iterdir())) <= 1
+
+
+def test_the_file_stays_within_the_bounds_of_the_table(tmp_path):
+    device = taught(tmp_path)
+    store, row = asker_of(device).store, np.full(448, 1.5, np.float32)
+    every = tuple(
+        Question(f"{number:016x}", 1.0, "l" * 100, True, 0.5, row, said, 2.0, "_not_/" + "l" * 100)
+        for said in ("never", "no")
+        for number in range(300)
+    )
+    store.change(lambda _: Book(every, tuple((float(at), 0.1) for at in range(5000))))
+    book = store.read()
+    assert (len(book.questions), len(book.values)) == (200, 1000)
+    assert "newest 100 questions, and 100 about which never" in rows()["questions.safetensors"][3]
+    assert store.path.stat().st_size < 400_000
+
+
+def test_switched_off_it_removes_what_it_has(tmp_path):
+    device = taught(tmp_path, learning="questions = 0")
+    ask(tmp_path / "edge.toml")
+    manifest = read_bundle(device.bundle).manifest
+    assert Asker.open(device.config, device.state, manifest) is None
+    assert not device.state.questions_path.exists()
+    assert list(device.state.questions_folder.iterdir()) == []
+
+
+def test_a_full_disk_asks_nothing_and_loses_nothing(tmp_path, caplog):
+    device = taught(tmp_path)
+    first = ask(tmp_path / "edge.toml")
+    command = f"""
+import resource, sys
+sys.path.insert(0, {str(ROOT)!r})
+import logging; logging.basicConfig()
+from pathlib import Path
+from edge_client.config import load_config
+from tests.edge_client.questions.test_privacy import asker_of, doubt
+from tests.support.taught_device import Device
+class Given: pass
+device = Given()
+config = load_config(Path({str(tmp_path / "edge.toml")!r}))
+from edge_client.storage.device_state import DeviceState
+device.bundle, device.state = config.bundle, DeviceState(config.device.state)
+asker = asker_of(device)
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+asker.consider(doubt(7))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, env=dict(os.environ), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cannot keep a question" in done.stderr
+    store = store_of(Teaching.open(tmp_path / "edge.toml"))
+    assert [one.question_id for one in store.open_questions()] == [first.question_id]
+    assert len(list(device.state.questions_folder.iterdir())) == 1
+
+
+def test_a_damaged_file_is_noticed_and_its_sounds_go(tmp_path):
+    device = taught(tmp_path)
+    ask(tmp_path / "edge.toml")
+    data = bytearray(device.state.questions_path.read_bytes())
+    data[len(data) // 2] ^= 1
+    device.state.questions_path.write_bytes(data)
+    assert any("questions.safetensors was damaged" in sentence for sentence in device.state.mend())
+    store = store_of(Teaching.open(tmp_path / "edge.toml"))
+    store.tidy()
+    assert (store.read(), list(store.folder.iterdir())) == (Book(), [])
