@@ -3,11 +3,13 @@
 A row never holds a secret: a token is named by its number, a device by its identifier.
 """
 
+import threading
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.schemas import AuditEntry, reply
@@ -113,6 +115,29 @@ def end_of(day: date | None) -> float | None:
     """Return the first instant after a day (UTC), in seconds since 1970."""
     begun = start_of(day)
     return None if begun is None else begun + _DAY_S
+
+
+class AuditCounts:
+    """How many entries of each kind there are. They stay as they are: each is counted once. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+        self._counts: Counter[str] = Counter()
+
+    def read(self, session: Session) -> dict[str, int]:
+        """Return the numbers by kind. Those that were written since it was read last have larger numbers."""
+        with self._lock:
+            if not self._last:  # an index has them all
+                last = session.scalar(select(func.max(AuditRow.audit_id))) or 0
+                kinds = session.execute(select(AuditRow.what, func.count()).group_by(AuditRow.what)).all()
+                self._last, self._counts = last, Counter(dict(kinds))
+            else:
+                new = select(AuditRow.audit_id, AuditRow.what).where(AuditRow.audit_id > self._last)
+                for number, kind in session.execute(new.order_by(AuditRow.audit_id)):
+                    self._last = number
+                    self._counts[kind] += 1
+            return dict(self._counts)
 
 
 _DAY_S = 86_400.0

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.store.blobs import BlobFolder, BlobStore
-from aggregator_server.store.database import Database, open_sqlite
+from aggregator_server.store.database import Database, named_among, open_sqlite
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import FolderIdentity, Identity, ObjectIdentity
 from aggregator_server.store.location import DATABASE, Location, locate
@@ -216,8 +216,12 @@ class Store(Tables):
             LeaseLostError: another server makes the rounds' steps by now.
             StateAwayError: the database does not answer.
         """
+        with self.reading() as session:
+            unnamed = set(digests) - named_among(session, digests)
+        if not unnamed:
+            return 0
         with self.writing() as session:
-            unnamed = self.database.begin_removal(session, digests)
+            unnamed = self.database.begin_removal(session, sorted(unnamed))
         removed, uncertain = 0, set()
         try:
             for sha256 in sorted(unnamed):

@@ -93,7 +93,7 @@ class Database(ABC):
 
     def begin_removal(self, session: Session, digests: Sequence[str]) -> set[str]:
         """Return those of some blobs that no row names; where there are other servers, none may from now on."""
-        return set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
+        return set(digests) - named_among(session, digests)
 
     def require_removal(self) -> None:  # noqa: B027  (a kind of one server)
         """Check before each removal that another server has not taken the step. Raises LeaseLostError: it has."""
@@ -127,6 +127,11 @@ class Database(ABC):
     @abstractmethod
     def flush(self) -> None:
         """Make durable whatever was committed before. Raises OSError: the disk refuses, or it does not answer."""
+
+
+def named_among(session: Session, digests: Sequence[str]) -> set[str]:
+    """Return those of some blobs that a row names."""
+    return set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
 
 
 class Sqlite(Database):

@@ -17,7 +17,13 @@ from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.fleet.classes import classes_in_state
 from aggregator_server.fleet.devices import find_devices
-from aggregator_server.fleet.health import count_devices, count_health, has_former_front_end, is_outdated_one
+from aggregator_server.fleet.health import (
+    count_devices,
+    count_health,
+    count_outdated,
+    has_former_front_end,
+    is_outdated_one,
+)
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model
@@ -226,7 +232,7 @@ def _devices(tables: Tables, now: float) -> Iterator[Observation]:
         waiting = _names(session, present & DeviceRow.waiting.is_(True))
         shut = _some(session, present & DeviceRow.device_id.in_(QUARANTINED))
         troubled = _some(session, present & DeviceRow.trouble.is_not(None))
-        outdated = _names(session, present & is_outdated_one(session, now))
+        outdated = _names(session, present & is_outdated_one(session, now), lambda: count_outdated(session, now))
         behind = _names(session, present & has_former_front_end(session))
     if unseen:
         yield Observation(
@@ -276,11 +282,17 @@ def _some(session: Session, condition: ColumnElement[bool]) -> tuple[DeviceInfo,
     return find_devices(session, session.scalars(found).all())
 
 
-def _names(session: Session, condition: ColumnElement[bool]) -> str:
-    """Return the names of devices that meet a condition, not of all where they are many; empty where there is none."""
+def _names(session: Session, condition: ColumnElement[bool], count: Callable[[], int] | None = None) -> str:
+    """Return the names of devices that meet a condition, not of all where they are many; empty where there is none.
+
+    Args:
+        count: returns how many there are, where that can be had by indices.
+    """
     some = _some(session, condition)
     names = ", ".join(f"{info.name} ({info.device_id[:8]})" for info in some[:_NAMED])
-    more = count_devices(session, condition) - _NAMED if len(some) > _NAMED else 0
+    more = 0
+    if len(some) > _NAMED:
+        more = (count_devices(session, condition) if count is None else count()) - _NAMED
     return f"{names} and {more} more" if more else names
 
 

@@ -24,6 +24,7 @@ from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.page_route import HEADERS, page_of
 from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.guard import Guard
+from aggregator_server.web.metrics import Metrics
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms
@@ -65,6 +66,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
             flusher=Flusher(store.flush),
             readiness=Readiness(store),
+            metrics=Metrics(store),
         )
         app.state.streams = live.Streams()
 

@@ -1,6 +1,6 @@
 """What the fleet's tables say of its health, as metrics for Prometheus. Each is read when it is asked for.
 
-Nothing is counted in memory: the figures are the same in every process that serves the fleet, and survive a restart.
+The figures are the same in every process that serves the fleet, and survive a restart.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from aggregator_server.fleet.audit import AuditCounts
 from aggregator_server.fleet.health import SEEN_S, count_devices, count_health, count_outdated, has_former_front_end
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
@@ -20,7 +21,6 @@ from aggregator_server.store.tables import (
     DONE,
     FAILED,
     OPEN,
-    AuditRow,
     ClassRow,
     DeviceRow,
     ParticipantRow,
@@ -30,20 +30,28 @@ from aggregator_server.store.tables import (
 from aggregator_server.upkeep.backup import backed_up_at
 
 
-def write_metrics(store: Store, now: float) -> bytes:
-    """Return the metrics in Prometheus' text format.
+class Metrics:
+    """The metrics of a store; any thread may write them."""
 
-    Args:
-        now: present time, s since 1970.
-    """
-    registry = CollectorRegistry()
-    registry.register(_Fleet(store, now))
-    return generate_latest(registry)
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._audit = AuditCounts()
+
+    def write(self, now: float) -> bytes:
+        """Return the metrics in Prometheus' text format.
+
+        Args:
+            now: present time, s since 1970.
+        """
+        registry = CollectorRegistry()
+        registry.register(_Fleet(self._store, self._audit, now))
+        return generate_latest(registry)
 
 
 class _Fleet(Collector):
-    def __init__(self, store: Store, now: float) -> None:
+    def __init__(self, store: Store, audit: AuditCounts, now: float) -> None:
         self._store = store
+        self._audit = audit
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
@@ -64,7 +72,7 @@ class _Fleet(Collector):
                 classes.add_metric([state], count)
             yield classes
             audit = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
-            for what, count in _counts(session, AuditRow.what):
+            for what, count in self._audit.read(session).items():
                 audit.add_metric([what], count)
             yield audit
 

@@ -20,6 +20,7 @@ from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.web.guard import Guard
+from aggregator_server.web.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +143,7 @@ class Service:
         disk_threads: Threads that wait for the disk to have uploads.
         flusher: Makes what is noted for devices durable.
         readiness: Says whether this server can do its work.
+        metrics: What Prometheus asks for.
     """
 
     store: Store
@@ -155,6 +157,7 @@ class Service:
     disk_threads: anyio.CapacityLimiter
     flusher: Flusher
     readiness: Readiness
+    metrics: Metrics
 
     async def for_device(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Run what a device asks for in a thread for devices."""

@@ -1,10 +1,12 @@
 """The audit: what a fleet did stands there, newest first, and only if the change itself was kept."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.fleet.audit import SERVER, Actor, audit, list_entries
+from aggregator_server.fleet.audit import SERVER, Actor, AuditCounts, audit, list_entries
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
@@ -79,3 +81,22 @@ def test_the_rounds_of_a_series_do_not_fill_the_audit(tmp_path):
         assert fleet.advance() == round_id
     assert [entry.details["round_id"] for entry in entries(fleet, "round_opened")] == [1]
     assert entries(fleet, "round_closed") == ()
+
+
+def test_entries_of_each_kind_are_counted_and_each_once(fleet):
+    counts = AuditCounts()
+
+    def counted():
+        with fleet.store.reading() as session:
+            return counts.read(session)
+
+    def listed():
+        return Counter(entry.what for entry in entries(fleet, limit=1_000))
+
+    assert counted() == counted() == listed()
+    fleet.run_round()
+    assert counted() == listed()
+    with pytest.raises(errors.RoundNotFoundError):
+        cancel_round(fleet.store, 99, 6.0)
+    fleet.run_round(200.0)
+    assert counted() == counted() == listed()
