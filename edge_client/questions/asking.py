@@ -14,7 +14,7 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
 from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
-from edge_client.questions.store import WEEK_S, Book, Question, QuestionStore, sound_of
+from edge_client.questions.store import WEEK_S, Book, Candidate, Question, QuestionStore, sound_of
 from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
@@ -83,7 +83,7 @@ class Asker:
             self._trouble.warning("cannot keep a question: %s", error)
 
     def is_worth_asking(self, doubt: Doubt) -> bool:
-        """Return whether a sound is worth a question now, and note its value, by which others are judged.
+        """Return whether a sound is worth a question now, and note its worth, by which others are judged.
 
         Raises OSError, StateError if that cannot be noted.
         """
@@ -92,13 +92,14 @@ class Asker:
             return False
         asked = [one.embedding for one in book.questions]
         known = [row for row in (*self._taught_clips(), *asked) if len(row) == len(doubt.embedding)]
-        value = openness(doubt.margin) * novelty(doubt.embedding, known, self._statistics)
+        worth = openness(doubt.margin) * novelty(doubt.embedding, known, self._statistics)
+        candidate = Candidate(now, worth, doubt.detected)
         self.store.change(
             lambda book: Book(
-                book.questions, (*(one for one in book.values if abs(now - one[0]) < WEEK_S), (now, value))
+                book.questions, (*(one for one in book.candidates if abs(now - one.at) < WEEK_S), candidate)
             )
         )
-        return is_chosen(value, book, self._per_day, now)
+        return is_chosen(candidate, book, self._per_day, now)
 
     def ask(self, doubt: Doubt) -> Question:
         """Ask about a sound, and keep it. Raises OSError, StateError if that is not possible."""

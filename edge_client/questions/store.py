@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,8 @@ WEEK_S = 7 * DAY_S
 YES, NO, WAS, NEVER = "yes", "no", "was", "never"
 SAYINGS = (YES, NO, WAS, NEVER)
 """What an owner says: it was; it was not; it was something else, which he names; never ask about such a sound."""
-# Questions that are remembered, the newest: those about which never to ask again, and the others. Values of candidates.
-_NEVER, _OTHERS, _VALUES = 100, 100, 1000
+# Questions that are remembered, the newest: those about which never to ask again, and the others. Candidates.
+_NEVER, _OTHERS, _CANDIDATES = 100, 100, 1000
 _PATIENCE_S = 5.0
 _LONGEST = 200  # characters of a label
 
@@ -74,12 +74,23 @@ class Question:
         return abs(now - self.at) < DAY_S
 
 
+class Candidate(NamedTuple):
+    """A doubtful sound, of which nothing else is kept: when it was considered, what it was worth, which kind it was.
+
+    ``worth`` is how open the question is times how new the sound is, 0..1.
+    """
+
+    at: float
+    worth: float
+    detected: bool
+
+
 @dataclass(frozen=True)
 class Book:
-    """All that is in the file, the newest last; ``values`` are times and values of a week's candidates."""
+    """All that is in the file, the newest last; ``candidates`` are those of a week."""
 
     questions: tuple[Question, ...] = ()
-    values: tuple[tuple[float, float], ...] = ()
+    candidates: tuple[Candidate, ...] = ()
 
 
 class QuestionStore:
@@ -118,14 +129,14 @@ class QuestionStore:
     def add(self, question: Question, sound: bytes) -> None:
         """Ask a question, with its sound: a file's bytes, from :func:`sound_of`."""
         write_durably(self.sound(question), sound)
-        self.change(lambda book: Book((*book.questions, question), book.values))
+        self.change(lambda book: Book((*book.questions, question), book.candidates))
 
     def replace(self, question: Question) -> None:
         """Write a question anew, by its identifier."""
         self.change(
             lambda book: Book(
                 tuple(question if one.question_id == question.question_id else one for one in book.questions),
-                book.values,
+                book.candidates,
             )
         )
 
@@ -176,7 +187,7 @@ class QuestionStore:
             return
         self.change(
             lambda book: Book(
-                tuple(one for one in book.questions if label not in (one.label, Path(one.folder).name)), book.values
+                tuple(one for one in book.questions if label not in (one.label, Path(one.folder).name)), book.candidates
             )
         )
         self.tidy()
@@ -199,7 +210,7 @@ def _bounded(book: Book) -> Book:
     never = [one for one in book.questions if one.said == NEVER][-_NEVER:]
     others = [one for one in book.questions if one.said != NEVER][-_OTHERS:]
     kept = {id(one) for one in (*never, *others)}
-    return Book(tuple(one for one in book.questions if id(one) in kept), book.values[-_VALUES:])
+    return Book(tuple(one for one in book.questions if id(one) in kept), book.candidates[-_CANDIDATES:])
 
 
 def _packed(book: Book, features: str) -> bytes:
@@ -207,7 +218,7 @@ def _packed(book: Book, features: str) -> bytes:
     questions = [{name: getattr(one, name) for name in names} for one in book.questions]
     embeddings = np.stack([one.embedding for one in book.questions]) if book.questions else np.zeros((0, 0))
     arrays = {"embeddings": np.clip(embeddings, -6e4, 6e4).astype(np.float16)}
-    return pack(arrays, {"features": features, "questions": questions, "values": book.values})
+    return pack(arrays, {"features": features, "questions": questions, "candidates": book.candidates})
 
 
 def _book(arrays: dict[str, Any], document: dict[str, Any]) -> Book:
@@ -218,7 +229,10 @@ def _book(arrays: dict[str, Any], document: dict[str, Any]) -> Book:
     questions = tuple(Question(**one, embedding=row) for one, row in zip(document["questions"], rows, strict=True))
     if not all(_is_sound(one) for one in questions):
         raise ValueError("a question is none")
-    return Book(questions, tuple((float(at), float(value)) for at, value in document["values"]))
+    candidates = document["candidates"]
+    return Book(
+        questions, tuple(Candidate(float(at), float(worth), bool(detected)) for at, worth, detected in candidates)
+    )
 
 
 def _is_sound(one: Question) -> bool:

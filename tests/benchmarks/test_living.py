@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.listening.material import load_material
+from benchmarks.listening.material import Word, load_material
 from benchmarks.living.__main__ import _is_worse
+from benchmarks.living.owners import Owner
 from benchmarks.living.rooms import Part, embedded, open_rooms, reverberated
 from benchmarks.living.weeks import Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
@@ -75,3 +76,34 @@ def test_a_device_is_worse_only_beyond_chance():
     assert not _is_worse(before, device([True] + [False] * 19), 1.0)
     assert _is_worse(before, device([True] * 3 + [False] * 17), 1.0)
     assert not _is_worse(device([True] * 3 + [False] * 17), before, 1.0)
+
+
+def test_an_owner_answers_what_his_device_asks_and_it_learns_that(tmp_path):
+    device = Device(tmp_path, find_bundle("base"))
+    for label in ("yes", "no"):
+        write_clips(device.clips, label, 6, seed=3)
+    device.teach()
+    layout = layout_of(read_bundle(find_bundle("base")).manifest, DetectorConfig())
+    loaded, rng = load_listening(device.config), np.random.default_rng(1)
+    labels = loaded.label_map.names
+    # Every minute a near miss; each second one is really said.
+    at_s = 1.0 + 0.25 * np.arange(2_400)
+    means = np.zeros((len(at_s), len(labels)), np.float32)
+    means[200::240, labels.index("yes")] = 0.8
+    words = tuple(Word(float(at) - 1.0, "yes", "yes") for at in at_s[200::480])
+    rows = rng.normal(size=(len(at_s), 64)).astype(np.float16)
+    part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, words, 601.0)
+    sound = rng.normal(scale=0.1, size=16_000 * 601).astype(np.float32)
+    owner = Owner(device.config, 0, per_day=6)
+    limits, quiet = np.full(len(labels), 0.8, np.float32), np.zeros(len(at_s), np.bool_)
+    owner.hear(part, 1_767_571_200.0, means, at_s, labels, limits, {}, quiet, lambda: sound)
+    assert owner.answer()
+    found = owner.found
+    assert (found.asked, found.answered) == (6, 6)
+    assert 0 < found.yes < 6
+    assert found.useful == found.yes  # near misses
+    clips = {folder: len(list((device.clips / folder).glob("*.wav"))) for folder in ("yes", "_not_/yes")}
+    assert clips["yes"] + clips["_not_/yes"] == 6 + 6
+    life = Life(device.config, layout, 0, Owner(device.config, 0, answers=False))
+    life.hear(0, [part])
+    assert life.owner.found.answered == 0

@@ -27,8 +27,8 @@ from fleet_protocol.public_set import PublicSet
 # Rows of a label in one pass.
 _ROWS = 50
 # Rows in one pass, as shares of a label's: of each word of the pretraining, of either kind of `_nothing_`, of spliced
-# clips, and of what the owner said is not a label. The more of the words, the fewer other words are taken for a label,
-# and the fewer of the label's own sounds are recognised.
+# clips, and at most of what the owner said is not a label. The more of the words, the fewer other words are taken for a
+# label, and the fewer of the label's own sounds are recognised.
 _WORD, _NOTHING, _SPLICED, _REJECTED = 0.2, 0.5, 0.1, 0.5
 # Of what was heard in the room: 1 was better than 0.2 in the tuning rooms of `benchmarks.living`.
 _ROOM = 1.0
@@ -312,7 +312,7 @@ def _background(
     label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, other: tuple[int, ...]
 ) -> list[Sound]:
     """Return the sounds of the outputs that are no label's."""
-    rejected = [_no_label_s(clips, label, heard, statistics) for label, clips in heard.rejected.items()]
+    rejected = {label: _no_label_s(clips, label, heard, statistics) for label, clips in heard.rejected.items()}
     *word_slots, other_slot, nothing_slot = label_map.background
     numbers = statistics.means.shape[1]
     nobody = np.zeros((0, numbers), np.float32)
@@ -333,7 +333,10 @@ def _background(
         Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
     ]
-    sounds += [Sound(other_slot, clips.reshape(-1, numbers), nobody, _REJECTED) for clips in rejected]
+    for label, clips in rejected.items():
+        takes = len(heard.takes[label]) if label in heard.takes else 1
+        share = min(_REJECTED, len(clips) / takes)  # one is worth as much as a take: a single one costs few of these
+        sounds.append(Sound(other_slot, clips.reshape(-1, numbers), nobody, share))
     if heard.room is not None:
         sounds.append(Sound(other_slot, heard.room, nobody, _ROOM))
     return [sound for sound in sounds if len(sound.rows) or len(sound.centres)]

@@ -1,10 +1,12 @@
 """Which sounds are worth a question: open ones that are new, a few a day, the best of a week."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
-from edge_client.questions.store import DAY_S, NEVER, WEEK_S, Book, Question
+from edge_client.questions.choice import error_rate, is_chosen, is_unwanted, novelty, openness
+from edge_client.questions.store import DAY_S, NEVER, NO, WEEK_S, Book, Candidate, Question
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 
@@ -26,35 +28,53 @@ def test_what_lies_at_the_threshold_and_what_was_never_heard_is_worth_most():
     assert novelty(WORDS[2], [], STATISTICS) == 1.0
 
 
+def worth(value, *, detected=True, at=NOW):
+    return Candidate(at, value, detected)
+
+
 def test_no_more_than_so_many_are_asked_in_a_day():
     asked = Book(tuple(question(NOW - hours * 3600.0) for hours in (1, 5, 23)))
-    assert not is_chosen(1.0, asked, 3, NOW)
-    assert is_chosen(1.0, asked, 4, NOW)
-    assert is_chosen(1.0, asked, 3, NOW + 2 * 3600.0)
+    assert not is_chosen(worth(1.0), asked, 3, NOW)
+    assert is_chosen(worth(1.0), asked, 4, NOW)
+    assert is_chosen(worth(1.0), asked, 3, NOW + 2 * 3600.0)
 
 
 @pytest.mark.parametrize(("value", "chosen"), [(0.05, False), (0.95, True)])
 def test_a_sound_is_asked_about_where_it_is_among_the_best_of_the_week(value, chosen):
     rng = np.random.default_rng(1)
-    values = tuple((NOW - rng.uniform(0, WEEK_S), rng.uniform(0, 0.9)) for _ in range(500))
-    assert is_chosen(value, Book(values=values), 3, NOW) == chosen
+    others = tuple(worth(rng.uniform(0, 0.9), at=NOW - rng.uniform(0, WEEK_S)) for _ in range(500))
+    assert is_chosen(worth(value), Book(candidates=others), 3, NOW) == chosen
 
 
 def test_in_the_long_run_about_so_many_are_asked_and_they_are_the_better_ones():
     rng, book, asked = np.random.default_rng(2), Book(), []
     for moment in np.sort(rng.uniform(0, 14 * DAY_S, 1400)):
-        value, now = float(rng.uniform()), NOW + moment
-        if is_chosen(value, book, 3, now):
-            asked.append(value)
-            book = Book((*book.questions, question(now)), book.values)
-        book = Book(book.questions, (*(one for one in book.values if now - one[0] < WEEK_S), (now, value)))
+        candidate = worth(float(rng.uniform()), at=NOW + moment)
+        if is_chosen(candidate, book, 3, candidate.at):
+            asked.append(candidate.worth)
+            book = Book((*book.questions, question(candidate.at)), book.candidates)
+        week = (one for one in book.candidates if candidate.at - one.at < WEEK_S)
+        book = Book(book.questions, (*week, candidate))
     assert 20 <= len(asked) <= 3 * 15
     assert np.mean(asked[3:]) > 0.9  # the first three are asked about whatever they are
 
 
+def test_the_device_asks_rather_about_what_it_was_wrong_about():
+    said = [question(NOW - 3 * DAY_S, said=NO) for _ in range(8)]  # near misses that were nothing
+    said += [dataclasses.replace(question(NOW - 3 * DAY_S, said=NO), detected=True) for _ in range(4)]
+    book = Book(tuple(said))
+    assert error_rate(Book(), detected=True) == error_rate(Book(), detected=False) == 0.5
+    assert error_rate(book, detected=False) == 0.1
+    assert error_rate(book, detected=True) == pytest.approx(5 / 6)
+    detections = tuple(worth(0.5, at=NOW - 3600.0) for _ in range(5))
+    assert not is_chosen(worth(0.9, detected=False), Book(book.questions, detections), 3, NOW)
+    assert is_chosen(worth(0.9, detected=True), Book(book.questions, detections), 3, NOW)
+
+
 def test_a_clock_that_was_set_back_stops_no_questions_for_good():
-    ahead = Book((question(NOW + 400 * DAY_S),) * 3, tuple((NOW + 400 * DAY_S, 1.0) for _ in range(50)))
-    assert is_chosen(0.5, ahead, 3, NOW)
+    ahead = NOW + 400 * DAY_S
+    book = Book((question(ahead),) * 3, tuple(worth(1.0, at=ahead) for _ in range(50)))
+    assert is_chosen(worth(0.5), book, 3, NOW)
 
 
 def test_a_sound_about_which_never_to_ask_again_is_known_by_its_likes():

@@ -12,7 +12,7 @@ from edge_client.detection.doubts import Doubt
 from edge_client.owner import Teaching
 from edge_client.questions.answers import answer, store_of
 from edge_client.questions.asking import Asker
-from edge_client.questions.store import DAY_S, Book, Question, QuestionStore
+from edge_client.questions.store import DAY_S, Book, Candidate, Question, QuestionStore
 from edge_client.storage.checked_files import read_checked
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.tensors import unpack
@@ -84,9 +84,9 @@ def test_the_file_stays_within_the_bounds_of_the_table(tmp_path):
         for said in ("never", "no")
         for number in range(300)
     )
-    store.change(lambda _: Book(every, tuple((float(at), 0.1) for at in range(5000))))
+    store.change(lambda _: Book(every, tuple(Candidate(float(at), 0.1, True) for at in range(5000))))
     book = store.read()
-    assert (len(book.questions), len(book.values)) == (200, 1000)
+    assert (len(book.questions), len(book.candidates)) == (200, 1000)
     assert "newest 100 questions, and 100 about which never" in rows()["questions.safetensors"][3]
     assert store.path.stat().st_size < 400_000
 
