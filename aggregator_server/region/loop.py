@@ -41,14 +41,16 @@ _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selecte
 class RegionLoop:
     """Takes part in the rounds of an upper server, where the fleet is a region."""
 
-    def __init__(self, store: Store, changed: Callable[[], None]) -> None:
+    def __init__(self, store: Store, changed: Callable[[], None], poll_s: float = _POLL_S) -> None:
         """Make one that does not run yet.
 
         Args:
             changed: is called, by the thread, when the fleet's rounds changed.
+            poll_s: how long the upper server may take to answer that there is no work.
         """
         self._store = store
         self._changed = changed
+        self._poll_s = poll_s
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="region", daemon=True)
         self._upper: _Upper | None = None
@@ -67,7 +69,7 @@ class RegionLoop:
         while not self._ending.is_set():
             pause = 0.0
             try:
-                pause = self._step()
+                pause = self.step()
                 failures = 0
             except (LeaseLostError, LeftRegionError) as error:
                 _log.info("%s", error)
@@ -98,8 +100,14 @@ class RegionLoop:
             self._upper.close()
             self._upper = None
 
-    def _step(self) -> float:
-        """Do what is next; return after how many seconds to look again."""
+    def step(self) -> float:
+        """Do what is next; return after how many seconds to look again.
+
+        Raises:
+            LinkError: the upper server does not answer, or says no. The next step does it again.
+            LeaseLostError: another server moves rounds.
+            LeftRegionError: the fleet left its upper one meanwhile.
+        """
         with self._store.leading() as number:
             leads = number is not None
         region = None
@@ -112,7 +120,7 @@ class RegionLoop:
         if self._upper is None or self._upper.device_id != region.device_id:
             self._drop()
             self._upper = _Upper(self._store, region, self._changed, self._ending)
-        return self._upper.step()
+        return self._upper.step(self._poll_s)
 
 
 class _Upper:
@@ -148,13 +156,13 @@ class _Upper:
         else:
             _log.info("the upper server answers again")
 
-    def step(self) -> float:
+    def step(self, poll_s: float) -> float:
         if self._said is None:
             settle_secret(self._client, RowKeeper(self._writing))
         self._report()
         with self._store.reading() as session:
             part = _open_part(session)
-        work = self._client.work(0.0 if part is not None else _POLL_S)
+        work = self._client.work(0.0 if part is not None else poll_s)
         if self._client.new_secret_wanted:
             renew_secret(self._client, RowKeeper(self._writing))
         self.note_problem("")
