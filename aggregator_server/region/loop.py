@@ -27,7 +27,7 @@ from fleet_protocol.messages import Enrolment, Learned, Work
 
 _log = logging.getLogger(__name__)
 
-_POLL_S = 20.0  # a long poll's; it ends with the process
+_POLL_S = 60.0  # a long poll's
 _LOOK_S = 2.0  # for whether a part that is open goes on
 _PART_S = 0.2  # for whether it is over
 _IDLE_S = 2.0  # for whether the fleet is a region
@@ -60,8 +60,11 @@ class RegionLoop:
         self._thread.start()
 
     def close(self) -> None:
-        """End it; a long poll is left to its own end."""
+        """End it; what the upper server is being asked is cut."""
         self._ending.set()
+        upper = self._upper
+        if upper is not None:
+            upper.interrupt()
         self._thread.join(_END_S)
 
     def _run(self) -> None:
@@ -75,6 +78,8 @@ class RegionLoop:
                 _log.info("%s", error)
                 self._drop()
             except Exception as error:
+                if self._ending.is_set():
+                    break
                 if not isinstance(error, AuricleError):
                     _log.exception("the step of the region failed")
                 pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**failures)
@@ -138,6 +143,9 @@ class _Upper:
     @property
     def has_another_address(self) -> bool:
         return self._client.addresses.another
+
+    def interrupt(self) -> None:
+        self._client.interrupt()
 
     def close(self) -> None:
         self._client.close()

@@ -199,6 +199,10 @@ class ServerClient:
         """Report that a round's result was learned."""
         self._ask("POST", f"/v1/rounds/{message.round_id}/learned", json=to_json(message))
 
+    def interrupt(self) -> None:
+        """Cut what is being asked, such as a long poll: it raises UnreachableError. Any thread may call this."""
+        self._deadline.set(0.0)
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
