@@ -79,28 +79,3 @@ class WorkError(EdgeError):
 
 class CannotFollowError(EdgeError):
     """The device does not change to its fleet's front end."""
-
-
-class LinkError(EdgeError):
-    """Something went wrong between the device and the aggregator."""
-
-
-class UnreachableError(LinkError):
-    """The aggregator does not answer, or not sensibly; worth trying again."""
-
-
-class UnwillingError(UnreachableError):
-    """The aggregator answers, and asks for patience."""
-
-
-class CertificateError(UnreachableError):
-    """A server's certificate is not one that this device trusts."""
-
-
-class RefusedError(LinkError):
-    """The aggregator said no."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(f"the aggregator refused ({status} {code}): {message}")
-        self.status = status
-        self.code = code

@@ -49,3 +49,28 @@ class LabelError(AuricleError):
 
 class PluginError(AuricleError):
     """A method of a package or a file cannot be loaded, is of another kind, or has a name that is taken."""
+
+
+class LinkError(AuricleError):
+    """Something went wrong between the device and the aggregator."""
+
+
+class UnreachableError(LinkError):
+    """The aggregator does not answer, or not sensibly; worth trying again."""
+
+
+class UnwillingError(UnreachableError):
+    """The aggregator answers, and asks for patience."""
+
+
+class CertificateError(UnreachableError):
+    """A server's certificate is not one that this device trusts."""
+
+
+class RefusedError(LinkError):
+    """The aggregator said no."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(f"the aggregator refused ({status} {code}): {message}")
+        self.status = status
+        self.code = code

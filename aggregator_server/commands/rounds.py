@@ -70,7 +70,7 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
         help="a setting of the strategy's local method; may be repeated",
     )
     for part in ("aggregation", "selection", "personalisation", "others"):
-        start.add_argument(f"--{part}", type=_choice, metavar="NAME[:SETTING=VALUE,...]", help=_PART_HELP[part])
+        start.add_argument(f"--{part}", type=choice, metavar="NAME[:SETTING=VALUE,...]", help=_PART_HELP[part])
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices, without which it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
@@ -100,7 +100,8 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _choice(text: str) -> dict[str, Any]:
+def choice(text: str) -> dict[str, Any]:
+    """Return a method with settings, such as ``krum:adversaries=2``."""
     name, _, settings = text.partition(":")
     return {"name": name, "settings": dict(_setting(item) for item in settings.split(",") if item)}
 

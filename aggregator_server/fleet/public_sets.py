@@ -126,7 +126,7 @@ def replace(session: Session, sha256: str, public_set: PublicSet) -> None:
     Raises:
         FleetFeaturesError: enrolled devices compute their features in another way.
     """
-    _check_features(session, public_set)
+    check_features(session, public_set)
     session.merge(BlobRow(sha256=sha256, kind="public_set"))
     session.flush()
     session.execute(delete(ClassRow))
@@ -138,7 +138,12 @@ def replace(session: Session, sha256: str, public_set: PublicSet) -> None:
     session.flush()
 
 
-def _check_features(session: Session, public_set: PublicSet) -> None:
+def check_features(session: Session, public_set: PublicSet) -> None:
+    """Check that enrolled devices compute their features as a public set does.
+
+    Raises:
+        FleetFeaturesError: some do not.
+    """
     settings = public_set.settings
     foreign = session.scalars(
         select(DeviceRow.name)

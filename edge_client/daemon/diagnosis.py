@@ -18,7 +18,6 @@ from edge_client.config import Config, load_config
 from edge_client.config.place import find_config
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.daemon.status import read_status, temperature_c
-from edge_client.errors import CertificateError, LinkError, RefusedError
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -26,7 +25,7 @@ from edge_client.model.self_test import check_runtime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
-from fleet_protocol.errors import AuricleError
+from fleet_protocol.errors import AuricleError, CertificateError, LinkError, RefusedError
 
 Verdict = Literal["ok", "warning", "problem"]
 

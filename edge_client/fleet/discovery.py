@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, cast
 
-from edge_client.errors import LinkError
+from fleet_protocol.errors import LinkError
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo, Zeroconf

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.config.written import Answers, remove_server, write_new, write_server
-from edge_client.errors import CertificateError, ConfigError, RecordingError, RefusedError, StateError, UnreachableError
-from edge_client.fleet.certificates import fingerprint
-from edge_client.fleet.enrolment import client_of_member, enrol, settle_secret
-from edge_client.fleet.server_client import ServerClient
+from edge_client.errors import ConfigError, RecordingError, StateError
+from edge_client.fleet.enrolment import client_of_member, enrol
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.identity import Identity, Membership
+from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.invitation import at_one_of
+from fleet_protocol.client.secret_change import settle_secret
+from fleet_protocol.client.server_client import ServerClient
+from fleet_protocol.errors import RefusedError, UnreachableError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolled
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # The aggregator does not know the device, or shut it out: there is nothing to leave.
 _GONE = (401, 403)
@@ -61,7 +60,7 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
                 _fetch_public_set(client, state.blobs)
         return Membership(link.url, authority), enrolled
 
-    membership, enrolled = _at_one_of(link, enrol_at)
+    membership, enrolled = at_one_of(link, enrol_at)
     state.membership.save(membership)
     write_server(config_path, link.addresses, insecure_http=any(map(is_clear, link.addresses)))
     return enrolled
@@ -91,28 +90,10 @@ def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: s
         with closing(ServerClient(url, Identity("", link.token), authority=authority)) as client:
             client.bundle(bundle)
 
-    _at_one_of(link, fetch_at)
+    at_one_of(link, fetch_at)
     read_bundle(bundle)
     answers = Answers(name=name, state="state", bundle=bundle.name, microphone=None, recordings=recordings.resolve())
     write_new(config_path, answers, replace=False)
-
-
-def _at_one_of(link: InvitationLink, attempt: Callable[[str, str | None], T]) -> T:
-    """Do something at the first address that can be used, given it and the authority that the invitation names.
-
-    Raises UnreachableError, for one address as that has it, if there is none; whatever else the attempt raises.
-    """
-    problems: list[UnreachableError] = []
-    for url in link.addresses:
-        try:
-            return attempt(url, None if link.authority is None else _fetch_authority(url, link.authority))
-        except UnreachableError as error:
-            problems.append(error)
-            if len(link.addresses) > 1:
-                log.warning("%s", error)
-    if len(problems) == 1:
-        raise problems[0]
-    raise UnreachableError("none of the invitation's addresses can be used: " + "; ".join(map(str, problems)))
 
 
 def _require_private(link: InvitationLink, *, insecure_http: bool) -> None:
@@ -170,15 +151,3 @@ def _say_goodbye(config: Config, state: DeviceState) -> None:
             except UnreachableError:
                 if not client.addresses.another:
                     raise
-
-
-def _fetch_authority(url: str, sha256: str) -> str:
-    """Fetch the certificate of the aggregator's authority, and check that it is the one of the invitation."""
-    with closing(ServerClient(url, None)) as client:
-        certificate = client.authority()
-    if fingerprint(certificate) != sha256:
-        raise CertificateError(
-            f"{url} is not the aggregator that invited: the SHA-256 of its authority is {fingerprint(certificate)}, "
-            f"the invitation says {sha256}. Somebody may be in between; ask whoever invited you"
-        )
-    return certificate

@@ -11,23 +11,9 @@ from typing import Any
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import read_twice, remove_twice, write_twice
+from fleet_protocol.client.identity import Identity
 
 _NOISE_KEY_BYTES = 32
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who the device is to its aggregator.
-
-    Attributes:
-        device_id: 32 hex digits, drawn once.
-        secret: The device's bearer token.
-        next_secret: The one that takes its place once the aggregator has it; "" but while it is changed.
-    """
-
-    device_id: str
-    secret: str
-    next_secret: str = ""
 
 
 class IdentityStore:

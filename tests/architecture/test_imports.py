@@ -14,7 +14,7 @@ from tests.support.checkout import ROOT
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
-    "fleet_protocol": BASE | {"argcomplete"},
+    "fleet_protocol": BASE | {"argcomplete", "httpx"},
     "edge_client": BASE
     | {"fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho", "rich"}
     | {"prometheus_client", "wyoming", "zeroconf", "starlette", "uvicorn", "jinja2"},

@@ -7,11 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edge_client.errors import UnreachableError
-from edge_client.fleet.server_client import ServerClient
-from edge_client.storage.identity import Identity
 from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.errors import BundleError, ProtocolError
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
+from fleet_protocol.errors import BundleError, ProtocolError, UnreachableError
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.ready_bundles import find_bundle

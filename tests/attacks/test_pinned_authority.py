@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 import pytest
 
 from aggregator_server import tls
-from edge_client.errors import CertificateError
-from edge_client.fleet import certificates
 from edge_client.fleet.joining import join
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.client import certificates
+from fleet_protocol.errors import CertificateError
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import run_module
 from tests.support.tls_server import TlsServer

@@ -9,12 +9,12 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from edge_client.errors import RefusedError, StateError, UnreachableError
-from edge_client.fleet.server_client import ServerClient
+from edge_client.errors import StateError
 from edge_client.learning.training_job import checked_plan
 from edge_client.storage.blob_cache import BlobCache
-from edge_client.storage.identity import Identity
-from fleet_protocol.errors import PlanError
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
+from fleet_protocol.errors import PlanError, RefusedError, UnreachableError
 from fleet_protocol.messages import Choice, ClassInfo, Work, to_json
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.hostile_server import HostileServer, whole

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from edge_client.config import load_config
-from edge_client.errors import ConfigError, UnreachableError
-from edge_client.fleet.addresses import Addresses, own_order
-from edge_client.fleet.server_client import ServerClient
-from edge_client.storage.identity import Identity
+from edge_client.errors import ConfigError
 from fleet_protocol.addresses import InvitationLink
-from fleet_protocol.errors import LinkFormatError
+from fleet_protocol.client.addresses import Addresses, own_order
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
+from fleet_protocol.errors import LinkFormatError, UnreachableError
 from fleet_protocol.limits import ADDRESS_LENGTH, ADDRESSES
 from tests.edge_client.fleet.test_joining import device as written_device
 from tests.support.aggregator_process import FakeDevice, Fleet

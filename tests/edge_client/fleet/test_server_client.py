@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from edge_client.fleet.server_client import ServerClient, is_local
-from edge_client.storage.identity import Identity
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient, is_local
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
 

@@ -11,13 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from edge_client.errors import LinkError, RefusedError, UnreachableError, UnwillingError
-from edge_client.fleet.addresses import Addresses
-from edge_client.fleet.answers import Bounds, Deadline, read_message, shorten
-from edge_client.fleet.certificates import refusal, trust, trust_nobody_yet
-from edge_client.storage.identity import Identity
 from fleet_protocol.atomic_files import written_durably
-from fleet_protocol.errors import MessageError
+from fleet_protocol.client.addresses import Addresses
+from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorten
+from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
+from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError, UnwillingError
 from fleet_protocol.messages import (
     FRONT_END_HEADER,
     RENEWAL_HEADER,
@@ -37,6 +35,8 @@ from fleet_protocol.tensors import digest
 
 if TYPE_CHECKING:
     import httpx
+
+    from fleet_protocol.client.identity import Identity
 
 T = TypeVar("T")
 
@@ -70,6 +70,7 @@ class ServerClient:
         bounds: Bounds | None = None,
         authority: str | None = None,
         more: Sequence[str] = (),
+        program: str = "auricle-edge",
     ) -> None:
         """Prepare; nothing is sent yet. Raises LinkError if the address cannot be one, or the authority none.
 
@@ -77,13 +78,15 @@ class ServerClient:
             identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
             more: further addresses of the same aggregator; the authority vouches for all of them.
+            program: what people join and leave with, for messages.
         """
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
         self.front_end_wanted: WantedFrontEnd | None = None
         self.server_time: float | None = None
         self._authority = authority
-        self._verified_by = trust_nobody_yet() if identity is None else trust(authority)
+        self._program = program
+        self._verified_by = trust_nobody_yet() if identity is None else trust(authority, program)
         # Nothing is asked for compressed: a small answer could expand to any size.
         self._headers = {"Accept-Encoding": "identity"}
         if identity is not None:
@@ -133,9 +136,14 @@ class ServerClient:
 
     def bundle(self, path: Path) -> None:
         """Download the bundle of the fleet's shared model; what is shown may be an invitation instead of a secret."""
-        with self._asked("GET", "/v1/model/bundle") as answer, written_durably(path) as file:
+        with written_durably(path) as file:
+            self.read_bundle(file.write)
+
+    def read_bundle(self, write: Callable[[bytes], object]) -> None:
+        """Download the same piece by piece."""
+        with self._asked("GET", "/v1/model/bundle") as answer:
             for piece in self._pieces(answer, self.bounds.model_bytes):
-                file.write(piece)
+                write(piece)
 
     def public_set(self) -> str:
         """Return the digest of the fleet's public set."""
@@ -157,14 +165,24 @@ class ServerClient:
 
     def fetch(self, sha256: str, path: Path, largest: int, beat: Callable[[], None]) -> None:
         """Download a blob, refused from so many bytes on, into a file and check it against its name."""
-        found = hashlib.sha256()
-        with self._asked("GET", f"/v1/blobs/{sha256}") as answer, written_durably(path) as file:
-            for piece in self._pieces(answer, largest):
+        with written_durably(path) as file:
+
+            def write(piece: bytes) -> None:
                 beat()
-                found.update(piece)
                 file.write(piece)
+
+            self.read_blob(sha256, write, largest)
+
+    def read_blob(self, sha256: str, write: Callable[[bytes], object], largest: int) -> None:
+        """Download a blob piece by piece, refused from so many bytes on; what was written counts if this returns."""
+        found, size = hashlib.sha256(), 0
+        with self._asked("GET", f"/v1/blobs/{sha256}") as answer:
+            for piece in self._pieces(answer, largest):
+                size += len(piece)
+                found.update(piece)
+                write(piece)
             if found.hexdigest() != sha256:
-                raise UnreachableError(f"blob {sha256} arrived damaged ({file.tell()} bytes)")
+                raise UnreachableError(f"blob {sha256} arrived damaged ({size} bytes)")
 
     def upload(self, round_id: int, data: bytes, beat: Callable[[], None]) -> Receipt:
         """Send a round's upload; sending the same bytes again changes nothing. ``beat`` is called as it leaves."""
@@ -180,6 +198,10 @@ class ServerClient:
     def learned(self, message: Learned) -> None:
         """Report that a round's result was learned."""
         self._ask("POST", f"/v1/rounds/{message.round_id}/learned", json=to_json(message))
+
+    def interrupt(self) -> None:
+        """Cut what is being asked, such as a long poll: it raises UnreachableError. Any thread may call this."""
+        self._deadline.set(0.0)
 
     def close(self) -> None:
         """Close the connections."""
@@ -229,7 +251,7 @@ class ServerClient:
                     self._refuse(answer, f"{method} {path}")
                 yield answer
         except httpx.HTTPError as error:
-            if (refused := refusal(error, str(self._client.base_url), self._authority)) is not None:
+            if (refused := refusal(error, str(self._client.base_url), self._authority, self._program)) is not None:
                 raise refused from error
             late = f"took longer than {self.bounds.seconds + extra_s:g} s, or sends too slowly"
             problem = late if self._deadline.passed else f"does not answer: {error or type(error).__name__}"
