@@ -198,6 +198,13 @@ class DetectorConfig:
 
 
 @dataclass(frozen=True)
+class LabelConfig:
+    """``[labels.NAME]``: what holds for one label."""
+
+    only_me: bool = False
+
+
+@dataclass(frozen=True)
 class EventsConfig:
     """``[events]``: where events go besides the journal."""
 
