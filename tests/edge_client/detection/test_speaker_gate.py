@@ -16,9 +16,18 @@ from edge_client.daemon.daemon import Daemon
 from edge_client.daemon.diagnosis import examine
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
-from edge_client.detection.speaker_gate import FEWEST_TAKES, VOICES, SpeakerGate, Voices, open_gate
+from edge_client.detection.speaker_gate import (
+    FEWEST_TAKES,
+    VOICES,
+    SpeakerGate,
+    Voices,
+    open_gate,
+    shipped_voices,
+    voice_numbers,
+)
 from edge_client.errors import ConfigError
 from edge_client.events.journal import JOURNAL, past_events
+from edge_client.features.log_mel import LogMel
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
@@ -188,6 +197,13 @@ def test_a_daemon_refuses_a_stranger_until_the_takes_are_gone(tmp_path, corpus):
         stop.set()
         thread.join(60)
     assert set(labels()) == {"open"}
+    # What is known of the voice lay in memory alone.
+    log_mel = LogMel(preset("log_mel"))(np.stack([samples(path) for path in clips(corpus, 3)]))
+    kept = b"".join(path.read_bytes() for path in device.state.folder.rglob("*") if path.is_file())
+    assert len(kept) > 100_000
+    for voice in (*voice_numbers(log_mel), *shipped_voices().of(log_mel)):
+        for kind in (np.float16, np.float32, np.float64):
+            assert voice[:4].astype(kind).tobytes() not in kept
 
 
 NO_LABELS = {"expected": [], "same": []}
