@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import LeaseLostError, LeftRegionError
+from aggregator_server.errors import LeaseLostError, LeftRegionError, StateAwayError, StorageFullError
 from aggregator_server.fleet.region import read_region
 from aggregator_server.region.adoption import adopt, end_part, has_adopted
 from aggregator_server.region.contribution import open_part, upload_of
@@ -36,6 +36,9 @@ _END_S = 5.0
 _LENGTH = 1_000
 # What a server says of an upload that it will never take.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
+_OWN_STATE = (StateAwayError, StorageFullError)  # the region's database or store; it passes
+_NO_REASON = (LeaseLostError, LeftRegionError, LinkError, *_OWN_STATE)
+"""What is no reason to decline: the next step does it again."""
 
 
 class RegionLoop:
@@ -92,7 +95,9 @@ class RegionLoop:
 
     def _note(self, error: Exception) -> None:
         """Keep for people why the upper server could not be asked."""
-        if self._upper is not None and isinstance(error, AuricleError):
+        if isinstance(error, _OWN_STATE):
+            _log.warning("the step of the region is done again: %s", error)
+        elif self._upper is not None and isinstance(error, AuricleError):
             try:
                 self._upper.note_problem(str(error))
             except (LeaseLostError, LeftRegionError):
@@ -110,6 +115,7 @@ class RegionLoop:
 
         Raises:
             LinkError: the upper server does not answer, or says no. The next step does it again.
+            StateAwayError, StorageFullError: the region's own state is away, or full. So does the next step.
             LeaseLostError: another server moves rounds.
             LeftRegionError: the fleet left its upper one meanwhile.
         """
@@ -205,7 +211,7 @@ class _Upper:
                 adopts = not has_adopted(session, region, work)
                 if adopts:
                     adopt(session, region, material, time.time())
-        except (LeaseLostError, LeftRegionError, LinkError):
+        except _NO_REASON:
             raise
         except AuricleError as error:
             kept, adopts = True, False
@@ -249,7 +255,7 @@ class _Upper:
             with self._writing() as (session, region):
                 row = open_part(session, region, material, time.time())
                 number = row.round_id
-        except (LeaseLostError, LeftRegionError, LinkError):
+        except _NO_REASON:
             raise
         except AuricleError as error:
             self._decline(work.round_id, f"round {work.round_id}: {error}")

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -183,6 +183,7 @@ def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill |
         StartError: the file cannot be opened, is no database, has tables that this release cannot change, or is not
             the blobs' own.
     """
+    _close_to_others(path)
     engine = create_engine(
         f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
     )
@@ -214,6 +215,15 @@ def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill |
             f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"
         ) from error
     return Sqlite(engine, str(path))
+
+
+def _close_to_others(path: Path) -> None:
+    """Let nobody but its owner read a database: a region's secret at its upper server is in it as it is."""
+    with suppress(OSError):  # to open it says what is wrong
+        path.touch(mode=0o600)
+        for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if file.exists() and file.stat().st_mode & 0o077:
+                file.chmod(0o600)
 
 
 def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:

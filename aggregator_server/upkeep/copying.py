@@ -147,7 +147,6 @@ def copy_tables(location: Location, file: Path) -> None:
         tables.close()
     with closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA journal_mode = DELETE")  # one file
-    file.chmod(0o600)
 
 
 def fill_database(location: Location, number: int, session: Session) -> Digests:

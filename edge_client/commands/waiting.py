@@ -47,7 +47,7 @@ def wait_until_learned(teaching: Teaching) -> None:
     if teaching.config.microphone is None:
         raise WorkError("without [microphone] this device learns in rounds alone: there is nothing to wait for")
     wanted, began = store_digest(teaching.config.clips_folder), time.time()
-    with _shown("learning"):
+    with shown("learning"):
         while wanted is not None and teaching.state.model.taught() != wanted:
             if not teaching.state.locked("daemon"):
                 raise WorkError("the daemon does not run, so nothing learns from the clips: auricle-edge run")
@@ -67,7 +67,8 @@ def _failure(teaching: Teaching, began: float) -> str:
 
 
 @contextmanager
-def _shown(what: str) -> Iterator[None]:
+def shown(what: str) -> Iterator[None]:
+    """Show on a terminal that something is going on while the body works."""
     if not sys.stderr.isatty():
         yield
         return

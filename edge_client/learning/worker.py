@@ -26,9 +26,6 @@ from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.messages import Work
 
-# How long a command may have the model to itself (edge_client/learning/forgotten_labels.py), s.
-_PATIENCE_S = 30.0
-
 
 def main() -> int:
     """Do the job on standard input; return the exit status."""
@@ -54,12 +51,16 @@ def _end_with_parent() -> None:
 def run(config: Config, job: TrainingJob) -> None:
     """Do one job and save its result: first what is to be sent, then the model.
 
-    After a power cut in between, the model is as it was, and the same job is done again.
+    After a power cut in between, the model is as it was, and the same job is done again. A command that has the model
+    to itself, as `auricle-edge learn` for minutes, is waited for.
     """
     state = DeviceState(config.device.state)
-    lock = state.lock("training", _PATIENCE_S)
+    lock = state.lock("training", config.training.deadline_s)
     try:
-        teach(config, state) if job is None else _take_part(config, state, job)
+        if job is None:
+            teach(config, state)
+        else:
+            _take_part(config, state, job)
     finally:
         os.close(lock)
 

@@ -10,12 +10,16 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from edge_client.clips.files import labels_with_clips
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, read_form
 from edge_client.questions.answers import answer, answers, open_questions, store_of
+from edge_client.questions.store import key_of
 
 # How long an answer is shown beside the questions; `Changed lately` has it for a week.
 _SHOWN_S = 3600.0
+# How long the list is taken to be as it was, where no file changed: questions become old, and answers too.
+_SAME_S = 60.0
 
 
 class AskingPage:
@@ -23,6 +27,7 @@ class AskingPage:
 
     def __init__(self, device: OwnedDevice, pages: Pages) -> None:
         self._device, self._pages = device, pages
+        self._seen: tuple[float, Any, dict[str, Any]] | None = None
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -33,7 +38,18 @@ class AskingPage:
         ]
 
     def shown(self) -> dict[str, Any]:
-        """Return what the list shows: open questions, what was answered within the hour, and labels."""
+        """Return what the list shows: open questions, what was answered within the hour, and labels.
+
+        Each open window asks every ten seconds; the files are read where one of them changed.
+        """
+        state, config = self._device.state, self._device.config
+        key = (key_of(state.questions_path), state.model.key(), labels_with_clips(config.clips_folder))
+        seen, at = self._seen, time.monotonic()
+        if seen is None or seen[1] != key or at - seen[0] >= _SAME_S:
+            seen = self._seen = at, key, self._read()
+        return seen[2]
+
+    def _read(self) -> dict[str, Any]:
         teaching, now = self._device.teaching(), time.time()
         asked = [
             {"id": one.question_id, "at_ms": round(1e3 * one.at), "label": one.label, "detected": one.detected}

@@ -87,9 +87,16 @@ def finish(clips: ClipStore, state: DeviceState, store: QuestionStore, said: Que
 
 def finish_all(clips: ClipStore, state: DeviceState, store: QuestionStore) -> None:
     """Do what a power cut or a full disk left undone of answers. Raises EdgeError, OSError as :func:`answer` does."""
-    for said in store.read().questions:
-        if said.said and store.sound(said).exists():
-            finish(clips, state, store, said)
+    if not any(_is_undone(store, said) for said in store.read().questions):
+        return
+    with clips.changing():  # an answer may be on its way, or be taken back
+        for said in store.read().questions:
+            if _is_undone(store, said):
+                finish(clips, state, store, said)
+
+
+def _is_undone(store: QuestionStore, said: Question) -> bool:
+    return bool(said.said) and store.sound(said).exists()
 
 
 def open_questions(teaching: Teaching) -> list[Question]:
@@ -116,8 +123,8 @@ def in_words(said: Question) -> str:
 def take_back(teaching: Teaching, said: Question) -> int:
     """Undo an answer: its clip leaves the store, and while the sound may be kept the question is open again.
 
-    Returns how many clips left: none where it moved on meanwhile. Raises ClipError if another process is changing the
-    store.
+    Returns how many clips left: none where it moved on meanwhile. The question is written last: where a power cut ends
+    this before, the answer stands. Raises ClipError if another process is changing the store.
     """
     store, clips = store_of(teaching), teaching.store
     with clips.changing():
@@ -129,7 +136,7 @@ def take_back(teaching: Teaching, said: Question) -> int:
             clips.delete(Clip(said.folder, path))
         if said.detected and said.said in (NO, WAS):
             remove_denials(teaching.state.denials_path, [(said.at, said.label)])
-        store.replace(dataclasses.replace(said, said="", said_at=0.0, folder="", shared=False))
-        if leaves and is_label(said.folder):
+        if said.folder and is_label(said.folder):
             teaching.forget_emptied([said.folder])
+        store.replace(dataclasses.replace(said, said="", said_at=0.0, folder="", shared=False))
     return int(leaves)

@@ -14,7 +14,7 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
 from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
-from edge_client.questions.store import WEEK_S, Book, Candidate, Question, QuestionStore, sound_of
+from edge_client.questions.store import WEEK_S, Book, Candidate, Question, QuestionStore, key_of, sound_of
 from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
@@ -127,7 +127,7 @@ class Asker:
 
         What is a day old is removed then.
         """
-        key = self._key()
+        key = key_of(self.store.path)
         if key == self._seen and time.monotonic() < self._next_look:
             return None
         self.store.tidy(self._clock())
@@ -136,10 +136,3 @@ class Asker:
         return tuple(
             Asked(one.question_id, one.at, one.label, one.detected, one.score) for one in found if one.label in known
         )
-
-    def _key(self) -> tuple[int, int] | None:
-        try:
-            status = self.store.path.stat()
-        except FileNotFoundError:
-            return None
-        return status.st_mtime_ns, status.st_ino

@@ -169,13 +169,16 @@ class QuestionStore:
         return found[0]
 
     def tidy(self, now: float | None = None) -> None:
-        """Remove the sounds of questions that are too old or that nobody knows, and what a power cut left."""
+        """Remove the sounds of questions that are too old or that nobody knows, and what a power cut left.
+
+        What was answered and is on its way to the clip store stays.
+        """
         if not self.folder.is_dir():
             return
         now = time.time() if now is None else now
-        fresh = {one.file_name for one in self.read().questions if one.is_fresh(now)}
+        kept = {one.file_name for one in self.read().questions if one.folder or one.is_fresh(now)}
         for path in (*leftovers(self.folder), *self.folder.glob("*.wav")):
-            if path.name not in fresh:
+            if path.name not in kept:
                 remove_durably(path)
 
     def forget_label(self, label: str) -> None:
@@ -197,6 +200,15 @@ class QuestionStore:
         remove_durably(self.path)
         for path in self.folder.glob("*.wav"):
             remove_durably(path)
+
+
+def key_of(path: Path) -> tuple[int, int] | None:
+    """Return what changes whenever the file of the questions does, by whatever process; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_ino
 
 
 def sound_of(window: Floats, rate_hz: int) -> tuple[str, bytes]:

@@ -1,8 +1,6 @@
 """What a hostile upper server tells a region is refused with the reason, and nothing of it becomes the region's."""
 
 import dataclasses
-import json
-import time
 
 import numpy as np
 import pytest
@@ -16,67 +14,13 @@ from aggregator_server.store import Store
 from aggregator_server.store.tables import BlobRow, ModelRow, PublicSetRow, RegionRow, RoundRow
 from fleet_protocol.errors import CertificateError, UnreachableError
 from fleet_protocol.limits import MODEL_BYTES
-from fleet_protocol.messages import Choice, ClassInfo, Enrolled, Work, to_json
-from fleet_protocol.tensors import digest, pack
-from tests.support.aggregator_process import SharingDevice, public_set, tiny_bundle
-from tests.support.core_fleet import CoreFleet, devices
-from tests.support.hostile_server import HostileServer, endless, whole
+from fleet_protocol.messages import Choice, ClassInfo
+from tests.support.aggregator_process import public_set, tiny_bundle
+from tests.support.hostile_server import endless, whole
+from tests.support.hostile_upper import CLASSES, GOOD, PLAN, WORK, Hostile, region_of, weights
 from tests.support.other_front_end import other_public_set
 from tests.support.regions import Upper, invite, join
 from tests.support.state_servers import located
-
-PUBLIC, MODEL = public_set().pack(), tiny_bundle()
-CLASSES = tuple(ClassInfo(f"c{index}", f"word {index}") for index in range(4))
-SHAPES = {"body/kernel": (2, 3), "head/kernel": (3, 8), "head/bias": (8,)}
-
-
-def weights(**changes):
-    arrays = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()} | changes
-    return pack(arrays, {"model": digest(MODEL), "classes": [info.class_id for info in CLASSES]})
-
-
-GOOD = weights()
-PLAN = make_plan(RoundRequest("fedavg", personalisation=Choice("none")))
-WORK = Work(
-    kind="contribute",
-    round_id=7,
-    plan=PLAN,
-    public_set=digest(PUBLIC),
-    consensus=None,
-    classes=CLASSES,
-    model=digest(MODEL),
-    weights=digest(GOOD),
-)
-
-
-class Hostile(HostileServer):
-    """Takes every enrolment, and hands out work and blobs."""
-
-    def __init__(self):
-        self.work, self.blobs = WORK, {digest(data): data for data in (PUBLIC, MODEL, GOOD)}
-        super().__init__(self.reply)
-
-    def reply(self, connection, request):
-        path = request.split()[1]
-        if path == "/v1/devices":
-            answer = whole(json.dumps(to_json(Enrolled("1" * 32, CLASSES))).encode())
-        elif path.startswith("/v1/work"):
-            answer = whole(
-                json.dumps(to_json(self.work) if dataclasses.is_dataclass(self.work) else self.work).encode()
-            )
-        elif path.startswith("/v1/blobs/"):
-            found = self.blobs[path.rpartition("/")[2]]
-            answer = found if callable(found) else whole(found)
-        else:
-            answer = whole(b"", "204 No Content")
-        answer(connection, request)
-
-    def hand_out(self, **blobs):
-        """Change the work to name other blobs, of these bytes or by these answers."""
-        for data in blobs.values():
-            self.blobs["f" * 64 if callable(data) else digest(data)] = data
-        names = {field: "f" * 64 if callable(data) else digest(data) for field, data in blobs.items()}
-        self.work = dataclasses.replace(self.work, **names)
 
 
 @pytest.fixture
@@ -88,20 +32,7 @@ def upper():
 
 @pytest.fixture
 def region(tmp_path, upper):
-    fleet = CoreFleet(tmp_path / "region", devices(2, SharingDevice))
-    fleet.publish_model(MODEL)
-    with fleet.store.writing() as session:
-        session.add(
-            RegionRow(
-                region_id=ONLY,
-                urls=[upper.url],
-                device_id="1" * 32,
-                secret="s" * 43,
-                next_secret="",
-                name="north",
-                joined_at=time.time(),
-            )
-        )
+    fleet = region_of(tmp_path / "region", upper)
     yield fleet
     fleet.store.close()
 

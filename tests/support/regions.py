@@ -42,9 +42,9 @@ def join(link, data: Path, *options):
 class Region(Fleet):
     """A region with some devices that share the model of ``tiny_bundle``."""
 
-    def __init__(self, upper, data, start, numbers, *options):
+    def __init__(self, upper, data, start, numbers, *options, kind=SharingDevice):
         assert join(invite(upper), data, "--name", data.name, *options) == 0
-        super().__init__(start(data.name), [SharingDevice(number, CLASSES) for number in numbers])
+        super().__init__(start(data.name), [kind(number, CLASSES) for number in numbers])
         self.enrol()
 
     def take_part(self, devices=None):

@@ -1,19 +1,25 @@
 """Fleets that are regions of another one: real servers, real HTTP, one upload for each region."""
 
+import hashlib
+import json
+import stat
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from aggregator_server import cli
 from aggregator_server.fleet.devices import enrol
+from aggregator_server.fleet.region import read_region
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
-from fleet_protocol.messages import Enrolment, parse
+from fleet_protocol.messages import Enrolment, Update, parse
 from fleet_protocol.tensors import pack, unpack
-from tests.support.aggregator_process import Fleet, SharingDevice
+from tests.support.aggregator_process import SETTINGS, Fleet, SharingDevice
 from tests.support.checkout import run_module
 from tests.support.killed_region import devices_of
+from tests.support.recording_proxy import RecordingProxy
 from tests.support.regions import CLASSES, OWN_MEAN, Region, Upper, invite, join, mean_of, until
 from tests.support.state_servers import located, options_of
 
@@ -48,6 +54,69 @@ def test_regions_take_part_as_devices_and_their_devices_learn_what_the_upper_fle
         until(lambda number=number: upper.round(number)["summary"]["learned"] == 2, "learned")
     parts = [one for one in regions[0].rounds() if one["upper_round"]]
     assert [(one["upper_round"], one["state"], one["learned"]) for one in parts] == [(2, "done", 0), (1, "done", 0)]
+
+
+class MarkedDevice(SharingDevice):
+    """Has a number that comes up nowhere by chance, and a sound of its own to tell of."""
+
+    @property
+    def device_id(self):
+        return hashlib.sha256(b"device %d" % self.number).hexdigest()[:32]
+
+    def enrolment(self, **changes):
+        return super().enrolment(name=f"bedside lamp {self.number}", **changes)
+
+
+def region_row(data):
+    store = Store(located(data))
+    try:
+        with store.reading() as session:
+            return read_region(session)
+    finally:
+        store.close()
+
+
+def test_one_upload_goes_up_byte_by_byte_and_nothing_of_a_device(start_aggregator, tmp_path):
+    upper, data = Upper(start_aggregator), tmp_path / "north"
+    host, port = upper.aggregator.url.removeprefix("http://").split(":")
+    with RecordingProxy(host, int(port)) as proxy:
+        through = SimpleNamespace(client=upper.aggregator.client, url=proxy.url)
+        region = Region(through, data, start_aggregator, (1, 2, 3), *OWN_MEAN, kind=MarkedDevice)
+        round_id = upper.opened()
+        region.take_part()
+        upper.done(round_id)
+        region.adopted(1)
+        until(lambda: upper.round(round_id)["summary"]["learned"] == 1, "learned")
+        (part,) = [region.round(one["round_id"]) for one in region.rounds() if one["upper_round"]]
+        result = weights(region, part["result_weights"])
+        files = sorted(path for path in data.rglob("auricle.db*"))
+        assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in files} == dict.fromkeys(
+            ("auricle.db", "auricle.db-shm", "auricle.db-wal"), 0o600
+        )
+        assert region.aggregator.stop() == 0
+        sent, requests = proxy.sent, proxy.requests
+    row = region_row(data)
+    update = Update(
+        round_id=round_id,
+        device_id=row.device_id,
+        features=SETTINGS.digest,
+        public_set=part["public_set"],
+        classes=CLASSES,
+        clips=41 + 42 + 43,
+        metrics={"devices": 3.0},
+    )
+    bodies = [one for one in requests if one.body]
+    uploads = [one.body for one in bodies if one.method == "PUT"]
+    assert uploads == [pack({f"weights/{name}": array for name, array in result.items()}, asdict(update))]
+    said = [(one.path, json.loads(one.body)) for one in bodies if one.method == "POST"]
+    assert {path for path, _ in said} == {"/v1/devices", f"/v1/rounds/{round_id}/learned"}
+    assert said[-1][1] == {"round_id": round_id, "personalised": False, "kept_own": False, "metrics": {}}
+    for device in region.devices:
+        told = device.enrolment()
+        for secret in (told["device_id"], told["secret"], told["name"]):
+            assert secret.encode() not in sent
+        assert bytes.fromhex(device.device_id) not in sent
+    assert row.secret.encode() in sent
 
 
 def trouble(upper, name):

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.first_round import Desk
 from tests.support.aggregator_process import Aggregator, Fleet
 from tests.support.checkout import ROOT
+from tests.support.regions import Upper
 from tests.support.state_servers import BUCKET
 
 pytestmark = pytest.mark.slow
@@ -34,19 +35,19 @@ class Reader(Desk):
             line = line.replace(shown, here)
         return line
 
-    def enter(self, line):
-        """Type a line; of a server, return a client with the first token of the folder DIR of the page."""
+    def enter(self, line, folder="DIR"):
+        """Type a line; return its output, or of a server a client with the first token of a folder of the page."""
         line = self.own(line)
         if not line.startswith("auricle-aggregator run"):
             done = self.type(line)
             assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
-            return None
+            return done.stdout
         log = f"{len(self._running)}.log"
         self.leave_running(f"{line} --port 0", log)
         self.wait_for(log, '"url"')
         url = re.search(r'"url": "(.*?)"', (self.folder / log).read_text())[1].replace("0.0.0.0", "127.0.0.1")
-        token = json.loads((self.folder / "DIR/tokens.json").read_text())["admin"]
-        authority = self.folder / "DIR/tls/authority.pem"
+        token = json.loads((self.folder / folder / "tokens.json").read_text())["admin"]
+        authority = self.folder / folder / "tls/authority.pem"
         verify = ssl.create_default_context(cafile=authority) if url.startswith("https") else True
         return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, verify=verify, timeout=60)
 
@@ -60,7 +61,7 @@ def commands():
 def test_a_fleet_goes_there_by_the_page_gets_a_second_server_and_comes_back(tmp_path, states, monkeypatch):
     for name, value in states.s3.environment.items():
         monkeypatch.setenv(name, value)
-    (move, run), (back,), (several,) = commands()
+    (move, run), (back,), (several,), _ = commands()
     with Aggregator(tmp_path / "DIR", tokens={}) as server:
         server.start()
         token = json.loads((tmp_path / "DIR/tokens.json").read_text())["admin"]
@@ -89,5 +90,26 @@ def test_a_fleet_goes_there_by_the_page_gets_a_second_server_and_comes_back(tmp_
         reader.close()
         reader.enter(back)
         serves(reader.enter("auricle-aggregator run --data NEW"))
+    finally:
+        reader.close()
+
+
+def test_a_fleet_joins_another_one_by_the_page_and_leaves_it(tmp_path, start_aggregator):
+    invite, join, run, leave = (line.partition("#")[0] for line in commands()[-1])
+    upper = Upper(start_aggregator, "UPPER")
+    reader = Reader(tmp_path, "", "")
+
+    def regions():
+        return [one["name"] for one in upper.admin.get("/v1/devices").json() if not one["revoked_at"]]
+
+    try:
+        link = reader.enter(invite).split()[0]
+        reader.enter(join.replace("LINK", link))
+        with reader.enter(run, "REGION") as region:
+            assert region.get("/v1/public-set").json() == upper.admin.get("/v1/public-set").json()
+        assert regions() == ["Region North"]
+        reader.close()
+        reader.enter(leave)
+        assert regions() == []
     finally:
         reader.close()

@@ -40,6 +40,8 @@ _SAME_NAME, SAME_SOUND = 0.4, 0.75
 # Rows in one pass, as a share of a label's, of a label that others alone have clips of: with 1, two points less of it
 # are recognised (docs/class-discovery.md).
 _UNHEARD = 2.0
+# Takes that a label of the fleet would have, of which this device has none of its own.
+_USUAL_TAKES = 10
 NEITHER = ""
 _HALVES = 400  # of either kind that rows get
 
@@ -334,7 +336,7 @@ def _background(
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
     ]
     for label, clips in rejected.items():
-        takes = len(heard.takes[label]) if label in heard.takes else 1
+        takes = len(heard.takes[label]) if label in heard.takes else _USUAL_TAKES
         share = min(_REJECTED, len(clips) / takes)  # one is worth as much as a take: a single one costs few of these
         sounds.append(Sound(other_slot, clips.reshape(-1, numbers), nobody, share))
     if heard.room is not None:

@@ -60,7 +60,7 @@ def to_teach(config: Config, state: DeviceState) -> str | None:
     return None if digest == state.model.taught() else digest
 
 
-def teach(config: Config, state: DeviceState) -> None:
+def teach(config: Config, state: DeviceState) -> DeviceModel:
     """Learn from all clips of the owner, and save both sets of weights, the labels and the store's digest together."""
     began = time.monotonic()
     saved = state.model.load(config.bundle)
@@ -71,6 +71,7 @@ def teach(config: Config, state: DeviceState) -> None:
     label_map = made.model.progress.label_map
     new = [label_map.names[slot] for slot in label_map.new_since(saved.progress.label_map)]
     log.info("learned from %d clips in %.0f s; new: %s", made.clips, time.monotonic() - began, ", ".join(new) or "none")
+    return made
 
 
 @dataclass(frozen=True)

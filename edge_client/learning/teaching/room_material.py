@@ -30,8 +30,8 @@ from fleet_protocol.embedding_statistics import EmbeddingStatistics
 
 # Hours of the night, local time, in which it is judged, and time between two nights, s.
 _NIGHT, _PAUSE_S = range(2, 5), 20 * 3600.0
-# Hours that must have been heard.
-_HOURS = 2.0
+NEEDED_HOURS = 2.0
+"""Hours that must have been heard before a room is learned."""
 _JUDGE, _HELPS = "judge", "helps"
 
 
@@ -47,7 +47,7 @@ class KnownRoom:
     def of(cls, config: Config, state: DeviceState, manifest: Manifest) -> KnownRoom | None:
         """Return it; None where too little was heard, or the owner does not want it."""
         found = kept_sample(config, state, manifest)
-        if found is None or found[1].heard_hours < _HOURS:
+        if found is None or found[1].heard_hours < NEEDED_HOURS:
             return None
         return cls(found[1], found[0], read_denials(state.denials_path))
 

@@ -17,7 +17,7 @@ LANGUAGES = {"de": "German", "es": "Spanish", "fr": "French", "it": "Italian", "
 # Takes of each speaker, and speakers, in the order of the cards' columns.
 CASES = ((5, 1), (5, 2), (5, 4), (1, 5), (1, 10), (1, 20))
 KEYWORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
-LARGEST = {"base": 600_000, "words": 950_000}
+LARGEST = {"base": 600_000, "words": 1_000_000}
 
 
 @pytest.fixture(scope="module", params=LARGEST)

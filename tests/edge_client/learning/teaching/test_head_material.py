@@ -72,3 +72,22 @@ def test_beside_a_fleet_there_is_what_the_device_s_own_takes_alone_tell(manifest
     np.testing.assert_allclose(mine.centres, takes.mean(axis=0), atol=1e-4)
     without_takes, _ = material(manifest, None, statistics.means[3])
     assert without_takes.own is None
+
+
+@pytest.mark.parametrize(("takes", "denied", "rows"), [(10, 1, 5), (10, 3, 15), (10, 20, 25), (25, 1, 2), (0, 1, 5)])
+def test_what_is_not_a_label_counts_as_a_take_each_and_as_half_of_the_takes_at_most(manifest, takes, denied, rows):
+    """A label of ten takes has 50 rows in a pass: five for each take. Of one without takes, ten are thought."""
+    statistics, rng = manifest.embedding_statistics, np.random.default_rng(3)
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("sound-0")
+    known = {"sound-0": statistics.draw(statistics.means[3], takes, rng)[:, None]} if takes else {}
+    wrong = statistics.draw(statistics.means[9], denied, rng)[:, None]
+    nothing = np.zeros((0, 64), np.float32)
+
+    def material_with(rejected):
+        heard = Heard(known, nothing, nothing, rejected)
+        return head_material(labels, [0], heard, statistics, None, lambda _: statistics.means[[3]])
+
+    x, targets = material_with({"sound-0": wrong}).one_pass(labels.capacity, np.random.default_rng(4))
+    assert (x[:, None] == wrong.reshape(-1, 64)).all(axis=2).any(axis=1).sum() == rows
+    assert len(x) == len(material_with({}).one_pass(labels.capacity, np.random.default_rng(4))[0]) + rows
+    assert (targets[:, 0] == 1).sum() == 50

@@ -1,0 +1,52 @@
+"""The page's list of questions is read where a file changed, and else is what it was."""
+
+import os
+
+import pytest
+
+from edge_client.config import load_config
+from edge_client.owner import Teaching
+from edge_client.owner_page.asking import AskingPage
+from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.pages import Pages
+from edge_client.questions.answers import answer
+from tests.support.asked_device import ask, sound, taught
+
+
+@pytest.fixture
+def device(tmp_path):
+    return taught(tmp_path)
+
+
+@pytest.fixture
+def page(device):
+    config = device.folder / "edge.toml"
+    return AskingPage(OwnedDevice(config, load_config(config)), Pages("shelf", ""))
+
+
+def asked(page):
+    return [one["id"] for one in page.shown()["questions"]]
+
+
+def test_a_file_that_did_not_change_is_not_read_again(device, page):
+    question = ask(device.folder / "edge.toml")
+    assert asked(page) == [question.question_id]
+    path = device.state.questions_path
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))  # in its place, and then with its former time: who reads it sees nothing
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert asked(page) == [question.question_id]
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert asked(page) == []
+
+
+def test_questions_answers_and_new_labels_are_seen_at_once(device, page):
+    config = device.folder / "edge.toml"
+    assert (asked(page), page.shown()["known"]) == ([], ["bell", "kettle"])
+    one, other = ask(config), ask(config, window=sound("down"))
+    assert asked(page) == [other.question_id, one.question_id]
+    answer(Teaching.open(config), one.question_id, "was", "cup")
+    assert (asked(page), page.shown()["known"]) == ([other.question_id], ["bell", "cup", "kettle"])
+    assert [said["now"] for said in page.shown()["answered"]] == ["cup"]
+    (device.clips / "cup").rename(device.clips / "mug")
+    assert page.shown()["known"] == ["bell", "kettle", "mug"]
