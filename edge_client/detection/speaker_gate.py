@@ -30,15 +30,15 @@ FEWEST_TAKES = 3
 """With fewer, everybody is heard: a voice is not known from them."""
 VOICES = Path(__file__).parents[1] / "front_ends" / "voices.safetensors"
 """``directions`` [numbers, directions] and ``between`` [directions], which `auricle-export voices` wrote."""
-LEAST = -1.5
-"""Log-likelihood ratio from which a sound counts as the owner's: of the tuning speakers 2 % of their own words fall
+LEAST = -2.5
+"""Log-likelihood ratio from which a sound counts as the owner's: of the tuning speakers 1 % of their own words fall
 below (`python -m benchmarks.speaker_gate --tuning`)."""
 # Takes of a label that are looked at; each costs a front end's window when a model is loaded.
 _MOST_TAKES = 50
-LOUD_FRAMES = 30
+LOUD_FRAMES = 24
 """Frames of a clip, the loudest, that count as its word."""
 # Which of them, from the loudest, describe a band.
-_QUANTILES = (2, 6, 12, 21)
+_QUANTILES = (2, 5, 10, 17)
 # Noise in a band: twice the power of its quieter frames, of which so much is left.
 _QUIETER, _NOISE, _LEFT = 0.2, 2.0, 0.02
 _FLOOR = 1e-6
