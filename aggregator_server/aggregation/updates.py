@@ -26,7 +26,7 @@ from fleet_protocol.arrays import Array, Bools, Doubles, Floats
 from fleet_protocol.bundle import Layer
 from fleet_protocol.tensors import Arrays
 
-_THREADS = min(4, os.cpu_count() or 1)
+_threads = min(4, os.cpu_count() or 1)
 _ROWS = 32  # of one task that fills rows
 _COLUMNS = 256  # of one task that sorts columns of a matrix in memory
 IN_MEMORY_BYTES = 2**28  # of a matrix; a larger one lies on disk
@@ -212,14 +212,20 @@ def stack_updates(
     return Updates(layout, device_ids, on_disk)
 
 
+def use_threads(count: int) -> None:
+    """Let this process compute on so many threads; the results do not depend on it."""
+    global _threads
+    _threads = count
+
+
 def in_blocks(work: Callable[[slice], None], length: int, size: int) -> None:
     """Call ``work`` on every block of a range, on several threads; the blocks are the same on every machine."""
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
-    if len(blocks) == 1 or _THREADS == 1:
+    if len(blocks) == 1 or _threads == 1:
         for block in blocks:
             work(block)
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(_threads) as pool:
         for _ in pool.map(work, blocks):
             pass
 

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundClosedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
-from aggregator_server.rounds.computation import Compute, compute_here
+from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.groups import open_next_group_round
 from aggregator_server.rounds.opening import open_requested
 from aggregator_server.rounds.queries import read_waiting, require_round, write_seen
 from aggregator_server.rounds.quorum import is_complete, shortfall
-from aggregator_server.rounds.result import apply_result
+from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.schedules import end_with_round, insert_schedule, open_due
 from aggregator_server.rounds.snapshot import read_open_round

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from sys import intern
@@ -74,6 +74,10 @@ class StoredResult:
     server_state: str | None = None
     prototypes: str | None = None
     proposals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]
+"""Makes a round's result, or says why it has none."""
 
 
 def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:

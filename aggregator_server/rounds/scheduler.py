@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from aggregator_server.errors import LeaseLostError
 from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
-from aggregator_server.rounds.computation import Compute
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
+from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.retention import remove_left_uploads, sweep
 from aggregator_server.rounds.schedules import next_opening, open_scheduled
 from aggregator_server.store import Store

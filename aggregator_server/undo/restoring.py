@@ -15,9 +15,9 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, classes_in_state, set_columns
 from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.computation import Compute, compute_here
+from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.queries import require_round
-from aggregator_server.rounds.result import StoredResult, apply_result
+from aggregator_server.rounds.result import Compute, StoredResult, apply_result
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.schedules import open_due
 from aggregator_server.rounds.snapshot import RoundSnapshot, read_class_terms, revoked_devices

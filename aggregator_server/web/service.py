@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from aggregator_server.errors import NotReadyError
 from aggregator_server.limits import DEVICES_PER_MINUTE, READY_S
-from aggregator_server.rounds.computation import Compute
+from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store

@@ -6,19 +6,17 @@ share.
 
 from __future__ import annotations
 
-import logging
 import os
-import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from aggregator_server.rounds.ray_computation import connect
 from fleet_simulator.errors import WorkerError
 from fleet_simulator.simulation.tasks import Setup, Task
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
 from fleet_simulator.simulation.workers import Pool
 
 LOCAL = "local"
-_PATIENCE_S = 10.0
 
 
 class RayWorkers(Pool):
@@ -31,23 +29,16 @@ class RayWorkers(Pool):
             count: actors; None: one for each core of the cluster.
             address: of the cluster; ``local`` starts one that ends with this process.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address == LOCAL:  # listen on loopback alone; Ray has no better name for it
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        try:
-            import ray
-        except ImportError as error:
-            raise WorkerError(f"--ray needs Ray ({error}); pip install 'auricle[ray]'") from error
-        self._ray = ray
         cores: dict[str, Any] = {"num_cpus": count, "include_dashboard": False} if address == LOCAL else {}
         try:
-            _require_answer(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **cores)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise WorkerError(
-                f"no Ray cluster answers at {address!r} ({error}); start one with `ray start --head` and give its "
-                "address, or leave the address out to start one here"
-            ) from error
+            ray = connect(address, **cores)
+        except ImportError as error:
+            raise WorkerError(f"--ray needs Ray ({error}); pip install 'auricle[ray]'") from error
+        except ConnectionError as error:
+            raise WorkerError(f"{error}, or leave the address out to start one here") from error
+        self._ray = ray
         actor = ray.remote(num_cpus=1)(VirtualDevices)
         everywhere: dict[str, Any] = ray.cluster_resources()  # type: ignore[no-untyped-call,unused-ignore]
         self._actors = [actor.remote(setup) for _ in range(count or int(everywhere["CPU"]))]
@@ -85,10 +76,3 @@ class RayWorkers(Pool):
             raise WorkerError(
                 f"a Ray actor ended ({error}). The same command goes on from the last finished round"
             ) from error
-
-
-def _require_answer(address: str) -> None:
-    """Check that somebody listens at HOST:PORT, for Ray tries for minutes; other forms of address are Ray's own."""
-    host, _, port = address.rpartition(":")
-    if host and "/" not in host and port.isdigit():
-        socket.create_connection((host, int(port)), _PATIENCE_S).close()
