@@ -7,12 +7,12 @@ import os
 import re
 import types
 import typing
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from edge_client.clips.files import check_label
 from edge_client.config.sections import (
     ClipsConfig,
     DetectorConfig,
@@ -27,8 +27,9 @@ from edge_client.config.sections import (
     ServerConfig,
     TrainingConfig,
     UiConfig,
+    label_problem,
 )
-from edge_client.errors import ClipError, ConfigError
+from edge_client.errors import ConfigError
 from edge_client.storage.followed_bundle import bundle_in_use
 from fleet_protocol.registry import Named, Registry, discover
 from fleet_protocol.toml_sections import TomlFile
@@ -141,10 +142,9 @@ def _labels(file: TomlFile) -> dict[str, LabelConfig]:
     """Return the sections ``[labels.NAME]`` by label, each as the clip store writes it."""
     found = {}
     for name, values in file.table(_LABELS, file.document.get(_LABELS, {})).items():
-        try:
-            label = check_label(name)
-        except ClipError as error:
-            raise ConfigError(f"{file.place(_LABELS)}: [{_LABELS}.{name}]: {error}") from error
+        label = unicodedata.normalize("NFC", name)
+        if problem := label_problem(label):
+            raise ConfigError(f"{file.place(_LABELS)}: [{_LABELS}.{name}]: {name!r} cannot be a label: {problem}")
         found[label] = file.section(f"{_LABELS}.{name}", LabelConfig, values)
     return found
 

@@ -7,6 +7,7 @@ clip's bands get other weights. Without these variants a microphone would be tak
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -73,6 +74,9 @@ def learn(corpus: Corpus, seed: int) -> Arrays:
     Raises CorpusError: no two people have enough takes of a word.
     """
     spoken = corpus.where((corpus.speakers != NOBODY) & ~np.isin(corpus.words, [NOISE, SPEECH]))
+    takes = Counter(zip(spoken.words.tolist(), spoken.speakers.tolist(), strict=True))
+    if sum(count >= _TAKES for count in takes.values()) < 2:
+        raise CorpusError(f"no two people of the corpus have {_TAKES} takes of a word, so voices cannot be compared")
     recorded = LOG_POWERS[corpus.where(corpus.words == NOISE).pixels]
     rng = np.random.default_rng(seed)
     noises = np.concatenate([coloured_noise(_NOISES, rng), recorded[rng.permutation(len(recorded))[:_NOISES]]])
@@ -115,8 +119,6 @@ def _scatter(numbers: Doubles, corpus: Corpus) -> tuple[Doubles, Doubles]:
     _, cell = np.unique(np.stack([corpus.words, corpus.speakers]), axis=1, return_inverse=True)
     takes = np.bincount(cell)
     chosen, several = takes[cell] >= _TAKES, takes >= _TAKES
-    if several.sum() < 2:
-        raise CorpusError(f"no two people of the corpus have {_TAKES} takes of a word, so voices cannot be compared")
     off = numbers - _means(numbers.mean(axis=0), word)[word]
     clips = off.mean(axis=0)
     people = _means(clips, cell)
