@@ -28,7 +28,7 @@ from aggregator_server.discovery.new_sounds import check_arrays, check_document,
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
-from fleet_protocol.arrays import Bools, Floats
+from fleet_protocol.arrays import Floats
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.public_set import PublicSet
@@ -37,6 +37,7 @@ from fleet_protocol.tensors import Arrays
 
 _ID_BYTES = 32
 _NO_CLASS = -1
+_ROWS = 4096  # of kept votes that are copied at once
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,11 @@ class Votes:
     prototypes: Floats
     clips: Floats
 
-    def taken(self, rows: Bools | NDArray[np.intp]) -> "Votes":
-        """Return some of them, in that order; a copy."""
-        return Votes(self.columns[rows], self.devices[rows], self.prototypes[rows], self.clips[rows])
-
-    def in_order(self) -> "Votes":
-        """Return them by class and device; of several votes of a device for a class, the first."""
-        order = np.lexsort((self.devices, self.columns))
-        columns, devices = self.columns[order], self.devices[order]
-        is_first = np.ones(len(order), np.bool_)
-        is_first[1:] = (columns[1:] != columns[:-1]) | (devices[1:] != devices[:-1])
-        return self.taken(order[is_first])
+    def fill(self, rows: NDArray[np.intp], prototypes: Floats, clips: Floats) -> None:
+        """Write votes into their rows; those whose row is -1 are left out."""
+        counts = rows >= 0
+        self.prototypes[rows[counts]] = prototypes[counts]
+        self.clips[rows[counts]] = clips[counts]
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
@@ -92,9 +87,7 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     assigned = reassigned + (settled.assignments if settled else ())
     public_set = settled.public_set if settled else inputs.public_set
     present = {contribution.update.device_id for contribution in contributions}
-    kept = _kept(inputs.state, public_set, inputs.class_terms)
-    stays = ~np.isin(kept.devices, _names(present | inputs.revoked))
-    votes = _together(_cast(contributions, assigned, public_set), kept.taken(stays))
+    votes = _votes(inputs, contributions, assigned, public_set)
     shown = _names(present if len(present) <= DETAILED else ())
     found, distances = _combined(votes, public_set, inputs.plan.aggregation.settings, shown)
     consensus = None
@@ -116,37 +109,51 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     )
 
 
-def _cast(contributions: Sequence[Contribution], assigned: Sequence[Assigned], public_set: PublicSet) -> Votes:
-    """Return the votes of a round's uploads; a new sound that found no class has none."""
-    classes = {(item.device_id, item.slot): item.class_id for item in assigned}
+def _votes(
+    inputs: RoundInputs, contributions: Sequence[Contribution], assigned: Sequence[Assigned], public_set: PublicSet
+) -> Votes:
+    """Return the votes of a round's uploads and what other devices last uploaded, by class and device.
+
+    Of several votes of a device for a class the first counts. There is one copy of all.
+    """
+    state = inputs.state
     column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
-    columns: list[int] = []
-    devices: list[str] = []
-    prototypes, clips = [np.zeros((0, *public_set.settings.shape), np.float32)], [np.zeros(0, np.float32)]
+    classes = {(item.device_id, item.slot): item.class_id for item in assigned}
+    said: list[NDArray[np.int64]] = []
     for contribution in contributions:
-        update, arrays = contribution.update, contribution.read()
-        reported = (classes.get((update.device_id, report.slot)) for report in update.reports)
-        found = [column_of.get(class_id or "", _NO_CLASS) for class_id in (*update.known, *reported)]
-        counts = np.array(found) != _NO_CLASS
-        columns += [column for column in found if column != _NO_CLASS]
-        devices += [update.device_id] * int(counts.sum())
-        prototypes.append(arrays["prototypes"][counts])
-        clips.append(arrays["counts"][counts])
-    return Votes(np.array(columns, np.int64), _names(devices), np.concatenate(prototypes), np.concatenate(clips))
+        update = contribution.update
+        reported = (classes.get((update.device_id, report.slot), "") for report in update.reports)
+        said.append(np.array([column_of.get(class_id, _NO_CLASS) for class_id in (*update.known, *reported)], np.int64))
+    present = _names(contribution.update.device_id for contribution in contributions)
+    kept, kept_columns = _kept(state, column_of, inputs.class_terms)
+    kept_devices = as_names(state["devices"])[kept] if len(kept) else _names(())
+    stays = ~np.isin(kept_devices, np.concatenate([present, _names(inputs.revoked)]))
+    kept = kept[stays]
+
+    columns = np.concatenate([*said, kept_columns[stays]])
+    devices = np.concatenate([np.repeat(present, [len(one) for one in said]), kept_devices[stays]])
+    order = np.lexsort((devices, columns))
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (np.diff(columns[order]) != 0) | (devices[order][1:] != devices[order][:-1])
+    order = order[is_first & (columns[order] != _NO_CLASS)]
+    rows = np.full(len(columns), -1)
+    rows[order] = np.arange(len(order))
+
+    shape = (len(order), *public_set.settings.shape)
+    votes = Votes(columns[order], devices[order], np.empty(shape, np.float32), np.empty(len(order), np.float32))
+    start = 0
+    for contribution, one in zip(contributions, said, strict=True):
+        arrays = contribution.read()
+        votes.fill(rows[start : start + len(one)], arrays["prototypes"], arrays["counts"])
+        start += len(one)
+    for first in range(0, len(kept), _ROWS):
+        some = kept[first : first + _ROWS]
+        votes.fill(rows[start + first :][: len(some)], state["prototypes"][some], state["counts"][some])
+    return votes
 
 
 def _names(device_ids: Iterable[str]) -> NDArray[np.bytes_]:
     return np.array(list(device_ids), f"S{_ID_BYTES}")
-
-
-def _together(first: Votes, second: Votes) -> Votes:
-    """Return votes of two sources in order."""
-    return Votes(
-        np.concatenate([first.columns, second.columns]),
-        np.concatenate([first.devices, second.devices]),
-        np.concatenate([first.prototypes, second.prototypes]),
-        np.concatenate([first.clips, second.clips]),
-    ).in_order()
 
 
 def _combined(
@@ -193,28 +200,22 @@ def _to_keep(votes: Votes, class_ids: Sequence[str]) -> Arrays:
     }
 
 
-def _kept(state: Arrays, public_set: PublicSet, terms: ClassTerms) -> Votes:
-    """Read what :func:`_to_keep` returned; votes for a merged class count for what it is now, others are dropped.
+def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Read whose votes :func:`_to_keep` returned: numbers of its rows, int64 [votes], and the columns of their classes.
 
-    A state of an older release names columns. They mean the same classes as long as no class was removed.
+    Votes for a merged class count for what it is now, behind those for that class itself; others have no class. A state
+    of an older release names columns. They mean the same classes as long as no class was removed.
     """
-    class_ids = public_set.class_ids
-    if not state or ("columns" in state and not terms.reserved <= {*class_ids, *terms.proposed}):
-        return _cast((), (), public_set)
+    if not state or ("columns" in state and not terms.reserved <= {*column_of, *terms.proposed}):
+        return np.zeros(0, np.intp), np.zeros(0, np.int64)
     if "columns" in state:
-        columns, merged = state["columns"].astype(np.int64), np.zeros(len(state["columns"]), np.bool_)
-    else:
-        names, which = np.unique(as_names(state["classes"]), return_inverse=True)
-        known = [name.decode() for name in names.tolist()]
-        column_of = {class_id: column for column, class_id in enumerate(class_ids)}
-        now = [column_of.get(name, column_of.get(terms.merged.get(name, ""), _NO_CLASS)) for name in known]
-        columns = np.array(now, np.int64)[which]
-        merged = np.array([name not in column_of for name in known], np.bool_)[which]
-    # A device's vote for the class itself counts before one for what became the class.
-    rows = np.argsort(merged, kind="stable")
-    return Votes(columns, as_names(state["devices"]), state["prototypes"], state["counts"]).taken(
-        rows[columns[rows] != _NO_CLASS]
-    )
+        return np.arange(len(state["columns"])), state["columns"].astype(np.int64)
+    names, which = np.unique(as_names(state["classes"]), return_inverse=True)
+    known = [name.decode() for name in names.tolist()]
+    now = [column_of.get(name, column_of.get(terms.merged.get(name, ""), _NO_CLASS)) for name in known]
+    merged = np.array([name not in column_of for name in known])
+    rows = np.argsort(merged[which], kind="stable")
+    return rows, np.array(now, np.int64)[which[rows]]
 
 
 def prepare(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:
