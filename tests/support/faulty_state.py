@@ -1,4 +1,7 @@
-"""A connection to a store that can be cut: after so many bytes, and for all that comes later, until it is mended."""
+"""A connection to a store that can be cut: after so many bytes, and for all that comes later, until it is mended.
+
+Cut, connections end. Held, they stay and nothing arrives, as where a cable is out.
+"""
 
 import contextlib
 import socket
@@ -13,6 +16,8 @@ class Link:
         self._to = port
         self._left: int | None = None  # bytes that are still forwarded; None: all
         self._lock = threading.Lock()
+        self._flows = threading.Event()
+        self._flows.set()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -22,9 +27,14 @@ class Link:
         with self._lock:
             self._left = after
 
+    def hold(self) -> None:
+        """Let nothing arrive, at either side, until it is mended; then all of it does."""
+        self._flows.clear()
+
     def mend(self) -> None:
         with self._lock:
             self._left = None
+        self._flows.set()
 
     def close(self) -> None:
         self._listener.close()
@@ -46,6 +56,7 @@ class Link:
     def _forward(self, source: socket.socket, target: socket.socket, counts: bool) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                self._flows.wait()
                 if counts:
                     data = self._allowed(data)
                     if data is None:

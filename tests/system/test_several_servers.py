@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,6 +15,7 @@ from aggregator_server.store.servers import LOCKS, WRITER
 from tests.support.aggregator_process import FakeDevice, Fleet, tiny_bundle
 from tests.support.core_fleet import CoreFleet
 from tests.support.faulty_proxy import FaultyProxy
+from tests.support.shared_servers import children_of
 from tests.support.state_servers import name_of, options_of
 
 pytestmark = [pytest.mark.scaled, pytest.mark.slow]
@@ -196,9 +196,3 @@ def test_a_server_that_is_paused_in_the_sweep_removes_nothing_that_another_one_n
         first.process.send_signal(signal.SIGCONT)
         until(lambda: fleet.admin.put("/v1/model", content=model).is_success)
         assert blobs.is_whole(sha256)
-
-
-def children_of(pid):
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]

@@ -1,0 +1,262 @@
+"""Three servers of one fleet on a PostgreSQL and an S3 interface, devices that go on meanwhile, and what disturbs them.
+
+Each server reaches the database and the store by links of its own, which can be cut; it keeps its port when it starts
+again. Devices have the addresses of all servers and speak by the client of real ones.
+"""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+import httpx
+import psycopg
+
+from aggregator_server.store.location import Location
+from benchmarks.first_round import free_port
+from fleet_protocol.client.addresses import own_order
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
+from fleet_protocol.errors import UnreachableError
+from fleet_protocol.messages import Learned
+from fleet_protocol.tensors import digest
+from tests.support.aggregator_process import ADMIN, ENROL, TOKENS, Aggregator, SharingDevice, public_set, tiny_bundle
+from tests.support.core_fleet import SAMPLES
+from tests.support.faulty_state import Link
+from tests.support.state_servers import BUCKET
+
+CLASSES = ("c0", "c1", "c2", "c3")
+SERVERS = 3
+# Between being asked and uploading, in seconds at most: so that rounds are open most of the time.
+TRAINING_S = 0.6
+
+
+class Member(SharingDevice):
+    """A device that takes part in rounds of either kind, at whichever server answers."""
+
+    def arrays(self, work, samples):
+        if work["plan"]["local"]["name"] == "zero_shot":
+            return super(SharingDevice, self).arrays(work, samples)
+        return super().arrays(work, samples)
+
+    def live(self, urls, ending, receipts):
+        """Learn and upload until the end; note what every receipt is for."""
+        rng = random.Random(self.number)
+        first, *more = own_order(urls, self.device_id)
+        with contextlib.closing(ServerClient(first, Identity(self.device_id, self.secret), more=more)) as client:
+            while not ending.is_set():
+                with contextlib.suppress(UnreachableError):
+                    self._go_on(client, rng, receipts)
+                    continue
+                ending.wait(0.1)
+
+    def _go_on(self, client, rng, receipts):
+        work = client.work(2.0)
+        if work is None:
+            return
+        if work.kind == "learn":
+            client.learned(Learned(work.round_id, personalised=work.fine_tune))
+            return
+        time.sleep(rng.uniform(0, TRAINING_S))
+        data = self.upload(asdict(work), SAMPLES)
+        receipt = client.upload(work.round_id, data, lambda: None)
+        assert receipt.sha256 == digest(data)
+        receipts[work.round_id, self.device_id] = receipt.sha256
+
+
+class SharedState:
+    """Where the servers' state is, and the links by which each reaches it."""
+
+    def __init__(self, postgres, s3):
+        self.postgres, self.s3, self.name = postgres, s3, postgres.new()
+        self.databases = [Link(postgres.port) for _ in range(SERVERS)]
+        self.stores = [Link(s3.port) for _ in range(SERVERS)]
+
+    def options(self, number):
+        url = self.postgres.url(self.name).replace(f":{self.postgres.port}/", f":{self.databases[number].port}/")
+        return ["--database", url, "--store", f"s3://{BUCKET}/{self.name}"]
+
+    def environment(self, number):
+        return self.s3.environment | {"AWS_ENDPOINT": f"http://127.0.0.1:{self.stores[number].port}"}
+
+    def location(self, folder):
+        return Location(folder, self.postgres.url(self.name), f"s3://{BUCKET}/{self.name}")
+
+    def token(self):
+        """Return the token of the lease that was given last; 0 before, and while the database does not say."""
+        try:
+            return self.postgres.ask(self.name, "SELECT token FROM lease")[0][0]
+        except psycopg.Error:
+            return 0
+
+    def close(self):
+        for link in (*self.databases, *self.stores):
+            link.mend()
+            link.close()
+
+
+class SharedServers:
+    """The servers and the devices.
+
+    Attributes:
+        receipts: (Round, device) -> digest of the upload that it has a receipt for.
+        failovers: (What was done to the server that moved rounds, seconds until another one had the lease).
+    """
+
+    def __init__(self, folder: Path, state: SharedState, devices=3):
+        self.state = state
+        self.servers = [
+            Aggregator(
+                folder / f"server-{number}",
+                *state.options(number),
+                *("--port", str(free_port())),
+                tokens=TOKENS | state.environment(number),
+            )
+            for number in range(SERVERS)
+        ]
+        self.servers[0].start()
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(Aggregator.start, self.servers[1:]))
+        self.devices = [Member(number, CLASSES) for number in range(1, devices + 1)]
+        self.receipts, self.failovers = {}, []
+        with self.servers[0].client() as admin:
+            admin.put("/v1/public-set", content=public_set(SAMPLES).pack()).raise_for_status()
+            admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
+        with self.servers[0].client(ENROL) as client:
+            for device in self.devices:
+                client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+
+    @contextlib.contextmanager
+    def busy(self, plans):
+        """Have rounds opened and devices take part in them; at the end, wait until the last one is over."""
+        urls, ending, last = [server.url for server in self.servers], threading.Event(), threading.Event()
+        with ThreadPoolExecutor(len(self.devices) + 1) as threads:
+            living = [threads.submit(device.live, urls, ending, self.receipts) for device in self.devices]
+            operator = threads.submit(self._operate, urls, plans, living, last)
+            try:
+                yield
+                last.set()
+                operator.result(300)
+            finally:
+                last.set()
+                ending.set()
+            for device in living:
+                device.result()
+
+    def _operate(self, urls, plans, living, last):
+        """Open one round after the other, each once every device has learned from the one before."""
+        end, known = time.monotonic(), -1
+        while True:
+            rounds = ask(urls, "GET", "/v1/rounds")
+            newest = rounds[0] if rounds else None
+            over = newest is None or (newest["state"], newest["learned"]) == ("done", len(self.devices))
+            assert newest is None or newest["state"] != "failed", newest
+            if over and last.is_set() and len(rounds) >= len(plans):
+                return
+            if over:
+                plan = plans[len(rounds) % len(plans)] | {"seed": len(rounds), "quorum": 1.0, "deadline_s": 36_000}
+                ask(urls, "POST", "/v1/rounds", json=plan)
+            if len(rounds) > known:
+                end, known = time.monotonic() + 240, len(rounds)
+            assert time.monotonic() < end, f"no round after {newest}"
+            for device in living:
+                if device.done():
+                    device.result()  # why it gave up
+            time.sleep(0.1)
+
+    def leader(self):
+        """Wait for the server that moves rounds; return its number."""
+        end = time.monotonic() + 120
+        while True:
+            said = re.compile(rf"this server moves the rounds now, with token {self.state.token()}\b")
+            for number, server in enumerate(self.servers):
+                if said.search(server.log()):
+                    return number
+            assert time.monotonic() < end, "nobody moves rounds"
+            time.sleep(0.02)
+
+    def kill(self, number):
+        """SIGKILL; it starts again once another one moves rounds."""
+        with self._failover("kill", number):
+            self.servers[number].kill()
+        self.servers[number].start()
+
+    def pause(self, number, seconds):
+        """SIGSTOP, of its computing processes too, for longer than the lease."""
+        paused = [self.servers[number].process.pid, *children_of(self.servers[number].process.pid)]
+        ends = time.monotonic() + seconds
+        try:
+            with self._failover("pause", number):
+                for pid in paused:
+                    os.kill(pid, signal.SIGSTOP)
+            time.sleep(max(0.0, ends - time.monotonic()))
+        finally:
+            for pid in paused:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def cut_database(self, number, seconds, *, silently):
+        """Cut one server from the database, for longer than the lease."""
+        link, ends = self.state.databases[number], time.monotonic() + seconds
+        try:
+            with self._failover("cut from the database", number):
+                link.hold() if silently else link.cut(after=0)
+            time.sleep(max(0.0, ends - time.monotonic()))
+        finally:
+            link.mend()
+
+    def cut_store(self, number, seconds, *, silently):
+        """Cut one server from the store."""
+        link = self.state.stores[number]
+        link.hold() if silently else link.cut(after=0)
+        time.sleep(seconds)
+        link.mend()
+
+    def restart_database(self, number):
+        """Stop PostgreSQL, by SIGINT (which aborts what is open) or SIGQUIT (a crash), and start it."""
+        self.state.postgres.stop(number)
+        self.state.postgres.start()
+
+    @contextlib.contextmanager
+    def _failover(self, what, number):
+        """Do something to a server; where it moved rounds, wait until another one does, and note how long that took."""
+        had_lease, token = self.leader() == number, self.state.token()
+        began = time.monotonic()
+        yield
+        while had_lease and self.state.token() <= token:
+            assert time.monotonic() < began + 120, f"nobody took the lease over after a {what}"
+            time.sleep(0.02)
+        if had_lease:
+            self.failovers.append((what, time.monotonic() - began))
+
+    def close(self):
+        for server in self.servers:
+            server.__exit__()
+        self.state.close()
+
+
+def ask(urls, method, path, **body):
+    """Ask whichever server answers, as an operator who tries the next one; return what it says."""
+    end = time.monotonic() + 240
+    while True:
+        for url in urls:
+            with contextlib.suppress(httpx.HTTPError):
+                headers = {"Authorization": f"Bearer {ADMIN}"}
+                answer = httpx.request(method, url + path, headers=headers, timeout=5, trust_env=False, **body)
+                if answer.status_code < 500:
+                    assert answer.is_success or answer.json()["error"]["code"] == "round_open", answer.text
+                    return answer.json()
+        assert time.monotonic() < end, f"no server answers {method} {path}"
+        time.sleep(0.1)
+
+
+def children_of(pid):
+    return [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
