@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.limits import CLASSES
@@ -180,4 +181,9 @@ def as_rows(names: Sequence[str], width: int) -> Array:
 
 def from_rows(rows: Array) -> list[str]:
     """Return the names that :func:`as_rows` wrote."""
-    return [row.tobytes().rstrip(b"\0").decode() for row in rows]
+    return [name.decode() for name in as_names(rows).tolist()]
+
+
+def as_names(rows: Array) -> NDArray[np.bytes_]:
+    """Return the names that :func:`as_rows` wrote as bytes [names]."""
+    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}")[:, 0]

@@ -5,10 +5,11 @@ A device uploads the mean embedding of each of its classes, and of the new sound
 The fleet's prototypes travel down, and each device fits its head to draws around them, as it does when it is taught.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator_server.aggregation.contract import (
     Assigned,
@@ -17,9 +18,10 @@ from aggregator_server.aggregation.contract import (
     RoundInputs,
     RoundResult,
     UploadTerms,
+    as_names,
     as_rows,
-    from_rows,
 )
+from aggregator_server.aggregation.label_wise import DETAILED
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
@@ -34,19 +36,31 @@ from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
 _ID_BYTES = 32
-_CLASS_ID_BYTES = 256  # 64 characters
+_NO_CLASS = -1
+_ROWS = 4096  # of kept votes that are copied at once
 
 
 @dataclass(frozen=True)
-class Vote:
-    """What a device last said of a class: its prototype, float32 [frames, numbers], and the clips behind it."""
+class Votes:
+    """What devices last said of classes, a row for each vote.
 
-    prototype: Floats
-    clips: float
+    Attributes:
+        columns: Column of the class in the public set, int64 [votes].
+        devices: Who said it, bytes of 32 [votes].
+        prototypes: float32 [votes, frames, numbers].
+        clips: How many clips are behind each, float32 [votes].
+    """
 
+    columns: NDArray[np.int64]
+    devices: NDArray[np.bytes_]
+    prototypes: Floats
+    clips: Floats
 
-# By class and device.
-Votes = dict[tuple[str, str], Vote]
+    def fill(self, rows: NDArray[np.intp], prototypes: Floats, clips: Floats) -> None:
+        """Write votes into their rows; those whose row is -1 are left out."""
+        counts = rows >= 0
+        self.prototypes[rows[counts]] = prototypes[counts]
+        self.clips[rows[counts]] = clips[counts]
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
@@ -73,20 +87,16 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     assigned = reassigned + (settled.assignments if settled else ())
     public_set = settled.public_set if settled else inputs.public_set
     present = {contribution.update.device_id for contribution in contributions}
-    kept = _kept(inputs.state, public_set.class_ids, inputs.class_terms)
-    votes = {key: vote for key, vote in kept.items() if key[1] not in present | inputs.revoked}
-    votes |= _cast(contributions, assigned)
-    found, distances = _combined(votes, public_set, inputs.plan.aggregation.settings)
+    votes = _votes(inputs, contributions, assigned, public_set)
+    shown = _names(present if len(present) <= DETAILED else ())
+    found, distances = _combined(votes, public_set, inputs.plan.aggregation.settings, shown)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
     details = {
         "devices": dict(zip(found.class_ids, found.devices.tolist(), strict=True)),
         "provisional": list(found.provisional),
-        "distances": {
-            class_id: {device_id: away for device_id, away in of_class.items() if device_id in present}
-            for class_id, of_class in distances.items()
-        },
+        "distances": distances,
     }
     return RoundResult(
         public_set=public_set,
@@ -99,38 +109,70 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     )
 
 
-def _cast(contributions: Sequence[Contribution], assigned: Sequence[Assigned]) -> Votes:
-    """Return the votes of a round's uploads; a new sound that found no class has none."""
+def _votes(
+    inputs: RoundInputs, contributions: Sequence[Contribution], assigned: Sequence[Assigned], public_set: PublicSet
+) -> Votes:
+    """Return the votes of a round's uploads and what other devices last uploaded, by class and device.
+
+    Of several votes of a device for a class the first counts. There is one copy of all.
+    """
+    state = inputs.state
+    column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
     classes = {(item.device_id, item.slot): item.class_id for item in assigned}
-    votes: Votes = {}
+    said: list[NDArray[np.int64]] = []
     for contribution in contributions:
-        update, arrays = contribution.update, contribution.read()
-        reported = (classes.get((update.device_id, report.slot)) for report in update.reports)
-        for class_id, prototype, clips in zip(
-            (*update.known, *reported), arrays["prototypes"].copy(), arrays["counts"].tolist(), strict=True
-        ):
-            if class_id is not None and (class_id, update.device_id) not in votes:
-                votes[class_id, update.device_id] = Vote(prototype, clips)
+        update = contribution.update
+        reported = (classes.get((update.device_id, report.slot), "") for report in update.reports)
+        said.append(np.array([column_of.get(class_id, _NO_CLASS) for class_id in (*update.known, *reported)], np.int64))
+    present = _names(contribution.update.device_id for contribution in contributions)
+    kept, kept_columns = _kept(state, column_of, inputs.class_terms)
+    kept_devices = as_names(state["devices"])[kept] if len(kept) else _names(())
+    stays = ~np.isin(kept_devices, np.concatenate([present, _names(inputs.revoked)]))
+    kept = kept[stays]
+
+    columns = np.concatenate([*said, kept_columns[stays]])
+    devices = np.concatenate([np.repeat(present, [len(one) for one in said]), kept_devices[stays]])
+    order = np.lexsort((devices, columns))
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (np.diff(columns[order]) != 0) | (devices[order][1:] != devices[order][:-1])
+    order = order[is_first & (columns[order] != _NO_CLASS)]
+    rows = np.full(len(columns), -1)
+    rows[order] = np.arange(len(order))
+
+    shape = (len(order), *public_set.settings.shape)
+    votes = Votes(columns[order], devices[order], np.empty(shape, np.float32), np.empty(len(order), np.float32))
+    start = 0
+    for contribution, one in zip(contributions, said, strict=True):
+        arrays = contribution.read()
+        votes.fill(rows[start : start + len(one)], arrays["prototypes"], arrays["counts"])
+        start += len(one)
+    for first in range(0, len(kept), _ROWS):
+        some = kept[first : first + _ROWS]
+        votes.fill(rows[start + first :][: len(some)], state["prototypes"][some], state["counts"][some])
     return votes
 
 
+def _names(device_ids: Iterable[str]) -> NDArray[np.bytes_]:
+    return np.array(list(device_ids), f"S{_ID_BYTES}")
+
+
 def _combined(
-    votes: Votes, public_set: PublicSet, values: Mapping[str, Value]
+    votes: Votes, public_set: PublicSet, values: Mapping[str, Value], shown: NDArray[np.bytes_]
 ) -> tuple[FleetPrototypes, dict[str, dict[str, float]]]:
-    """Return the fleet's prototypes, and by class and device how far from them a device's lies, whitened."""
+    """Return the fleet's prototypes, and how far from them those of some devices lie, whitened, by class and device."""
     whitening = PublicEmbedding(public_set).whitening
-    of_class: dict[str, dict[str, Vote]] = {}
-    for (class_id, device_id), vote in sorted(votes.items()):
-        of_class.setdefault(class_id, {})[device_id] = vote
-    classes = [info for info in public_set.classes if info.class_id in of_class]
-    means, distances = [], {}
-    for info in classes:
-        voters = of_class[info.class_id]
-        points = np.stack([vote.prototype.ravel() for vote in voters.values()]).astype(np.float64)
-        means.append(combine(points, np.array([vote.clips for vote in voters.values()]), whitening, values))
-        away = np.linalg.norm((points - means[-1]) @ whitening, axis=1)
-        distances[info.class_id] = dict(zip(voters, away.round(3).tolist(), strict=True))
-    counts = [len(of_class[info.class_id]) for info in classes]
+    columns, starts = np.unique(votes.columns, return_index=True)
+    classes = [public_set.classes[column] for column in columns]
+    means, distances, counts = [], {}, []
+    for info, start, stop in zip(classes, starts, (*starts[1:], len(votes.columns)), strict=True):
+        rows = slice(int(start), int(stop))
+        points = votes.prototypes[rows].reshape(stop - start, -1).astype(np.float64)
+        means.append(combine(points, votes.clips[rows].astype(np.float64), whitening, values))
+        is_shown = np.isin(votes.devices[rows], shown)
+        away = np.linalg.norm((points[is_shown] - means[-1]) @ whitening, axis=1).round(3)
+        names = (name.decode() for name in votes.devices[rows][is_shown].tolist())
+        distances[info.class_id] = dict(zip(names, away.tolist(), strict=True))
+        counts.append(int(stop - start))
     few = [count < int(values["provisional"]) for count in counts]
     found = FleetPrototypes(
         features=public_set.settings.digest,
@@ -148,33 +190,32 @@ def _combined(
 
 def _to_keep(votes: Votes, class_ids: Sequence[str]) -> Arrays:
     """Return votes as arrays, a row for each: the class's id, the device's id, the prototype and its clips."""
-    keys = sorted((key for key in votes if key[0] in class_ids), key=lambda key: (class_ids.index(key[0]), key[1]))
-    if not keys:
+    if not len(votes.columns):
         return {}
     return {
-        "classes": as_rows([class_id for class_id, _ in keys], _CLASS_ID_BYTES),
-        "devices": as_rows([device_id for _, device_id in keys], _ID_BYTES),
-        "prototypes": np.stack([votes[key].prototype for key in keys]),
-        "counts": np.array([votes[key].clips for key in keys], np.float32),
+        "classes": as_rows(class_ids, max(len(class_id.encode()) for class_id in class_ids))[votes.columns],
+        "devices": votes.devices.view(np.uint8).reshape(-1, _ID_BYTES),
+        "prototypes": votes.prototypes,
+        "counts": votes.clips,
     }
 
 
-def _kept(state: Arrays, class_ids: Sequence[str], terms: ClassTerms) -> Votes:
-    """Read what :func:`_to_keep` returned; votes for a merged class count for what it is now, others are dropped.
+def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Read whose votes :func:`_to_keep` returned: numbers of its rows, int64 [votes], and the columns of their classes.
 
-    A state of an older release names columns. They mean the same classes as long as no class was removed.
+    Votes for a merged class count for what it is now, behind those for that class itself; others have no class. A state
+    of an older release names columns. They mean the same classes as long as no class was removed.
     """
-    if not state or ("columns" in state and not terms.reserved <= {*class_ids, *terms.proposed}):
-        return {}
-    classes = [class_ids[column] for column in state["columns"]] if "columns" in state else from_rows(state["classes"])
-    rows = zip(classes, from_rows(state["devices"]), state["prototypes"], state["counts"].tolist(), strict=True)
-    votes: Votes = {}
-    for class_id, device_id, prototype, clips in rows:
-        if class_id in class_ids:
-            votes[class_id, device_id] = Vote(prototype, clips)
-        elif terms.merged.get(class_id) in class_ids:
-            votes.setdefault((terms.merged[class_id], device_id), Vote(prototype, clips))
-    return votes
+    if not state or ("columns" in state and not terms.reserved <= {*column_of, *terms.proposed}):
+        return np.zeros(0, np.intp), np.zeros(0, np.int64)
+    if "columns" in state:
+        return np.arange(len(state["columns"])), state["columns"].astype(np.int64)
+    names, which = np.unique(as_names(state["classes"]), return_inverse=True)
+    known = [name.decode() for name in names.tolist()]
+    now = [column_of.get(name, column_of.get(terms.merged.get(name, ""), _NO_CLASS)) for name in known]
+    merged = np.array([name not in column_of for name in known])
+    rows = np.argsort(merged[which], kind="stable")
+    return rows, np.array(now, np.int64)[which[rows]]
 
 
 def prepare(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:

@@ -112,7 +112,7 @@ def test_answers_come_back_and_what_is_none_changes_nothing(asking, start, caplo
     def send(payload, *, retain=False):
         reader.client.publish(ANSWER, payload, qos=1, retain=retain).wait_for_publish(180)
 
-    for bad in (b"", b"perhaps", b"[1]", b'{"id": 7}', b"\xff\xfe", b"[" * 1500, b'"yes"', b"y" * 5000):
+    for bad in (b"perhaps", b"\xff\xfe", b"[" * 1500, b"y" * 5000):  # with what follows, as many as may wait
         send(bad)
         reader.next(ANSWER)
     send("yes")
@@ -123,6 +123,14 @@ def test_answers_come_back_and_what_is_none_changes_nothing(asking, start, caplo
     sink.ask([])
     with pytest.raises(ClipError, match="no question is open"):
         reply_of(b"no", "")
+
+
+@pytest.mark.parametrize(
+    "bad", [b"", b"perhaps", b"[1]", b'{"id": 7}', b"\xff\xfe", b"[" * 1500, b'"yes"', b"y" * 5000]
+)
+def test_what_is_no_answer_is_refused(bad):
+    with pytest.raises(ClipError, match="answer"):
+        reply_of(bad, OLD.question_id)
 
 
 @needs_broker
