@@ -102,6 +102,6 @@ def test_nothing_that_befalls_servers_changes_a_byte_or_loses_an_upload(servers,
     assert rounds >= len(PLANS)
     assert len(servers.failovers) >= 3  # after the kill, the pause and the cut at least
     uploads = {(number, name): sha for number, one in enumerate(found, 1) for name, sha in one["uploads"]}
-    assert uploads.items() >= servers.receipts.items()
-    assert len(servers.receipts) == rounds * len(servers.devices)
+    assert uploads.items() >= servers.receipts.items()  # where an answer was lost, a device has none
+    assert len(uploads) == rounds * len(servers.devices)
     assert found == undisturbed(tmp_path / "undisturbed", servers.devices, [one["plan"] for one in found])
