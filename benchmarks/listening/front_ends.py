@@ -67,7 +67,7 @@ def taught_device(folder: Path, bundle: Path, takes: Mapping[str, Iterable[Path]
         (folder / "clips" / label).mkdir(parents=True)
         for path in paths:
             (folder / "clips" / label / path.name).symlink_to(path.resolve())
-    (folder / "room").mkdir()
+    (folder / "room").mkdir(parents=True)
     for number, noise in enumerate(room):
         write_wav(folder / "room" / f"{number}.wav", noise, RATE_HZ)
     (folder / "edge.toml").write_text(_CONFIG.format(bundle=bundle.resolve()))

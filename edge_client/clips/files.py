@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.audio.recordings import SUFFIXES
+from edge_client.config.sections import label_problem
 from edge_client.errors import ClipError
 
 # The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
@@ -17,8 +18,6 @@ from edge_client.errors import ClipError
 BACKGROUND = "_background_"
 # The folder of clips that are not a label's although they resemble it, in a folder for each label.
 REJECTED = "_not_"
-# The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
-_LONGEST, _LONGEST_BYTES = 100, 240
 
 
 def rejected(label: str) -> str:
@@ -48,18 +47,8 @@ def check_label(label: str) -> str:
     Raises ClipError if it cannot be a label; says why.
     """
     composed = unicodedata.normalize("NFC", label)
-    problems = {
-        "it must not be empty": not composed,
-        "it must not start or end with a blank": composed != composed.strip(),
-        f"it must have at most {_LONGEST} characters": len(composed) > _LONGEST
-        or len(composed.encode(errors="replace")) > _LONGEST_BYTES,
-        "it must not contain / or \\": bool(set(composed) & set("/\\")),
-        "it must not start with _ or .": composed.startswith(("_", ".")),
-        "it must be printable": not composed.isprintable(),
-    }
-    for problem, found in problems.items():
-        if found:
-            raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
+    if problem := label_problem(composed):
+        raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
     return composed
 
 

@@ -198,6 +198,31 @@ class DetectorConfig:
 
 
 @dataclass(frozen=True)
+class LabelConfig:
+    """``[labels.NAME]``: what holds for one label."""
+
+    only_me: bool = False
+
+
+# The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
+_LONGEST, _LONGEST_BYTES = 100, 240
+
+
+def label_problem(label: str) -> str:
+    """Return why a word, composed (NFC), cannot be a label, "" where it can."""
+    problems = {
+        "it must not be empty": not label,
+        "it must not start or end with a blank": label != label.strip(),
+        f"it must have at most {_LONGEST} characters": len(label) > _LONGEST
+        or len(label.encode(errors="replace")) > _LONGEST_BYTES,
+        "it must not contain / or \\": bool(set(label) & set("/\\")),
+        "it must not start with _ or .": label.startswith(("_", ".")),
+        "it must be printable": not label.isprintable(),
+    }
+    return next((problem for problem, found in problems.items() if found), "")
+
+
+@dataclass(frozen=True)
 class EventsConfig:
     """``[events]``: where events go besides the journal."""
 

@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
 from edge_client.capture.microphone import Microphone
-from edge_client.config import Config, load_config
+from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.place import find_config
 from edge_client.config.sections import MicrophoneConfig
-from edge_client.daemon.status import read_status, temperature_c
+from edge_client.daemon.listening_loop import lasting_labels
+from edge_client.daemon.status import listening_name, read_status, temperature_c
+from edge_client.detection.speaker_gate import open_gate
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -59,7 +62,7 @@ def examine(given: Path | None) -> Iterator[Finding]:
         return
     yield Finding("configuration", "ok", str(config_path))
     yield _permission(config)
-    for check, find in _CHECKS.items():
+    for check, find in _checks(config).items():
         yield _guarded(check, find, config)
 
 
@@ -130,44 +133,58 @@ def _recordings(config: Config) -> Finding:
     return Finding("recordings", "ok", str(config.clips_folder))
 
 
-def _microphone(config: Config) -> Finding:
-    if config.microphone is None:
-        return Finding("microphone", "ok", "none: without [microphone] this device does not listen")
-    state = DeviceState(config.device.state)
+def _microphone(name: str, config: Config) -> Finding:
+    """Check one input; ``name``: as in :attr:`Config.inputs`."""
+    check, microphone, state = _check_of(name), config.inputs[name], DeviceState(config.device.state)
     if state.locked("daemon"):
-        return _daemons_microphone(read_status(state))
+        return _daemons_microphone(name, microphone, read_status(state))
     rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz
-    if config.microphone.source == "file":
-        return _played(config.microphone, rate_hz)
-    with closing(Microphone(config.microphone, rate_hz)) as source:
+    if microphone.source == "file":
+        return _played(check, microphone, rate_hz)
+    with closing(Microphone(microphone, rate_hz)) as source:
         level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
-    return _judged_level(f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB", level)
+    found = f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB"
+    return _judged_level(check, found, level, microphone.source)
 
 
-def _played(microphone: MicrophoneConfig, rate_hz: int) -> Finding:
+def _check_of(name: str) -> str:
+    return "microphone" if name in ("", FIRST_INPUT) else f"microphone {name}"
+
+
+def _no_microphone(_: Config) -> Finding:
+    return Finding("microphone", "ok", "none: without [microphone] this device does not listen")
+
+
+def _played(check: str, microphone: MicrophoneConfig, rate_hz: int) -> Finding:
     """Check whether recordings can be played in the place of a microphone; they may well begin with silence."""
     source = Microphone(microphone, rate_hz)
     source.close()
-    return Finding("microphone", "ok", f"none: it plays recordings, {source.device}")
+    return Finding(check, "ok", f"none: it plays recordings, {source.device}")
 
 
-def _daemons_microphone(status: dict[str, Any]) -> Finding:
+def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[str, Any]) -> Finding:
     """Judge by what the daemon, which has the microphone, says of it."""
-    listening = status.get("listening")
+    listening = status.get("inputs", {}).get(name)
     if not listening or not listening["frames"]:
-        error = (listening or {}).get("trouble") or status.get("loops", {}).get("listening", {}).get("error", "")
-        way_out = "auricle-edge devices lists the microphones; the log says more"
-        return Finding("microphone", "problem", f"the daemon gets no sound{error and ': '}{error}", way_out)
+        loop = status.get("loops", {}).get(listening_name(name), {})
+        error = (listening or {}).get("trouble") or loop.get("error", "")
+        stream = microphone.source == "stream"
+        lists = "the log says more" if stream else "auricle-edge devices lists the microphones; the log says more"
+        return Finding(_check_of(name), "problem", f"the daemon gets no sound{error and ': '}{error}", lists)
     age = listening["last_frame_age_s"]
     found = f"the daemon has it: last sound {age:.0f} s ago, {listening['level_db']:.0f} dB"
-    return _judged_level(found, listening["level_db"])
+    if listening["trouble"]:
+        return Finding(_check_of(name), "problem", f"{found}; {listening['trouble']}", "the daemon tries it again")
+    return _judged_level(_check_of(name), found, listening["level_db"], microphone.source)
 
 
-def _judged_level(found: str, level_db: float) -> Finding:
+def _judged_level(check: str, found: str, level_db: float, source: str) -> Finding:
     if level_db > TOO_QUIET_DB:
-        return Finding("microphone", "ok", found)
+        return Finding(check, "ok", found)
+    if source == "stream":  # cameras that suppress noise send zeros
+        return Finding(check, "warning", f"{found}: silent", "make a noise there, and ask again")
     return Finding(
-        "microphone",
+        check,
         "problem",
         f"{found}: silent",
         "unmute it (`alsamixer`, F4, raise Capture), or choose another one (`auricle-edge devices`)",
@@ -246,12 +263,26 @@ def _refused(error: RefusedError, config: Config, *, running: bool) -> Finding:
     return Finding("aggregator", "problem", f"not enrolled: {error}", way_out)
 
 
-_CHECKS: dict[str, Callable[[Config], Finding]] = {
-    "clock": _clock,
-    "temperature": _temperature,
-    "disk": _disk,
-    "bundle": _bundle,
-    "recordings": _recordings,
-    "microphone": _microphone,
-    "aggregator": _aggregator,
-}
+def _only_me(config: Config) -> Finding:
+    """Say of each label with ``only_me`` whether a voice is known."""
+    state = DeviceState(config.device.state)
+    saved = state.model.load(config.bundle)
+    rate_hz = saved.bundle.manifest.feature_settings.sample_rate_hz
+    _, labels = open_gate(config, rate_hz, lasting_labels(saved, state))
+    found = "; ".join(f"{one.label!r}: {one.said}" for one in labels)
+    bad = any(one.open_because or one.advice for one in labels)
+    return Finding("only_me", "warning" if bad else "ok", found)
+
+
+def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
+    inputs = {_check_of(name): partial(_microphone, name) for name in config.inputs}
+    return {
+        "clock": _clock,
+        "temperature": _temperature,
+        "disk": _disk,
+        "bundle": _bundle,
+        "recordings": _recordings,
+        **({"only_me": _only_me} if any(label.only_me for label in config.labels.values()) else {}),
+        **(inputs or {"microphone": _no_microphone}),
+        "aggregator": _aggregator,
+    }

@@ -17,8 +17,9 @@ from edge_client.capture import AudioSource
 from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Detector, Look
+from edge_client.detection.detector import Accepts, Detector, Look
 from edge_client.detection.doubts import Doubt
+from edge_client.detection.speaker_gate import open_gate
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -27,6 +28,7 @@ from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import tails_here
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
 
@@ -46,6 +48,7 @@ class Loaded(NamedTuple):
     """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
     pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end. ``look`` takes what a detector
     on this front end looks at (:meth:`edge_client.room.reservoir.Reservoir.look`), ``doubt`` what it is in doubt about.
+    ``accepts`` tells of what is detected whether it counts (``[labels.NAME] only_me``).
     """
 
     model: ModelRuntime
@@ -54,6 +57,7 @@ class Loaded(NamedTuple):
     lasting: frozenset[str] = frozenset()
     look: Callable[..., None] | None = None
     doubt: Callable[[Doubt], None] | None = None
+    accepts: Accepts | None = None
 
 
 def load_listening(config: Config) -> Loaded:
@@ -66,12 +70,21 @@ def load_listening(config: Config) -> Loaded:
     saved = state.model.load(config.bundle)
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
-    labels = saved.progress.listening_labels
+    labels, lasting = saved.progress.listening_labels, lasting_labels(saved, state)
+    gate, only_me = open_gate(config, saved.bundle.manifest.feature_settings.sample_rate_hz, lasting)
+    for one in only_me:
+        if one.open_because or one.advice:
+            log.warning("[labels.%s] only_me: %s", one.label, one.said)
+    accepts = None if gate is None else gate.accepts
+    return Loaded(model, labels, tails_here(config, state, model, labels, tails), lasting, accepts=accepts)
+
+
+def lasting_labels(saved: SavedModel, state: DeviceState) -> frozenset[str]:
+    """Return the labels of everyday sounds, which have a begin and an end."""
     if saved.bundle.manifest.feature_settings.hears_sounds:
-        lasting = frozenset(labels.labels)
-    else:  # a front end that hears both found out at teaching what each label is
-        lasting = frozenset(one["label"] for one in state.expectations() if one.get("kind") == SOUND)
-    return Loaded(model, labels, tails_here(config, state, model, labels, tails), lasting)
+        return frozenset(saved.progress.listening_labels.labels)
+    # A front end that hears both found out at teaching what each label is.
+    return frozenset(one["label"] for one in state.expectations() if one.get("kind") == SOUND)
 
 
 class ListeningLoop:
@@ -121,6 +134,7 @@ class ListeningLoop:
             look=self._look(loaded),
             doubt=loaded.doubt,
             input_name=input_name,
+            accepts=loaded.accepts,
         )
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
@@ -179,6 +193,7 @@ class ListeningLoop:
             "windows": counted.windows,
             "gated": counted.gated,
             "skipped": counted.skipped,
+            "refused": counted.refused,
             "latency_ms": round(1e3 * float(np.median(latencies)), 3) if known else None,
             "latency_95th_ms": round(1e3 * float(np.quantile(latencies, 0.95)), 3) if known else None,
             "real_time_factor": self._real_time_factor(),
@@ -203,7 +218,13 @@ class ListeningLoop:
             loaded, self._pending = self._pending, None
         if loaded is not None:
             self._detector = self._detector.following(
-                loaded.model, loaded.label_map, loaded.tails, loaded.lasting, self._look(loaded), loaded.doubt
+                loaded.model,
+                loaded.label_map,
+                loaded.tails,
+                loaded.lasting,
+                self._look(loaded),
+                loaded.doubt,
+                loaded.accepts,
             )
             self._publish_labels()
             self._publisher.announce(self._detector.labels)

@@ -2,13 +2,16 @@
 
 import base64
 import contextlib
+import shutil
 import socketserver
 import struct
 import threading
 import time
 
 import numpy as np
+import pytest
 
+needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
 RATE_HZ, TONE_HZ, PASSWORD = 16_000, 1000, "pa'ss%20word"  # as it stands in an address
 _BLOCK = 320
 _ALLOWED = "Basic " + base64.b64encode(b"owner:pa'ss word").decode()

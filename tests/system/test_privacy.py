@@ -17,6 +17,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
+from edge_client.detection.speaker_gate import shipped_voices, voice_numbers
 from edge_client.events import Event
 from edge_client.events.journal import JOURNAL, Journal
 from edge_client.features.front_end import open_front_end
@@ -24,7 +25,7 @@ from edge_client.learning.methods.local_method import LocalMethod, local_methods
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, preset
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import ENROL, Aggregator
@@ -118,6 +119,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
         folder,
         bundle,
         f'[recordings]\nevaluation = "evaluation"\n'
+        "[labels.yes]\nonly_me = true\n"
         f'[server]\nurl = "{url}"\nenrol_token = "{ENROL}"\nwait_s = 0.5\nlongest_pause_s = 1\n{BRISK}',
     )
     give_identity(device.state, folder.name)
@@ -275,11 +277,12 @@ def occurring(windows: list[bytes], sent: bytes) -> int:
 
 
 def secrets_of(folder: Path, bundle: Path) -> dict[str, list[bytes]]:
-    """What must not leave the device, in the forms in which it could: samples, and features of each clip."""
+    """What must not leave the device, in the forms in which it could: samples, features and the voice of each clip."""
     model = ModelRuntime(read_bundle(bundle))
     front_end = open_front_end(model.manifest.feature_settings)
-    recordings = Recordings(folder, front_end.settings)
-    found: dict[str, list[bytes]] = {name: [] for name in ("int16", "float32", "features", "normalised")}
+    recordings, of_voices = Recordings(folder, front_end.settings), preset("log_mel")
+    log_mel, spoken = open_front_end(of_voices), Recordings(folder, of_voices)
+    found: dict[str, list[bytes]] = {name: [] for name in ("int16", "float32", "features", "normalised", "voice")}
     for path in sorted(folder.rglob("*.wav")):
         found["int16"] += windows_of(soundfile.read(path, dtype="int16")[0].astype("<i2").tobytes(), 2)
         clip = recordings.load([path])
@@ -287,6 +290,9 @@ def secrets_of(folder: Path, bundle: Path) -> dict[str, list[bytes]]:
         features = front_end(clip)
         found["features"] += windows_of(features.tobytes(), 4)
         found["normalised"] += windows_of(model.normalise(features).tobytes(), 4)
+        heard = log_mel(spoken.load([path]))
+        found["voice"] += windows_of(voice_numbers(heard).tobytes(), 4)
+        found["voice"] += windows_of(shipped_voices().of(heard).tobytes(), 8)
     assert all(len(windows) > 1_000 for windows in found.values())
     return found
 

@@ -1,7 +1,6 @@
 """A network stream in the place of a microphone: real ffmpeg, and a server that wants a password."""
 
 import logging
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,9 +12,7 @@ from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig, RefusedValueError
 from edge_client.errors import AudioError
 from tests.support.edge_process import wait_for
-from tests.support.stream_server import PASSWORD, RATE_HZ, TONE_HZ, StreamServer
-
-needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
+from tests.support.stream_server import PASSWORD, RATE_HZ, TONE_HZ, StreamServer, needs_ffmpeg
 
 
 @pytest.fixture

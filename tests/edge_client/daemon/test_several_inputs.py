@@ -1,15 +1,26 @@
 """One daemon with several inputs: events name theirs, each is watched by itself, and all share one model."""
 
+import contextlib
+import logging
+import os
+import re
+import signal
 import threading
+from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 import soundfile
+from prometheus_client.parser import text_string_to_metric_families
 
+from edge_client.capture import microphone, stream
 from edge_client.daemon.daemon import Daemon
+from edge_client.daemon.diagnosis import examine
 from edge_client.errors import ConfigError
 from edge_client.events.journal import JOURNAL, past_events
 from tests.support.edge_process import wait_for
+from tests.support.stream_server import StreamServer, needs_ffmpeg
 from tests.support.taught_device import Device
 
 
@@ -25,6 +36,114 @@ def played(path):
     return f'backend = "file"\nfile = "{path}"'
 
 
+@contextlib.contextmanager
+def running(device):
+    """A daemon at work."""
+    stop = threading.Event()
+    daemon = Daemon(device.config, device.folder / "edge.toml", stop)
+    thread = threading.Thread(target=daemon.run, daemon=True)
+    thread.start()
+    try:
+        yield daemon
+    finally:
+        stop.set()
+        thread.join(60)
+    assert not thread.is_alive()
+
+
+def found_of_inputs(device):
+    findings = examine(device.folder / "edge.toml")
+    return {finding.check: finding for finding in findings if finding.check.startswith("microphone")}
+
+
+def metrics_of(log):
+    """Samples of the metrics, of which the log has the address, by name and input."""
+    text = httpx.get(re.search(r"metrics at (\S+)", log)[1], timeout=180).text
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(sample.name, sample.labels.get("input")): sample.value for sample in samples}
+
+
+def recorders(device):
+    """Processes of this daemon's that play recordings, by the recording."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            for word in path.read_bytes().decode(errors="replace").split("\0"):
+                if word.startswith(str(device.folder)) and word.endswith(".wav"):
+                    found[Path(word).stem] = int(path.parent.name)
+    return found
+
+
+def test_an_input_that_dies_is_opened_again_and_the_other_goes_on(tmp_path):
+    for name in ("hall", "kitchen"):
+        write_bang(tmp_path / f"{name}.wav", len(name))
+    sections = {"microphone": played(tmp_path / "hall.wav"), "microphones.kitchen": played(tmp_path / "kitchen.wav")}
+    device = Device(tmp_path, "base", **sections)
+    with running(device) as daemon:
+
+        def counted(name, key):
+            return (daemon.status()["inputs"][name] or {}).get(key, 0)
+
+        wait_for(lambda: counted("microphone", "frames") and counted("kitchen", "frames"), what="sound of both")
+        os.kill(recorders(device)["kitchen"], signal.SIGKILL)
+        wait_for(lambda: counted("kitchen", "reopened"), what="the input to be opened again")
+        before = {name: counted(name, "windows") for name in ("microphone", "kitchen")}
+        wait_for(lambda: all(counted(name, "windows") > before[name] for name in before), what="both to listen on")
+        status = daemon.status()
+    assert counted("microphone", "reopened") == 0
+    assert [loop["restarts"] for name, loop in status["loops"].items() if name.startswith("listening")] == [0, 0]
+
+
+@needs_ffmpeg
+def test_doctor_and_metrics_tell_of_each_input_with_and_without_a_daemon(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(microphone, "_LONGEST_PAUSE_S", 0.5)
+    write_bang(tmp_path / "hall.wav", 1)
+    camera = StreamServer()
+    sections = {
+        "microphone": played(tmp_path / "hall.wav"),
+        "microphones.camera": f'url = "{camera.url("rtsp")}"',
+        "microphones.garage": 'url = "rtsp://127.0.0.1:9/nobody"',
+        "microphones.attic": played(tmp_path / "gone.wav"),
+        "metrics": "port = 0",
+    }
+    device = Device(tmp_path, "base", **sections)
+    try:
+        found = found_of_inputs(device)
+        assert list(found) == ["microphone", "microphone camera", "microphone garage", "microphone attic"]
+        assert [finding.verdict for finding in found.values()] == ["ok", "ok", "problem", "problem"]
+        assert found["microphone camera"].found.startswith(f"rtsp://127.0.0.1:{camera.port} at 16000 Hz, -")
+        assert "Connection refused" in found["microphone garage"].found
+        assert "gone.wav" in found["microphone attic"].found
+        with monkeypatch.context() as without:
+            without.setattr(stream.shutil, "which", lambda _: None)
+            without_ffmpeg = found_of_inputs(device)
+        assert "sudo apt install ffmpeg" in without_ffmpeg["microphone camera"].found
+        assert without_ffmpeg["microphone"].verdict == "ok"
+        with running(device) as daemon:
+            wait_for(lambda: daemon.status()["loops"]["listening garage"]["error"], what="what is the matter")
+            wait_for(
+                lambda: [one.verdict for one in found_of_inputs(device).values()][:2] == ["ok", "ok"],
+                what="sound of two inputs in the status",
+            )
+            told = found_of_inputs(device)
+            assert "the daemon has it" in told["microphone camera"].found
+            assert "the daemon gets no sound: cannot record from" in told["microphone garage"].found
+            samples = metrics_of(caplog.text)
+            camera.close()
+            wait_for(
+                lambda: "Connection refused" in found_of_inputs(device)["microphone camera"].found,
+                what="the camera that is away",
+            )
+            assert found_of_inputs(device)["microphone"].verdict == "ok"
+    finally:
+        camera.close()
+    for name in ("auricle_frames_total", "auricle_windows_total", "auricle_last_frame_age_seconds", "auricle_level_db"):
+        assert {label for metric, label in samples if metric == name} == {"microphone", "camera"}
+    assert samples["auricle_frames_total", "camera"] > 0
+    assert samples["auricle_refused_total", "camera"] == 0
+
+
 def test_each_input_has_its_events_and_its_state_and_one_that_fails_disturbs_no_other(tmp_path):
     for name in ("hall", "kitchen"):
         write_bang(tmp_path / f"{name}.wav", len(name))
@@ -34,11 +153,8 @@ def test_each_input_has_its_events_and_its_state_and_one_that_fails_disturbs_no_
         "microphones.garage": 'url = "rtsp://127.0.0.1:9/nobody"',
         "detector": "unknown_refractory_s = 1",
     }
-    device, stop = Device(tmp_path, "base", **sections), threading.Event()
-    daemon = Daemon(device.config, tmp_path / "edge.toml", stop)
-    thread = threading.Thread(target=daemon.run, daemon=True)
-    thread.start()
-    try:
+    device = Device(tmp_path, "base", **sections)
+    with running(device) as daemon:
         journal = device.state.folder / JOURNAL
         wait_for(
             lambda: {event.input for event in past_events(journal, 50)} == {"microphone", "kitchen"},
@@ -46,10 +162,6 @@ def test_each_input_has_its_events_and_its_state_and_one_that_fails_disturbs_no_
         )
         wait_for(lambda: daemon.status()["loops"]["listening garage"]["error"], what="what is the matter")
         status = daemon.status()
-    finally:
-        stop.set()
-        thread.join(60)
-    assert not thread.is_alive()
     assert list(status["inputs"]) == ["microphone", "kitchen", "garage"]
     assert status["listening"]["windows"] > 0
     assert status["inputs"]["kitchen"]["windows"] > 0
