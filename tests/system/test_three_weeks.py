@@ -106,7 +106,8 @@ class Watch:
     """What an observer of a device knows: what was acknowledged, and what may or may not have been done.
 
     ``states``: of each sound all pairs that may be, of what its owner said, None where the device does not know it, ""
-    where it asks; and of the clip store's folder that has it, "" where none has.
+    where it asks; and of the clip store's folder that has it, "" where none has. ``silent``: sounds that may have gone
+    with an answer which was taken back.
     """
 
     def __init__(self, device):
@@ -206,8 +207,10 @@ class Watch:
                 continue
             assert found in allowed, (identifier, found, allowed)
             self.states[identifier] = {found}
-            is_open = found == ("", "") and question.is_fresh(self.now) and identifier not in self.silent
-            assert (identifier in sounds) == is_open, (identifier, question)
+            is_open = found == ("", "") and question.is_fresh(self.now)
+            if is_open != (identifier in sounds):
+                assert is_open, (identifier, question)
+                assert identifier in self.silent, (identifier, question)
 
     def _check_denials(self, *, full):
         found = read_denials(self.state.denials_path)
@@ -262,13 +265,14 @@ class Weeks:
                 self.watch.check(full=self.full)
                 process.stdin.write(b"\n")
                 process.stdin.flush()
-            if what == "lived":
-                return True
             # A device whose disk has room again shall learn before it is killed again.
-            if self.moments and self.watch.now >= self.moments[0] and not self.watch.hungry:
+            is_time = self.moments and (self.watch.now >= self.moments[0] or what == "lived")
+            if is_time and not self.watch.hungry:
                 self.moments.pop(0)
                 self._kill(process)
                 return False
+            if what == "lived":
+                return True
         return None
 
     def _follow_disk(self, process, what):
