@@ -71,19 +71,26 @@ class Member(SharingDevice):
 
 
 class SharedState:
-    """Where the servers' state is, and the links by which each reaches it."""
+    """Where the servers' state is, and the links by which each reaches it.
 
-    def __init__(self, postgres, s3):
-        self.postgres, self.s3, self.name = postgres, s3, postgres.new()
-        self.databases = [Link(postgres.port) for _ in range(SERVERS)]
-        self.stores = [Link(s3.port) for _ in range(SERVERS)]
+    Attributes:
+        rooms: Number of a server -> the room that it runs in, where it does.
+    """
+
+    def __init__(self, postgres, s3, rooms=None):
+        self.postgres, self.s3, self.name, self.rooms = postgres, s3, postgres.new(), rooms or {}
+        hosts = [self.rooms[number].state if number in self.rooms else "127.0.0.1" for number in range(SERVERS)]
+        self.databases = [Link(postgres.port, host) for host in hosts]
+        self.stores = [Link(s3.port, host) for host in hosts]
 
     def options(self, number):
-        url = self.postgres.url(self.name).replace(f":{self.postgres.port}/", f":{self.databases[number].port}/")
+        link = self.databases[number]
+        url = self.postgres.url(self.name).replace(f"127.0.0.1:{self.postgres.port}/", f"{link.host}:{link.port}/")
         return ["--database", url, "--store", f"s3://{BUCKET}/{self.name}"]
 
     def environment(self, number):
-        return self.s3.environment | {"AWS_ENDPOINT": f"http://127.0.0.1:{self.stores[number].port}"}
+        link = self.stores[number]
+        return self.s3.environment | {"AWS_ENDPOINT": f"http://{link.host}:{link.port}"}
 
     def location(self, folder):
         return Location(folder, self.postgres.url(self.name), f"s3://{BUCKET}/{self.name}")
@@ -111,15 +118,7 @@ class SharedServers:
 
     def __init__(self, folder: Path, state: SharedState, devices=3):
         self.state = state
-        self.servers = [
-            Aggregator(
-                folder / f"server-{number}",
-                *state.options(number),
-                *("--port", str(free_port())),
-                tokens=TOKENS | state.environment(number),
-            )
-            for number in range(SERVERS)
-        ]
+        self.servers = [self._server(folder / f"server-{number}", number) for number in range(SERVERS)]
         self.servers[0].start()
         with ThreadPoolExecutor() as threads:
             list(threads.map(Aggregator.start, self.servers[1:]))
@@ -131,6 +130,13 @@ class SharedServers:
         with self.servers[0].client(ENROL) as client:
             for device in self.devices:
                 client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+
+    def _server(self, folder, number):
+        options = [*self.state.options(number), "--port", str(free_port())]
+        tokens, room = TOKENS | self.state.environment(number), self.state.rooms.get(number)
+        if room is None:
+            return Aggregator(folder, *options, tokens=tokens)
+        return Aggregator(folder, *options, *room.options, tokens=tokens, within=room.within)
 
     @contextlib.contextmanager
     def busy(self, plans):
