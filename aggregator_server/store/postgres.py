@@ -6,9 +6,7 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 
 import contextlib
 import logging
-import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,6 +36,7 @@ from aggregator_server.store.database import CONNECTIONS, Database, Durability, 
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
 from aggregator_server.store.postgres_tables import FLEET, SERVER, prepare, require_usable
+from aggregator_server.store.reader_deadline import ReaderDeadline
 from aggregator_server.store.removals import REFUSED, forget_removals, note_removals
 from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, name_of, require_lease, said
 from aggregator_server.store.tables import Base
@@ -90,6 +89,7 @@ class Postgres(Database):
         self._server = server
         self._servers: Servers | None = None
         self._away_until = 0.0
+        self._deadline: ReaderDeadline | None = None
         self._coming: Future[Connection] | None = None  # the reader, that a thread connects
         self._waited = False  # in vain, since it was lost
         self._counted, self._count_from = 0, 0.0  # failed authentications
@@ -113,10 +113,9 @@ class Postgres(Database):
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # not of those that others wait for
         connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
-        driver: Any = connection.connection.dbapi_connection
-        # Where packets are lost, the database ends no statement: this end does.
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(driver.fileno())) as end:
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _READER_S * 1_000)
+        if self._deadline is None:
+            self._deadline = ReaderDeadline(_READER_S + 1)
+        self._deadline.watch(connection)
         return connection
 
     def _begin(self, connection: Connection) -> None:
@@ -138,11 +137,15 @@ class Postgres(Database):
         with self.answers():
             if self._reader is not None or not self._reader_thread:
                 try:
-                    return super().first_row(statement, parameters)
+                    return self._in_time(statement, parameters)
                 except _AWAY as error:
                     if isinstance(error, DBAPIError) and not error.connection_invalidated:
                         raise
             self._take_reader()
+            return self._in_time(statement, parameters)
+
+    def _in_time(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
+        with contextlib.nullcontext() if self._deadline is None else self._deadline.kept():
             return super().first_row(statement, parameters)
 
     def _take_reader(self) -> None:
@@ -298,6 +301,8 @@ class Postgres(Database):
     def close(self) -> None:
         """Close every connection, and hold the fleet no longer."""
         self.leave()
+        if self._deadline is not None:
+            self._deadline.close()
         if self._coming is not None and self._coming.exception() is None:
             self._coming.result().close()
         if self._holder is not None:

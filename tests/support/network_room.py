@@ -1,6 +1,6 @@
-"""A network namespace for one server, with two cables that can be pulled: to its state, and to its devices. Needs root.
+"""A network namespace for one server, with two cables: to its devices, and to its state, which can be pulled.
 
-Where a cable is pulled, packets are lost: connections stay, nothing arrives, and nobody says so.
+Packets are lost then: connections stay, nothing arrives, and nobody says so. It needs root.
 """
 
 import os
@@ -48,7 +48,7 @@ class Room:
             run("address", "add", f"{network}.1/30", "dev", here)
             run("-n", self._name, "address", "add", f"{network}.2/30", "dev", there)
             run("-n", self._name, "link", "set", there, "up")
-            self.plug(cable)
+            run("link", "set", here, "up")
         return self
 
     def __exit__(self, *_) -> None:
@@ -56,11 +56,11 @@ class Room:
             run("link", "delete", self._end(cable))
         run("netns", "delete", self._name)
 
-    def pull(self, cable: str) -> None:
-        run("link", "set", self._end(cable), "down")
+    def pull(self) -> None:
+        run("link", "set", self._end("state"), "down")
 
-    def plug(self, cable: str) -> None:
-        run("link", "set", self._end(cable), "up")
+    def plug(self) -> None:
+        run("link", "set", self._end("state"), "up")
 
     @staticmethod
     def _end(cable: str) -> str:
