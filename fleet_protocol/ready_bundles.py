@@ -13,7 +13,7 @@ from fleet_protocol.errors import BundleError
 FOLDER = Path(__file__).resolve().parent.parent / "edge_client" / "bundles"
 """Folder of the ready bundles, ``NAME.auricle``."""
 SUFFIX = ".auricle"
-FIRST_CHOICE = "base"
+FIRST_CHOICE = "words"
 """The one to take where there is no reason to take another."""
 
 BundlePath = Annotated[Path, "bundle"]

@@ -37,7 +37,7 @@ def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
     assert "--force replaces it" in edge("init", "--alone", status=1)
     assert edge.config.read_bytes() == before
     found = json.loads(edge("init", "--force", "--microphone", "none", "--share-names", "--json"))
-    assert found == {"config": str(edge.config), "bundle": "base", "microphone": None, "play": None, "joined": None}
+    assert found == {"config": str(edge.config), "bundle": "words", "microphone": None, "play": None, "joined": None}
     assert load_config(edge.config).microphone is None
     assert load_config(edge.config).device.share_names
 
@@ -190,7 +190,7 @@ def test_somebody_without_a_microphone_is_offered_recordings(edge, deaf, tmp_pat
     # Another bundle than the three that are for words, sounds or both.
     status, _, errors = edge.answered(f"3\n{tmp_path / 'rec'}\n4\n2\n\n".encode(), "init")
     assert status == 0, errors
-    assert load_config(edge.config).model.bundle.stem == "base_hidden"
+    assert load_config(edge.config).model.bundle.stem == "base"
     assert "plugged in later" in errors
     assert load_config(edge.config).microphone.file == tmp_path / "rec"
     assert findings(edge, 0)["microphone"]["found"].startswith("none: it plays recordings")

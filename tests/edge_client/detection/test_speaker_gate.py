@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import soundfile
+from wyoming.audio import AudioStart
 
 from demo.corpus import cached
 from edge_client.audio.recordings import read_clip
@@ -28,6 +29,7 @@ from edge_client.detection.speaker_gate import (
 from edge_client.errors import ConfigError
 from edge_client.events.journal import JOURNAL, past_events
 from edge_client.features.log_mel import LogMel
+from edge_client.voice.wake_words import Stream
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
@@ -67,12 +69,17 @@ def owners_device(folder, corpus, takes=5, **sections):
     return device
 
 
-def heard(detector, paths, gap_s=2.0):
-    """The labels that are detected in a stream of clips, with quiet between them."""
+def stream_of(paths, gap_s=2.0):
+    """A stream of clips with quiet between them."""
     rng = np.random.default_rng(3)
     quiet = rng.normal(scale=0.003, size=(len(paths) + 1, round(gap_s * RATE))).astype(np.float32)
     parts = [quiet[0], *(part for path, after in zip(paths, quiet[1:], strict=True) for part in (samples(path), after))]
-    return [one.event.label for one in detector.push(np.concatenate(parts)) if one.event.kind == "detected"]
+    return np.concatenate(parts)
+
+
+def heard(detector, paths):
+    """The labels that are detected in a stream of clips."""
+    return [one.event.label for one in detector.push(stream_of(paths)) if one.event.kind == "detected"]
 
 
 def detector_of(loaded, config, **changes):
@@ -92,6 +99,18 @@ def test_a_strangers_word_makes_no_event_and_its_owners_does(tmp_path, corpus):
     assert detector.counters.refused == without - 3 >= 2  # the model itself hears at least two of them
     # Of another label everybody is heard: the section is about one.
     assert "lights" in heard(detector, [clips(corpus, speaker, "lights")[0] for speaker in range(6)])
+
+
+def test_a_wake_word_waits_for_its_owner_too(tmp_path, corpus):
+    device = owners_device(tmp_path, corpus, **ONLY_ME)
+    loaded, config = load_listening(device.config), dataclasses.replace(device.config.detector, threshold=0.5)
+    own, strangers = clips(corpus, 3)[5:6], [clips(corpus, speaker)[0] for speaker in (1, 2, 5)]
+
+    def wakes(paths):
+        satellite = Stream(loaded, config, AudioStart(RATE, 2, 1))
+        return satellite.push((32_767 * stream_of(paths)).astype("<i2").tobytes())
+
+    assert (wakes(own), wakes(strangers)) == (["open"], [])
 
 
 def test_a_voice_is_known_whatever_the_word_and_however_long_the_window(corpus):
