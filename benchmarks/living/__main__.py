@@ -7,6 +7,9 @@ of taught words by people whom it never heard, at 20, 10 and 5 dB, and false acc
 word, at thresholds for 0.5, 1 and 2 false accepts an hour for each label. Defaults were chosen in other rooms, with
 other people and backgrounds (`--tuning`).
 
+With `--household` the words are said by a few people who live in the room, often, and measured by other recordings of
+the same people.
+
 With `--questions` each device lives a second time and asks its owner: at most so many questions a day, which he answers
 in the evening, 5 % of them wrongly; every fifth owner never answers.
 """
@@ -121,6 +124,7 @@ def main() -> int:
     parser.add_argument("--rooms", type=int, default=5, help="rooms among which backgrounds are dealt (%(default)s)")
     parser.add_argument("--tuning", action="store_true", help="live in the rooms in which defaults were chosen")
     parser.add_argument("--thresholds-alone", action="store_true", help="play no night: no head learns the room")
+    parser.add_argument("--household", type=int, default=0, metavar="N", help="people of a room; 0: ever new ones (0)")
     parser.add_argument("--questions", type=int, default=0, metavar="N", help="live again, and ask so many a day (0)")
     parser.add_argument("--days", type=int, default=DAYS, help="days that are lived (%(default)s)")
     parser.add_argument("--bundle", default="base", metavar="NAME|FILE", help="ready bundle or file (base)")
@@ -135,7 +139,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     material, bundle = load_material(options.data, options.seed), find_bundle(options.bundle)
     half = material.tuning if options.tuning else material.report
     seed = options.seed + (1000 if options.tuning else 0)
-    rooms = open_rooms(half, max(options.rooms, options.devices), seed)[: options.devices]
+    rooms = open_rooms(half, max(options.rooms, options.devices), seed, options.household)[: options.devices]
     with tempfile.TemporaryDirectory() as place:
         cache = options.cache or Path(place) / "cache"
         nights = () if options.thresholds_alone else [day for day in range(options.days) if day % DAYS in _NIGHTS]

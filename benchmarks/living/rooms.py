@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,9 @@ _SOUNDS = ("car_horn", "dog_bark", "siren", "jackhammer", "gun_shot")
 _SNR_DB = (5.0, 30.0)
 # From one word, household sound or word of the owner's to the next, s.
 _WORD_GAP_S, _SOUND_GAP_S, _OWN_GAP_S = (4.0, 16.0), (5.0, 40.0), (900.0, 3600.0)
+# The same for a household's words; and how often each of its people says each word on the days lived through. What they
+# say otherwise is for those measured.
+_HOUSEHOLD_GAP_S, _LIVED_TAKES = (120.0, 400.0), 2
 _NIGHT_DB = -62.0
 # Talk that is synthesised for the days lived through, and as much for those measured; parts are pieces of it.
 _TALK_PARTS, _TALK_PART_S, _PIECE_S = 6, 600.0, 45.0
@@ -46,7 +51,11 @@ Make = Callable[[], tuple[Floats, list[Word], str]]
 
 @dataclass(frozen=True)
 class Room:
-    """What is heard in one room; ``half``: backgrounds and taught words by people whom no teaching heard."""
+    """What is heard in one room; ``half``: backgrounds and taught words by people whom no teaching heard.
+
+    ``household``: those of them who live in it, and alone say taught words; with none, all do, and other people on the
+    days measured than on those lived through.
+    """
 
     number: int
     seed: int
@@ -54,6 +63,22 @@ class Room:
     response: Floats  # float32 [samples], of the room
     words: tuple[Clip, ...]  # that nobody taught
     sounds: tuple[Path, ...]
+    household: tuple[str, ...] = ()
+
+    def key(self) -> str:
+        """Return what tells this room from others where its sounds are cached."""
+        return f"{self.seed} {self.number}" + (f" {self.household} {_HOUSEHOLD_GAP_S}" if self.household else "")
+
+    def own_words(self, *, measured: bool) -> list[Clip]:
+        """Return the taught words that are said on the days measured, or on those lived through."""
+        own = [clip for clip in self.half.clips if clip.label is not None]
+        if not self.household:
+            return [clip for clip in own if _part_of(clip.path, measured=measured)]
+        found = []
+        for person, label in itertools.product(self.household, KNOWN):
+            takes = [clip for clip in own if (_person(clip.path), clip.label) == (person, label)]
+            found += takes[_LIVED_TAKES:] if measured else takes[:_LIVED_TAKES]
+        return found
 
 
 @dataclass(frozen=True)
@@ -74,8 +99,11 @@ class Part:
     seconds: float
 
 
-def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
-    """Furnish so many rooms; no two have a background or an everyday sound in common."""
+def open_rooms(half: Half, count: int, seed: int, people: int = 0) -> list[Room]:
+    """Furnish so many rooms; no two have a background or an everyday sound in common.
+
+    ``people``: how many live in each.
+    """
     rng = np.random.default_rng([seed, 77])
     backgrounds = rng.permutation(len(half.backgrounds))
     names = sorted({clip.word for clip in half.clips if clip.label is None})
@@ -93,9 +121,18 @@ def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
                 impulse_response(own).astype(np.float32),
                 tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary),
                 _sounds(number, count),
+                _household(half, people, own),
             )
         )
     return rooms
+
+
+def _household(half: Half, people: int, rng: np.random.Generator) -> tuple[str, ...]:
+    """Return so many people who said each taught word often enough."""
+    said = Counter((_person(clip.path), clip.label) for clip in half.clips if clip.label is not None)
+    names = sorted({person for person, _ in said})
+    often = [person for person in names if min(said[person, label] for label in KNOWN) >= 2 * _LIVED_TAKES]
+    return tuple(rng.choice(often, people, replace=False).tolist()) if people else ()
 
 
 def _sounds(number: int, count: int) -> tuple[Path, ...]:
@@ -107,8 +144,12 @@ def _sounds(number: int, count: int) -> tuple[Path, ...]:
 
 def _part_of(path: Path, *, measured: bool) -> bool:
     """Tell whether a recording belongs to the days measured, or to those lived through; a person's are together."""
-    person = path.stem.partition("_nohash_")[0].rpartition("_")[2] if "_nohash_" in path.stem else path.stem
-    return (zlib.crc32(person.encode()) % 2 == 1) == measured
+    return (zlib.crc32(_person(path).encode()) % 2 == 1) == measured
+
+
+def _person(path: Path) -> str:
+    """Return who speaks on a recording of Speech Commands; of another one, what it is called."""
+    return path.stem.partition("_nohash_")[0].rpartition("_")[2] if "_nohash_" in path.stem else path.stem
 
 
 def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) -> tuple[Floats, list[Word]]:
@@ -133,9 +174,8 @@ def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) ->
         _scatter(near, said, _WORD_GAP_S, rng)
     words: list[Word] = []
     if owner:
-        own = [clip for clip in room.half.clips if clip.label is not None]
-        own = [clip for clip in own if _part_of(clip.path, measured=measured)]
-        at = _scatter(near, [clip.path for clip in own], _OWN_GAP_S, rng)
+        own = room.own_words(measured=measured)
+        at = _scatter(near, [clip.path for clip in own], _HOUSEHOLD_GAP_S if room.household else _OWN_GAP_S, rng)
         words = [Word(at_s, own[index].label, own[index].word) for at_s, index in at]
     return np.clip(stream + reverberated(near, room.response), -1.0, 1.0), words
 
@@ -282,7 +322,7 @@ def day_parts(
     """Return a day in a room, part by part."""
     found = []
     for name in PARTS:
-        key = f"{room.seed} {room.number} {day} {name} {measured} {owner}"
+        key = f"{room.key()} {day} {name} {measured} {owner}"
 
         def make(name: str = name) -> tuple[Floats, list[Word], str]:
             samples, words = sound_of(room, name, day, measured=measured, owner=owner)
@@ -297,7 +337,7 @@ def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: fl
 
     def make() -> tuple[Floats, list[Word], str]:
         rng = np.random.default_rng([room.seed, room.number, int(snr_db), 9])
-        own = [clip for clip in room.half.clips if clip.label is not None and _part_of(clip.path, measured=True)]
+        own = room.own_words(measured=True)
         length = round((len(own) * 4.0 + 5) * RATE_HZ)
         near, words = np.zeros(length, np.float32), []
         for place, index in enumerate(rng.permutation(len(own))):
@@ -309,4 +349,4 @@ def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: fl
         noise = background(room.half, length, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
         return np.clip(noise + reverberated(near, room.response), -1.0, 1.0), words, f"words at {snr_db:g} dB"
 
-    return cached(folder, f"{room.seed} {room.number} words {snr_db}", settings, hop_s, make)
+    return cached(folder, f"{room.key()} words {snr_db}", settings, hop_s, make)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.listening.material import Word, load_material
+from benchmarks.listening.material import KNOWN, Word, load_material
 from benchmarks.living.__main__ import _is_worse
 from benchmarks.living.owners import Owner
 from benchmarks.living.rooms import Part, embedded, open_rooms, reverberated
@@ -28,6 +28,20 @@ def test_no_two_rooms_share_a_background_or_an_everyday_sound():
         for other in rooms[: one.number]:
             assert set(one.sounds).isdisjoint(other.sounds)
             assert not any(a is b for a in one.half.backgrounds for b in other.half.backgrounds)
+
+
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+def test_a_household_says_other_takes_of_every_word_on_the_days_measured():
+    rooms = open_rooms(load_material(DATA, 0).report, 5, 0, people=3)
+    for room in rooms:
+        lived, measured = (room.own_words(measured=days) for days in (False, True))
+        assert {clip.path for clip in lived}.isdisjoint(clip.path for clip in measured)
+        for clips, fewest in ((lived, 24), (measured, 24)):
+            assert len(clips) >= fewest  # three people, four words, two takes
+            assert {clip.path.stem.partition("_nohash_")[0].rpartition("_")[2] for clip in clips} == {*room.household}
+            assert {clip.label for clip in clips} == {*KNOWN}
+    assert len({room.key() for room in rooms}) == len(rooms)
+    assert len({room.household for room in rooms}) > 1
 
 
 def test_a_stream_s_embeddings_are_those_of_its_windows_one_after_the_other():
