@@ -1,14 +1,16 @@
 """Days of a device, lived by the product's own functions at a clock of the test, until somebody kills this process.
 
-usage: python -m tests.support.lived_device CONFIG SEED NOW UNTIL HOUR...
+usage: python -m tests.support.lived_device CONFIG SEED NOW UNTIL WHEN WHAT LINES HOUR...
 
 Starts as a daemon does at NOW, seconds since 1970, and waits for a line on its standard input. Then it lives the hours
-of each day to UNTIL. It says on its standard output what it is about to do, and what is done, a line of JSON each: the
-moment, what, and about what.
+of each day to UNTIL. From WHEN on it is killed at so many lines of code after it says WHAT; with 0 LINES it never is.
+It says on its standard output what it is about to do, and what is done, a line of JSON each: the moment, what, and
+about what.
 """
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -34,11 +36,17 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.tensors import digest, pack
+from tests.support.checkout import ROOT
 
 HOUR_S, SUNDAY = 3600.0, 6
 OWN = "door"
 """Label whose clips are added and deleted by hand; no answer names it."""
 ASKED = ("kettle", "bell")
+# What changes files; lines of code are counted there.
+WRITERS = (
+    *(str(ROOT / "edge_client" / name) for name in ("clips", "questions", "storage", "owner_changes.py")),
+    *(str(ROOT / name) for name in ("fleet_protocol/atomic_files.py", "edge_client/room/store.py")),
+)
 
 
 class Clock:
@@ -53,8 +61,9 @@ class Clock:
 
 
 class LivedDevice:
-    def __init__(self, config_path, rng, clock):
+    def __init__(self, config_path, rng, clock, when, what, lines):
         self.path, self.rng, self.clock = config_path, rng, clock
+        self.killed, self.lines = (when, what), lines
         self.config = load_config(config_path)
         self.state = DeviceState(self.config.device.state)
         manifest = read_bundle(self.config.bundle).manifest
@@ -78,6 +87,17 @@ class LivedDevice:
 
     def say(self, *words):
         os.write(1, (json.dumps([self.clock.now, *words]) + "\n").encode())
+        when, what = self.killed
+        if self.lines and self.clock.now >= when and words[0] == what:
+            sys.settrace(self._count)
+
+    def _count(self, frame, _event, _argument):
+        if not frame.f_code.co_filename.startswith(WRITERS):
+            return None
+        self.lines -= 1
+        if self.lines <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._count
 
     def announce_models(self):
         """Say of each model that is saved, by its weights that listen, when that begins and when it is done."""
@@ -128,7 +148,7 @@ class LivedDevice:
         for action, chance in ((self.undo, 0.2), (self.add, 0.3), (self.delete, 0.2)):
             if self.rng.random() < chance:
                 action()
-        if time.gmtime(moment).tm_wday == SUNDAY and self.rng.random() < 0.3:
+        if time.gmtime(moment).tm_wday == SUNDAY and self.rng.random() < 0.5:
             self.attempt("purging", lambda: purge(self.teaching))
         self.learn()
 
@@ -204,12 +224,12 @@ class LivedDevice:
             self.attempt("learning", lambda: run(self.config, None))
 
 
-def main(config_path, seed, now, until, hours):
+def main(config_path, seed, now, until, kill, hours):
     os.environ["TZ"] = "UTC"
     time.tzset()
     rng = np.random.default_rng([seed, int(now)])
     clock = time.time = Clock(now)
-    device = LivedDevice(config_path, rng, clock)
+    device = LivedDevice(config_path, rng, clock, *kill)
     sys.stdin.readline()
     day = now - now % DAY_S
     while day < until:
@@ -221,4 +241,6 @@ def main(config_path, seed, now, until, hours):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]), [*map(int, sys.argv[5:])])
+    config, seed, now, until, when, what, lines, *hours = sys.argv[1:]
+    kill = (float(when), what, int(lines))
+    main(Path(config), int(seed), float(now), float(until), kill, [*map(int, hours)])

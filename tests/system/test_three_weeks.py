@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -37,8 +38,15 @@ FULL_DAYS = (4, 9, 16)
 MEGABYTES = 24
 # Bytes that are left then.
 LEFT = (0, 4096, 20_000, 50_000)
-# Seconds from the moment of a kill to the kill, at most: right after a line, within a file, within a training.
-DELAYS_S = (0.0, 0.004, 0.3)
+# At what a device is killed that announces it, where it does so within a day.
+KILLED_AT = (
+    *("starts", "forgetting", "finishing", "saving", "considering", "answering", "taking back", "adding", "deleting"),
+    *("putting back", "purging", "looking", "learning", "saving model"),
+)
+# How long after that at most, in seconds, where it is killed by the clock: at once, within a file, within a training.
+DELAYS_S = (0.0, 0.001, 0.01, 0.3)
+# Lines of what changes files after that at most, as a power of ten, where it is killed by their number.
+LINES = 2.7
 # What may lie in a state folder once a device has started, and its size in bytes at most.
 FILES = {
     r"(identity\.json|model\.safetensors)(\.copy)?": 100_000,
@@ -223,7 +231,7 @@ class Watch:
 
     def _check_trash(self):
         deletions = {path: float(path.name) / 1e3 for path in self.state.trash_folder.glob("*")}
-        assert all(self.now - moment <= 7 * DAY_S for moment in deletions.values())
+        assert all(self.now - moment <= 7 * DAY_S + HOUR_S for moment in deletions.values())
         kept = {path.stem for folder in deletions for path in folder.rglob("*.wav")}
         due = {identifier for identifier, moment in self.trashed.items() if self.now - moment < 7 * DAY_S - HOUR_S}
         assert due <= kept
@@ -244,53 +252,58 @@ class Weeks:
     def live(self):
         """Live until a kill, or to the end; return whether this was the end."""
         end = BEGIN_S + DAYS * DAY_S
-        arguments = (self.config, self.lives, self.watch.now, end, *HOURS)
+        what = str(self.rng.choice(KILLED_AT))
+        lines = int(10 ** self.rng.uniform(0, LINES)) if self.moments and self.rng.random() < 0.6 else 0
+        kill = (self.moments[0] if self.moments else end, what, lines)
+        arguments = (self.config, self.lives, self.watch.now, end, *kill, *HOURS)
         command = [sys.executable, "-m", "tests.support.lived_device", *map(str, arguments)]
         pipe = subprocess.PIPE
         with self.log.open("w") as log, subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=log) as one:
             self.lives += 1
             try:
-                lived = self._follow(one)
+                lived = self._follow(one, what, lines)
             finally:
                 one.kill()
-        assert lived is not None, self.log.read_text()
+        assert lived or one.returncode == -signal.SIGKILL, self.log.read_text()
+        if not lived:
+            self.moments.pop(0)
+            self.kills += 1
         return lived
 
-    def _follow(self, process):
-        """Follow what a process says: True if it came to its end, False if it was killed, None if it ended itself."""
+    def _follow(self, process, killed_at, lines):
+        """Follow what a process says to its end, or until it is killed; return whether it came to its end."""
         while line := process.stdout.readline():
+            if not line.endswith(b"\n"):
+                break
             what = self.watch.take(line)
             self._follow_disk(process, what)
             if what == "started":
                 self.watch.check(full=self.full)
-                process.stdin.write(b"\n")
-                process.stdin.flush()
-            # A device whose disk has room again shall learn before it is killed again.
-            is_time = self.moments and (self.watch.now >= self.moments[0] or what == "lived")
-            if is_time and not self.watch.hungry:
-                self.moments.pop(0)
-                self._kill(process)
+                with contextlib.suppress(BrokenPipeError):  # it was killed already
+                    process.stdin.write(b"\n")
+                    process.stdin.flush()
+            late = self.watch.now - self.moments[0] if self.moments else -1.0
+            if (late >= 0 and what == killed_at and not lines) or late > DAY_S or (what == "lived" and self.moments):
+                time.sleep(self.rng.uniform(0, self.rng.choice(DELAYS_S)))
+                process.kill()
+                for last in process.stdout.read().splitlines(keepends=True):
+                    if last.endswith(b"\n"):
+                        self.watch.take(last)
                 return False
             if what == "lived":
                 return True
-        return None
+        process.wait()
+        return False
 
     def _follow_disk(self, process, what):
         full = (self.watch.now - BEGIN_S) // DAY_S in FULL_DAYS
+        assert not (full and self.watch.hungry)  # when there was room again, it learned
         if full and (not self.full or what in ("starts", "saving")):
             self.disk.fill(process, int(self.rng.choice(LEFT)))
         if self.full and not full:
             self.disk.free(process)
             self.watch.hungry = True
         self.full = full
-
-    def _kill(self, process):
-        time.sleep(self.rng.uniform(0, self.rng.choice(DELAYS_S)))
-        process.kill()
-        self.kills += 1
-        for line in process.stdout.read().splitlines(keepends=True):
-            if line.endswith(b"\n"):
-                self.watch.take(line)
 
 
 def test_three_weeks_of_kills_and_full_disks_lose_nothing(disk, tmp_path):
