@@ -7,8 +7,10 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 import contextlib
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from sqlalchemy import (
@@ -34,6 +36,7 @@ from aggregator_server.store.database import CONNECTIONS, Database, Durability, 
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
 from aggregator_server.store.postgres_tables import FLEET, SERVER, prepare, require_usable
+from aggregator_server.store.reader_deadline import ReaderDeadline
 from aggregator_server.store.removals import REFUSED, forget_removals, note_removals
 from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, name_of, require_lease, said
 from aggregator_server.store.tables import Base
@@ -86,6 +89,9 @@ class Postgres(Database):
         self._server = server
         self._servers: Servers | None = None
         self._away_until = 0.0
+        self._deadline: ReaderDeadline | None = None
+        self._coming: Future[Connection] | None = None  # the reader, that a thread connects
+        self._waited = False  # in vain, since it was lost
         self._counted, self._count_from = 0, 0.0  # failed authentications
         self._holder: Connection | None = None
         self._holds = ""
@@ -107,6 +113,9 @@ class Postgres(Database):
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # not of those that others wait for
         connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
+        if self._deadline is None:
+            self._deadline = ReaderDeadline(_READER_S + 1)
+        self._deadline.watch(connection)
         return connection
 
     def _begin(self, connection: Connection) -> None:
@@ -123,23 +132,45 @@ class Postgres(Database):
         """Return the first row that a statement finds in the newest state; of one thread alone.
 
         It is asked again once, on a new connection, where the old one is lost. While nobody answers, the event loop
-        waits once in a while and not for every request.
+        waits once for a little, and not for every request.
         """
-        if self._reader is None and time.monotonic() < self._away_until:
-            raise StateAwayError(f"the database {self.shown} did not answer a moment ago")
         with self.answers():
-            if self._reader is not None:
+            if self._reader is not None or not self._reader_thread:
                 try:
-                    return super().first_row(statement, parameters)
+                    return self._in_time(statement, parameters)
                 except _AWAY as error:
                     if isinstance(error, DBAPIError) and not error.connection_invalidated:
                         raise
-            try:
-                self._hold_again()
-                return super().first_row(statement, parameters)
-            except (*_AWAY, StateAwayError):
-                self._away_until = time.monotonic() + _PAUSE_S
-                raise
+            self._take_reader()
+            return self._in_time(statement, parameters)
+
+    def _in_time(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
+        with contextlib.nullcontext() if self._deadline is None else self._deadline.kept():
+            return super().first_row(statement, parameters)
+
+    def _take_reader(self) -> None:
+        """Take the reader that a thread has connected. Raises StateAwayError: it has not yet, or could not."""
+        if self._coming is None:
+            if time.monotonic() < self._away_until:
+                raise StateAwayError(f"the database {self.shown} did not answer a moment ago")
+            self._coming = Future()
+            threading.Thread(target=self._connect_reader, args=(self._coming,), name="reader", daemon=True).start()
+        try:
+            self._reader = self._coming.result(0.0 if self._waited else _READER_S)
+        except TimeoutError:
+            self._waited = True
+            raise StateAwayError(f"the database {self.shown} does not answer") from None
+        except (*_AWAY, StateAwayError):
+            self._coming, self._away_until = None, time.monotonic() + _PAUSE_S
+            raise
+        self._coming, self._waited = None, False
+
+    def _connect_reader(self, coming: Future[Connection]) -> None:
+        try:
+            self._hold_again()
+            coming.set_result(self._autocommitting())
+        except BaseException as error:  # the event loop has it
+            coming.set_exception(error)
 
     @contextlib.contextmanager
     def answers(self) -> Iterator[None]:
@@ -270,6 +301,10 @@ class Postgres(Database):
     def close(self) -> None:
         """Close every connection, and hold the fleet no longer."""
         self.leave()
+        if self._deadline is not None:
+            self._deadline.close()
+        if self._coming is not None and self._coming.exception() is None:
+            self._coming.result().close()
         if self._holder is not None:
             self._holder.close()
             self._holder = None

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 class Link:
     """Forwards connections to a port of this machine, of an address of its own."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._to = port
         self._left: int | None = None  # bytes that are still forwarded; None: all
         self._lock = threading.Lock()
         self._flows = threading.Event()
         self._flows.set()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self._listener = socket.create_server((host, 0))
+        self.host, self.port = self._listener.getsockname()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, after: int) -> None:

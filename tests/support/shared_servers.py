@@ -18,6 +18,8 @@ from pathlib import Path
 import httpx
 import psycopg
 
+from aggregator_server.rounds.views.replies import describe_round, list_rounds
+from aggregator_server.store import Store
 from aggregator_server.store.location import Location
 from benchmarks.first_round import free_port
 from fleet_protocol.client.addresses import own_order
@@ -27,12 +29,13 @@ from fleet_protocol.errors import UnreachableError
 from fleet_protocol.messages import Learned
 from fleet_protocol.tensors import digest
 from tests.support.aggregator_process import ADMIN, ENROL, TOKENS, Aggregator, SharingDevice, public_set, tiny_bundle
-from tests.support.core_fleet import SAMPLES
+from tests.support.core_fleet import SAMPLES, CoreFleet
 from tests.support.faulty_state import Link
 from tests.support.state_servers import BUCKET
 
 CLASSES = ("c0", "c1", "c2", "c3")
 SERVERS = 3
+PLANS = ({"strategy": "zero_shot"}, {"strategy": "fedavg", "replace_model": True})
 # Between being asked and uploading, in seconds at most: so that rounds are open most of the time.
 TRAINING_S = 0.6
 
@@ -71,19 +74,26 @@ class Member(SharingDevice):
 
 
 class SharedState:
-    """Where the servers' state is, and the links by which each reaches it."""
+    """Where the servers' state is, and the links by which each reaches it.
 
-    def __init__(self, postgres, s3):
-        self.postgres, self.s3, self.name = postgres, s3, postgres.new()
-        self.databases = [Link(postgres.port) for _ in range(SERVERS)]
-        self.stores = [Link(s3.port) for _ in range(SERVERS)]
+    Attributes:
+        rooms: Number of a server -> the room that it runs in, where it does.
+    """
+
+    def __init__(self, postgres, s3, rooms=None):
+        self.postgres, self.s3, self.name, self.rooms = postgres, s3, postgres.new(), rooms or {}
+        hosts = [self.rooms[number].state if number in self.rooms else "127.0.0.1" for number in range(SERVERS)]
+        self.databases = [Link(postgres.port, host) for host in hosts]
+        self.stores = [Link(s3.port, host) for host in hosts]
 
     def options(self, number):
-        url = self.postgres.url(self.name).replace(f":{self.postgres.port}/", f":{self.databases[number].port}/")
+        link = self.databases[number]
+        url = self.postgres.url(self.name).replace(f"127.0.0.1:{self.postgres.port}/", f"{link.host}:{link.port}/")
         return ["--database", url, "--store", f"s3://{BUCKET}/{self.name}"]
 
     def environment(self, number):
-        return self.s3.environment | {"AWS_ENDPOINT": f"http://127.0.0.1:{self.stores[number].port}"}
+        link = self.stores[number]
+        return self.s3.environment | {"AWS_ENDPOINT": f"http://{link.host}:{link.port}"}
 
     def location(self, folder):
         return Location(folder, self.postgres.url(self.name), f"s3://{BUCKET}/{self.name}")
@@ -111,15 +121,7 @@ class SharedServers:
 
     def __init__(self, folder: Path, state: SharedState, devices=3):
         self.state = state
-        self.servers = [
-            Aggregator(
-                folder / f"server-{number}",
-                *state.options(number),
-                *("--port", str(free_port())),
-                tokens=TOKENS | state.environment(number),
-            )
-            for number in range(SERVERS)
-        ]
+        self.servers = [self._server(folder / f"server-{number}", number) for number in range(SERVERS)]
         self.servers[0].start()
         with ThreadPoolExecutor() as threads:
             list(threads.map(Aggregator.start, self.servers[1:]))
@@ -131,6 +133,13 @@ class SharedServers:
         with self.servers[0].client(ENROL) as client:
             for device in self.devices:
                 client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+
+    def _server(self, folder, number):
+        options = [*self.state.options(number), "--port", str(free_port())]
+        tokens, room = TOKENS | self.state.environment(number), self.state.rooms.get(number)
+        if room is None:
+            return Aggregator(folder, *options, tokens=tokens)
+        return Aggregator(folder, *options, *room.options, tokens=tokens, within=room.within)
 
     @contextlib.contextmanager
     def busy(self, plans):
@@ -183,7 +192,7 @@ class SharedServers:
 
     def kill(self, number):
         """SIGKILL; it starts again once another one moves rounds."""
-        with self._failover("kill", number):
+        with self.failover("kill", number):
             self.servers[number].kill()
         self.servers[number].start()
 
@@ -192,7 +201,7 @@ class SharedServers:
         paused = [self.servers[number].process.pid, *children_of(self.servers[number].process.pid)]
         ends = time.monotonic() + seconds
         try:
-            with self._failover("pause", number):
+            with self.failover("pause", number):
                 for pid in paused:
                     os.kill(pid, signal.SIGSTOP)
             time.sleep(max(0.0, ends - time.monotonic()))
@@ -205,7 +214,7 @@ class SharedServers:
         """Cut one server from the database, for longer than the lease."""
         link, ends = self.state.databases[number], time.monotonic() + seconds
         try:
-            with self._failover("cut from the database", number):
+            with self.failover("cut from the database", number):
                 link.hold() if silently else link.cut(after=0)
             time.sleep(max(0.0, ends - time.monotonic()))
         finally:
@@ -224,7 +233,7 @@ class SharedServers:
         self.state.postgres.start()
 
     @contextlib.contextmanager
-    def _failover(self, what, number):
+    def failover(self, what, number):
         """Do something to a server; where it moved rounds, wait until another one does, and note how long that took."""
         had_lease, token = self.leader() == number, self.state.token()
         began = time.monotonic()
@@ -235,10 +244,47 @@ class SharedServers:
         if had_lease:
             self.failovers.append((what, time.monotonic() - began))
 
+    def outcomes(self, folder):
+        """Return what every round led to, in their order, without what says when."""
+        with contextlib.closing(Store(self.state.location(folder))) as store:
+            return [outcome(store, number) for number in range(1, len(list_rounds(store, None, 100_000)) + 1)]
+
+    def require_uploads(self, found):
+        """Check that no upload is missing, and that every one with a receipt is the one that counted."""
+        uploads = {(number, name): sha for number, one in enumerate(found, 1) for name, sha in one["uploads"]}
+        assert uploads.items() >= self.receipts.items()  # where an answer was lost, a device has none
+        assert len(uploads) == len(found) * len(self.devices)
+
     def close(self):
         for server in self.servers:
             server.__exit__()
         self.state.close()
+
+
+def outcome(store, round_id):
+    """Everything that a round led to, without what says when."""
+    found = describe_round(store, round_id)
+    kept = ("result_public_set", "result_consensus", "result_weights", "betas", "accuracies", "discovery")
+    uploads = sorted((one.device_id, one.upload) for one in found.participants)
+    plan = (found.summary.strategy, found.plan.seed)
+    return {name: getattr(found, name) for name in kept} | {
+        "state": found.summary.state,
+        "plan": plan,
+        "uploads": uploads,
+    }
+
+
+def undisturbed(folder, devices, plans):
+    """What one process alone, with SQLite and a folder, makes of the same rounds."""
+    fleet = CoreFleet(folder, devices)
+    with contextlib.closing(fleet.store) as store:
+        fleet.publish_model(tiny_bundle())
+        found = []
+        for number, (strategy, seed) in enumerate(plans, 1):
+            (plan,) = [plan for plan in PLANS if plan["strategy"] == strategy]
+            fleet.run_round(100.0 * number, seed=seed, quorum=1.0, deadline_s=36_000, **plan)
+            found.append(outcome(store, number))
+        return found
 
 
 def ask(urls, method, path, **body):
