@@ -123,20 +123,22 @@ def in_words(said: Question) -> str:
 def take_back(teaching: Teaching, said: Question) -> int:
     """Undo an answer: its clip leaves the store, and while the sound may be kept the question is open again.
 
-    Returns how many clips left: none where it moved on meanwhile. The question is written last: where a power cut ends
-    this before, the answer stands. Raises ClipError if another process is changing the store.
+    Returns how many clips left: none where it moved on meanwhile. The sound waits with the questions until the question
+    is written: where a power cut or a full disk ends this before, the answer stands (:func:`finish_all`). Raises
+    ClipError if another process is changing the store.
     """
     store, clips = store_of(teaching), teaching.store
     with clips.changing():
         path = clips.folder / said.folder / said.file_name
         leaves = bool(said.folder) and path.exists() and not said.shared
         if leaves:
-            if said.is_fresh(time.time()):
-                link_or_copy(path, store.sound(said))
+            link_or_copy(path, store.sound(said))
             clips.delete(Clip(said.folder, path))
         if said.detected and said.said in (NO, WAS):
             remove_denials(teaching.state.denials_path, [(said.at, said.label)])
         if said.folder and is_label(said.folder):
             teaching.forget_emptied([said.folder])
         store.replace(dataclasses.replace(said, said="", said_at=0.0, folder="", shared=False))
+        if not said.is_fresh(time.time()):
+            remove_durably(store.sound(said))
     return int(leaves)

@@ -126,9 +126,10 @@ class DeviceState:
         """Compare every file with its digest and restore what is damaged, or remove it where it can be made again.
 
         Only for the process that holds the locks, while nothing trains. Returns what was damaged, a sentence each.
-        Raises DamagedError if a file that the device needs is damaged, and so is its copy.
+        What a full disk keeps from being restored is logged. Raises DamagedError if a file that the device needs is
+        damaged, and so is its copy.
         """
-        found = [mend_twice(self.folder / name) for name in KEPT_TWICE]
+        found = [_mended(self.folder / name) for name in KEPT_TWICE]
         once = (
             self.embeddings_path,
             self._expectations_path,
@@ -181,6 +182,14 @@ class DeviceState:
             return read_checked(self._self_test_path).decode()
         except (FileNotFoundError, DamagedError):
             return ""
+
+
+def _mended(path: Path) -> str:
+    try:
+        return mend_twice(path)
+    except OSError as error:  # a full disk: one of both is whole, and there will be another time
+        log.warning("cannot make %s and its copy equal: %s", path, error)
+        return ""
 
 
 def _is_damaged(path: Path) -> bool:

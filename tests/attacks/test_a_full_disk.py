@@ -151,3 +151,26 @@ def test_a_devices_journal_on_a_full_disk_says_so_and_is_not_taken_for_damaged(d
     journal = Journal(path)
     assert [event.label for event in past_events(journal.path, 100)] == ["kettle"] * begun
     journal.close()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_device_mends_what_it_can_on_a_full_disk_and_the_rest_once_there_is_room(disk, damaged):
+    from edge_client.storage.checked_files import copy_of, read_checked, write_checked
+    from edge_client.storage.device_state import DeviceState
+    from fleet_protocol.client.identity import Identity
+
+    state = DeviceState(disk / "state")
+    state.identity.save(Identity("a" * 32, "b" * 64))
+    path = disk / "state" / "identity.json"
+    kept = read_checked(path)
+    if damaged:
+        path.write_bytes(b"x")
+    else:
+        write_checked(copy_of(path), b"as it was")
+    filler = fill(disk, 0)
+    assert state.mend() == []
+    assert state.identity.load() == Identity("a" * 32, "b" * 64)
+    filler.unlink()
+    assert len(state.mend()) == int(damaged)
+    assert read_checked(path) == read_checked(copy_of(path)) == kept
+    assert sorted(one.name for one in path.parent.iterdir()) == ["identity.json", "identity.json.copy"]

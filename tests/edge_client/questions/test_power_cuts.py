@@ -1,5 +1,6 @@
 """SIGKILL at many lines while a question is asked, answered and undone: nothing is lost, half-written or doubled."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -12,7 +13,8 @@ from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.owner import Teaching
 from edge_client.owner_changes import changes, undo
 from edge_client.questions.answers import answer, finish_all, open_questions, store_of
-from edge_client.room.store import read_denials
+from edge_client.questions.store import DAY_S
+from edge_client.room.store import add_denials, read_denials, remove_denials
 from tests.support.asked_device import ask, sound, taught
 from tests.support.checkout import ROOT
 
@@ -165,3 +167,18 @@ def test_an_answer_is_taken_back_or_stands_and_can_be_taken_back_again(device, s
     assert killed_at(device.undo, 1) == (0, -signal.SIGKILL)
     device.undo()
     assert device.found() == after
+
+
+def test_an_answer_about_an_old_sound_is_taken_back_or_stands_with_its_clip(device):
+    device.ask()
+    device.say("no")
+    store = store_of(device.teaching)
+    (said,) = store.read().questions
+    old = dataclasses.replace(said, at=said.at - 2 * DAY_S)
+    store.replace(old)
+    remove_denials(device.state.denials_path, [(said.at, said.label)])
+    add_denials(device.state.denials_path, [(old.at, old.label)])
+    before, after, seen = states_after_kills(device, device.undo)
+    where = [[path for path in found[2] if path.endswith(said.file_name)] for found in (before, after)]
+    assert where == [[f"clips/{FOLDERS['no']}/{said.file_name}"], []]
+    require_one_of_both(before, after, seen)
