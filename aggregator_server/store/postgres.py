@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 from sqlalchemy import (
@@ -155,15 +155,17 @@ class Postgres(Database):
                 raise StateAwayError(f"the database {self.shown} did not answer a moment ago")
             self._coming = Future()
             threading.Thread(target=self._connect_reader, args=(self._coming,), name="reader", daemon=True).start()
-        try:
-            self._reader = self._coming.result(0.0 if self._waited else _READER_S)
-        except TimeoutError:
+        coming = self._coming
+        if not wait([coming], 0.0 if self._waited else _READER_S).done:
             self._waited = True
-            raise StateAwayError(f"the database {self.shown} does not answer") from None
-        except (*_AWAY, StateAwayError):
-            self._coming, self._away_until = None, time.monotonic() + _PAUSE_S
+            raise StateAwayError(f"the database {self.shown} does not answer")
+        self._coming = None
+        try:
+            self._reader = coming.result()
+        except BaseException:
+            self._away_until = time.monotonic() + _PAUSE_S
             raise
-        self._coming, self._waited = None, False
+        self._waited = False
 
     def _connect_reader(self, coming: Future[Connection]) -> None:
         try:
@@ -303,8 +305,8 @@ class Postgres(Database):
         self.leave()
         if self._deadline is not None:
             self._deadline.close()
-        if self._coming is not None and self._coming.exception() is None:
-            self._coming.result().close()
+        if self._coming is not None:
+            self._coming.add_done_callback(_close_reader)
         if self._holder is not None:
             self._holder.close()
             self._holder = None
@@ -324,6 +326,11 @@ class Postgres(Database):
         """Note that the fleet was moved: no server opens these tables any more."""
         with self.answers(), self.engine.begin() as connection:
             connection.execute(update(FLEET).values(moved_to=to))
+
+
+def _close_reader(coming: Future[Connection]) -> None:
+    if coming.exception() is None:
+        coming.result().close()
 
 
 def open_postgres(

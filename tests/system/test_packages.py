@@ -95,5 +95,5 @@ def test_an_installed_wheel_brings_bundles_units_and_the_documents_that_the_dash
     address, *paths = run_installed(installed, "python", "-c", WHERE, folder / "edge.toml").split()
     assert address == "/help/security#audit"
     assert all(path.startswith(str(installed)) and Path(path).is_file() for path in paths)
-    assert {Path(path).name for path in paths} >= {"base.auricle", "security.md", "dashboard.md", "base.md"}
+    assert {Path(path).name for path in paths} >= {f"{FIRST_CHOICE}.auricle", "security.md", "dashboard.md", "base.md"}
     assert "linear" in run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)

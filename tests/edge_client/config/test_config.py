@@ -58,7 +58,7 @@ def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
         ('name = "shelf"', 'nmae = "shelf"', "unknown key 'nmae' in [device]"),
         ('name = "shelf"', "name = 7", "name"),
         ("[model]", "[mdoel]", "unknown section [mdoel]"),
-        ('bundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base"),
+        ('bundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"words\"; ready: ann3, base"),
         ('bundle = "cnn2.auricle"', 'bundle = "bass"', "line 9: [model] bundle: no ready bundle is called 'bass'"),
         (
             'bundle = "cnn2.auricle"',
@@ -66,7 +66,7 @@ def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
             "dscnn3, sounds, sounds_2s, words, words_and_sounds; or give the path of a file, such as ./bass.auricle",
         ),
         ('bundle = "cnn2.auricle"', "bundle = 7", "bundle"),
-        ('[model]\nbundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"base\""),
+        ('[model]\nbundle = "cnn2.auricle"', "", "[model] needs the key 'bundle', as in bundle = \"words\""),
         ('name = "shelf"', 'nmae = "shelf"', "edge.toml, line 3"),
         ("[20, 30]", "[30, 20]", "edge.toml, line 12"),
         ("[recordings]", "[detector]\nthresholds.stop = 2.0\n[recordings]", "line 10: [detector] stop = 2.0"),

@@ -107,7 +107,7 @@ def _children(pid: int) -> list[int]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (('bundle = "', '# "'), "[model] needs the key 'bundle', as in bundle = \"base\"; ready: ann3, base"),
+        (('bundle = "', '# "'), "[model] needs the key 'bundle', as in bundle = \"words\"; ready: ann3, base"),
         (('.auricle"', '.gone"'), "not a readable model bundle"),
     ],
 )
