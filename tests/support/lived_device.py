@@ -3,9 +3,9 @@
 usage: python -m tests.support.lived_device CONFIG SEED NOW UNTIL WHEN WHAT LINES HOUR...
 
 Starts as a daemon does at NOW, seconds since 1970, and waits for a line on its standard input. Then it lives the hours
-of each day to UNTIL. From WHEN on it is killed at so many lines of code after it says WHAT; with 0 LINES it never is.
-It says on its standard output what it is about to do, and what is done, a line of JSON each: the moment, what, and
-about what.
+of each day to UNTIL, and waits again. From WHEN on it is killed at so many lines of code after it says WHAT; with 0
+LINES it never is. It says on its standard output what it is about to do, and what is done, a line of JSON each: the
+moment, what, and about what.
 """
 
 import json
@@ -238,6 +238,7 @@ def main(config_path, seed, now, until, kill, hours):
                 device.live(moment)
         day += DAY_S
     device.say("lived")
+    sys.stdin.readline()
 
 
 if __name__ == "__main__":
