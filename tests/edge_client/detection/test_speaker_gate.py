@@ -7,7 +7,6 @@ import threading
 import numpy as np
 import pytest
 import soundfile
-from wyoming.audio import AudioStart
 
 from demo.corpus import cached
 from edge_client.audio.recordings import read_clip
@@ -29,7 +28,6 @@ from edge_client.detection.speaker_gate import (
 from edge_client.errors import ConfigError
 from edge_client.events.journal import JOURNAL, past_events
 from edge_client.features.log_mel import LogMel
-from edge_client.voice.wake_words import Stream
 from fleet_protocol.feature_settings import preset
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT
@@ -102,12 +100,15 @@ def test_a_strangers_word_makes_no_event_and_its_owners_does(tmp_path, corpus):
 
 
 def test_a_wake_word_waits_for_its_owner_too(tmp_path, corpus):
+    audio = pytest.importorskip("wyoming.audio")
+    from edge_client.voice.wake_words import Stream
+
     device = owners_device(tmp_path, corpus, **ONLY_ME)
     loaded, config = load_listening(device.config), dataclasses.replace(device.config.detector, threshold=0.5)
     own, strangers = clips(corpus, 3)[5:6], [clips(corpus, speaker)[0] for speaker in (1, 2, 5)]
 
     def wakes(paths):
-        satellite = Stream(loaded, config, AudioStart(RATE, 2, 1))
+        satellite = Stream(loaded, config, audio.AudioStart(RATE, 2, 1))
         return satellite.push((32_767 * stream_of(paths)).astype("<i2").tobytes())
 
     assert (wakes(own), wakes(strangers)) == (["open"], [])
