@@ -28,6 +28,7 @@ _CHANGE_ERRORS = (
     *PERSON_ERRORS,
     errors.ClassNotFoundError,
     errors.RoundOpenError,
+    errors.InRegionError,
     errors.RoundNotDoneError,
     errors.InvalidRequestError,
 )

@@ -45,6 +45,7 @@ T = TypeVar("T", PublicSetInfo, ModelInfo, FrontEndInfo)
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
+        errors.InRegionError,
         errors.PublicSetInUseError,
         errors.FleetFeaturesError,
         errors.TooLargeError,
@@ -80,6 +81,7 @@ def describe_set(service: CurrentService) -> PublicSetInfo:
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
+        errors.InRegionError,
         errors.ModelTooSmallError,
         errors.TooLargeError,
         errors.MalformedModelError,
@@ -115,6 +117,7 @@ def describe_shared(service: CurrentService) -> ModelInfo:
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
+        errors.InRegionError,
         errors.PublicSetNotFoundError,
         errors.ModelTooSmallError,
         errors.TooLargeError,
