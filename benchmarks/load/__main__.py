@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aggregator_server.limits import DEVICES_PER_ENROLMENT_TOKEN, DEVICES_PER_INVITATION
 from benchmarks.command import ROOT, BenchmarkError, Command, said
 from benchmarks.load.fleet import Fleet, public_set, shared_model
 from benchmarks.load.probe import Connection
@@ -60,7 +61,12 @@ async def measure(servers: Servers, devices: int) -> dict[str, float]:
     admin = Connection(urls[0], _TOKENS["AURICLE_ADMIN_TOKEN"])
     for path, body in (("/v1/public-set", public_set().pack()), ("/v1/model", shared_model())):
         await _asked(admin, "PUT", path, body)
-    fleet = Fleet(urls, devices, _TOKENS["AURICLE_ENROL_TOKEN"])
+    tokens = [_TOKENS["AURICLE_ENROL_TOKEN"]] * min(devices, DEVICES_PER_ENROLMENT_TOKEN)
+    while len(tokens) < devices:
+        wanted = json.dumps({"devices": min(devices - len(tokens), DEVICES_PER_INVITATION)})
+        invitation = await _asked(admin, "POST", "/v1/invitations", wanted.encode())
+        tokens += [str(invitation["token"])] * json.loads(wanted)["devices"]
+    fleet = Fleet(urls, tokens)
     opened: list[float] = []
     seconds: dict[str, float] = {}
     cpu_ms: dict[str, float] = {}
@@ -80,14 +86,18 @@ async def measure(servers: Servers, devices: int) -> dict[str, float]:
             await fleet.together(fleet.enrol)
         waiting = asyncio.create_task(fleet.together(fleet.wait))
         await _quiet(servers)
+        admin.close()  # the server has ended what was idle for so long; the next request connects anew
         with phase("wake"):
             begun = time.perf_counter()
             request = {"strategy": "fedavg", "quorum": 1.0, "deadline_s": 600}
             await _asked(admin, "POST", "/v1/rounds", json.dumps(request).encode())
             opened.append(time.perf_counter() - begun)
             await waiting
+        if fleet.errors:
+            raise BenchmarkError(f"{fleet.errors} errors before a device could upload; the first: {fleet.trouble}")
         with phase("upload"):
             await fleet.together(fleet.upload)
+        admin.close()
         with phase("close"):
             await _closed(admin)
     fleet.close()

@@ -75,12 +75,12 @@ class Device:
 class Fleet:
     """All devices."""
 
-    def __init__(self, urls: Sequence[str], count: int, enrol_token: str) -> None:
-        """Have so many devices, each at one of the addresses in turn."""
+    def __init__(self, urls: Sequence[str], tokens: Sequence[str]) -> None:
+        """Have a device for each of the tokens that let one in, each at one of the addresses in turn."""
         self.devices = [
-            Device(number, Connection(urls[number % len(urls)], enrol_token)) for number in range(1, count + 1)
+            Device(number, Connection(urls[number % len(urls)], token)) for number, token in enumerate(tokens, 1)
         ]
-        self.errors = 0
+        self.errors, self.trouble = 0, ""
         self._arrays = {f"weights/{name}": array for name, array in _weights(1).items()}
 
     def close(self) -> None:
@@ -94,9 +94,9 @@ class Fleet:
         async def one(device: Device) -> None:
             try:
                 await action(device)
-            except (OSError, EOFError):
+            except (OSError, EOFError) as error:
                 device.connection.close()
-                self.errors += 1
+                self._note(f"{action.__name__}: {type(error).__name__}: {error}")
 
         await asyncio.gather(*map(one, self.devices))
 
@@ -140,5 +140,9 @@ class Fleet:
     async def _send(self, device: Device, method: str, path: str, good: Iterable[int], body: bytes = b"") -> bytes:
         status, answer = await device.connection.request(method, path, body)
         if status not in good:
-            self.errors += 1
+            self._note(f"{method} {path} was answered with {status}: {answer[:300].decode(errors='replace')}")
         return answer
+
+    def _note(self, trouble: str) -> None:
+        self.errors += 1
+        self.trouble = self.trouble or trouble
