@@ -86,9 +86,8 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
     reassigned, settled = recognise(inputs, contributions)
     assigned = reassigned + (settled.assignments if settled else ())
     public_set = settled.public_set if settled else inputs.public_set
-    present = {contribution.update.device_id for contribution in contributions}
     votes = _votes(inputs, contributions, assigned, public_set)
-    shown = _names(present if len(present) <= DETAILED else ())
+    shown = _devices_of(contributions if len(contributions) <= DETAILED else ())
     found, distances = _combined(votes, public_set, inputs.plan.aggregation.settings, shown)
     consensus = None
     if inputs.has_consensus:
@@ -124,7 +123,7 @@ def _votes(
         update = contribution.update
         reported = (classes.get((update.device_id, report.slot), "") for report in update.reports)
         said.append(np.array([column_of.get(class_id, _NO_CLASS) for class_id in (*update.known, *reported)], np.int64))
-    present = _names(contribution.update.device_id for contribution in contributions)
+    present = _devices_of(contributions)
     kept, kept_columns = _kept(state, column_of, inputs.class_terms)
     kept_devices = as_names(state["devices"])[kept] if len(kept) else _names(())
     stays = ~np.isin(kept_devices, np.concatenate([present, _names(inputs.revoked)]))
@@ -150,6 +149,10 @@ def _votes(
         some = kept[first : first + _ROWS]
         votes.fill(rows[start + first :][: len(some)], state["prototypes"][some], state["counts"][some])
     return votes
+
+
+def _devices_of(contributions: Sequence[Contribution]) -> NDArray[np.bytes_]:
+    return _names(contribution.update.device_id for contribution in contributions)
 
 
 def _names(device_ids: Iterable[str]) -> NDArray[np.bytes_]:

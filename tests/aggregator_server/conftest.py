@@ -2,6 +2,7 @@
 
 import pytest
 
+from aggregator_server.rounds.snapshot import read_open_round
 from tests.support.core_fleet import CoreFleet
 
 
@@ -11,3 +12,12 @@ def fleet(tmp_path):
     fleet = CoreFleet(tmp_path / "data")
     yield fleet
     fleet.store.close()
+
+
+@pytest.fixture
+def snapshot(fleet):
+    """A round of that fleet, with all uploads."""
+    fleet.open()
+    fleet.upload_all()
+    with fleet.store.reading() as session:
+        return read_open_round(session)

@@ -7,15 +7,7 @@ import signal
 import pytest
 
 from aggregator_server.rounds.computation import Computation, ComputationLostError, compute_here
-from aggregator_server.rounds.snapshot import read_open_round
-
-
-@pytest.fixture
-def snapshot(fleet):
-    fleet.open()
-    fleet.upload_all()
-    with fleet.store.reading() as session:
-        return read_open_round(session)
+from tests.support.core_fleet import blobs_of
 
 
 @pytest.fixture
@@ -24,10 +16,6 @@ def computation(fleet):
     computation.start()
     yield computation
     computation.close()
-
-
-def blobs_of(stored):
-    return stored.public_set, stored.consensus, stored.weights, stored.server_state, stored.prototypes
 
 
 def test_the_result_is_that_of_this_process(fleet, snapshot, computation):

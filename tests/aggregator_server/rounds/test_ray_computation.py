@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,18 +11,14 @@ import pytest
 
 from aggregator_server.rounds.computation import Computation, ComputationLostError, compute_here
 from aggregator_server.rounds.ray_computation import RayComputation
-from aggregator_server.rounds.snapshot import read_open_round
 from tests.support.checkout import run_module
+from tests.support.core_fleet import blobs_of
+from tests.support.state_servers import free_port
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +50,6 @@ def cluster(tmp_path_factory):
     finally:
         os.killpg(head.pid, signal.SIGKILL)
         head.wait()
-
-
-@pytest.fixture
-def snapshot(fleet):
-    fleet.open()
-    fleet.upload_all()
-    with fleet.store.reading() as session:
-        return read_open_round(session)
-
-
-def blobs_of(stored):
-    return stored.public_set, stored.consensus, stored.weights, stored.server_state, stored.prototypes
 
 
 def test_a_cluster_comes_to_the_same_bytes(fleet, snapshot, cluster):
