@@ -189,9 +189,10 @@ class ClipStore:
         return sum(_size(path) for path in clip_files(self.folder))
 
     def tidy(self, now: float | None = None) -> int:
-        """Remove what a power cut left half-written and what has expired; return how many clips expired.
+        """Remove what a power cut left half-written or empty, and what has expired; return how many clips expired.
 
-        Only clips that the store named itself can expire, never recordings that somebody put into the folder. While
+        Only clips that the store named itself can expire, never recordings that somebody put into the folder. A label's
+        folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it. While
         another process is changing the store nothing is done: there will be another time.
         """
         if not self.folder.is_dir() or is_changing(self.folder):
@@ -199,8 +200,11 @@ class ClipStore:
         now = time.time() if now is None else now
         with self.changing():
             for folder in label_folders(self.folder):
+                age_s = now - folder.stat().st_mtime
                 for path in leftovers(folder):
                     path.unlink()
+                if age_s > _DAY_S:  # before, somebody may be about to put recordings into it
+                    self._forget_folder(folder)
             old = self._config.expire_days
             taught = [clip for clip in self._all() if clip.label != BACKGROUND]
             expired = [clip for clip in taught if old and self._has_expired(clip.path, now)]

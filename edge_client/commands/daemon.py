@@ -66,7 +66,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _ill(status: dict[str, Any]) -> bool:
     failing = any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
-    return failing or _is_shut_out(status)
+    return failing or bool((status.get("journal") or {}).get("trouble")) or _is_shut_out(status)
 
 
 def _is_shut_out(status: dict[str, Any]) -> bool:
@@ -88,7 +88,7 @@ def _address_lines(server: dict[str, Any] | None) -> list[str]:
 
 def _lines(status: dict[str, Any]) -> list[str]:
     if "time" not in status:
-        return ["starting"]
+        return ["starting, or without room on the disk for its status (auricle-edge doctor)"]
     age = time.time() - status["time"]
     head = f"running for {_span(time.time() - status['started'])}" if status["running"] else "NOT running"
     model = status["model"]
@@ -119,6 +119,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         from edge_client.room.promise import promise_lines
 
         lines += promise_lines(room)
+    if (journal := status.get("journal")) and (journal["trouble"] or journal["lost"]):
+        lines.append(f"journal   {journal['trouble'] or 'takes events again'}; {journal['lost']} events are lost")
     lines += [f"damage    {sentence}" for sentence in status["damage"]]
     return (
         lines

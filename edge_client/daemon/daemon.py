@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import signal
@@ -210,8 +211,11 @@ class Daemon:
         here = runtime_here()
         if self._state.self_test() != here:
             check_runtime()
-            self._state.save_self_test(here)
             log.info("computes as it should: %s", here)
+            try:
+                self._state.save_self_test(here)
+            except OSError as error:  # a full disk: it is tested again at the next start
+                log.warning("cannot note that the runtime passed its test: %s", error)
 
     def _mend(self) -> None:
         for sentence in self._state.mend():
@@ -361,6 +365,7 @@ class Daemon:
     def status(self) -> dict[str, Any]:
         """Return what the status file says, JSON-ready; ``listening`` is the first of the ``inputs``."""
         inputs = {name: loop.counters() if loop else None for name, loop in self._listening.items()}
+        stored = self._publisher.stored()
         return {
             "name": self._config.device.name,
             "pid": os.getpid(),
@@ -373,6 +378,7 @@ class Daemon:
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,
             "teaching": self._teaching.status,
+            "journal": None if stored is None else dataclasses.asdict(stored),
             "damage": list(self._damage),
             "versions": self._versions,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},

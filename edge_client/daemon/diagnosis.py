@@ -21,6 +21,7 @@ from edge_client.config.sections import MicrophoneConfig
 from edge_client.daemon.listening_loop import lasting_labels
 from edge_client.daemon.status import listening_name, read_status, temperature_c
 from edge_client.detection.speaker_gate import open_gate
+from edge_client.events.journal import JOURNAL
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -124,6 +125,17 @@ def _disk(config: Config) -> Finding:
     return Finding(
         "disk", verdict, found, "remove what is not needed, or lower [clips] quota_mb and [events] journal_mb"
     )
+
+
+def _journal(config: Config) -> Finding:
+    """Say what a daemon that runs says of the journal."""
+    state = DeviceState(config.device.state)
+    journal = (read_status(state).get("journal") if state.locked("daemon") else None) or {"trouble": "", "lost": 0}
+    if journal["trouble"]:
+        found = f"it takes no events: {journal['trouble']}"
+        return Finding("journal", "problem", found, "the daemon tries it again and goes on by itself")
+    lost = f"; {journal['lost']} events were lost since the daemon started" if journal["lost"] else ""
+    return Finding("journal", "ok", f"{state.folder / JOURNAL}{lost}")
 
 
 def _recordings(config: Config) -> Finding:
@@ -280,6 +292,7 @@ def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
         "clock": _clock,
         "temperature": _temperature,
         "disk": _disk,
+        **({"journal": _journal} if config.microphone else {}),
         "bundle": _bundle,
         "recordings": _recordings,
         **({"only_me": _only_me} if any(label.only_me for label in config.labels.values()) else {}),

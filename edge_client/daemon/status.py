@@ -15,6 +15,7 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import in_memory, runtime_path
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.atomic_files import write_atomically
+from fleet_protocol.full_disk import is_full
 from fleet_protocol.tensors import digest
 
 _ZONES = Path("/sys/class/thermal")
@@ -91,6 +92,8 @@ def _problems(status: dict[str, Any], silent: Set[str]) -> Iterator[str]:
             yield f"{name} failed: {loop['error']}"
         elif loop["stuck"]:
             yield f"{name} makes no progress"
+    if (journal := status["journal"]) and journal["trouble"]:
+        yield f"the journal takes no events: {journal['trouble']}"
     if status["damage"]:
         yield f"damaged files were found: {status['damage'][-1]}"
 
@@ -103,9 +106,19 @@ class StatusFile:
         self.path = runtime_path(state.folder, _NAME)
 
     def write(self, status: dict[str, Any]) -> None:
-        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it."""
+        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it.
+
+        Where the disk has no room for both, the old one goes first: it would say what is over.
+        """
         content = status | {"time": time.time()}
-        write_atomically(self.path, json.dumps(content | {"sha256": _digest(content)}).encode() + b"\n")
+        data = json.dumps(content | {"sha256": _digest(content)}).encode() + b"\n"
+        try:
+            write_atomically(self.path, data)
+        except OSError as error:
+            if not is_full(error, self.path.parent):
+                raise
+            self.path.unlink(missing_ok=True)
+            write_atomically(self.path, data)
 
 
 def model_status(progress: Progress) -> dict[str, Any]:

@@ -173,6 +173,27 @@ class Reporting(Protocol):
         """Say how the device is, without waiting; called every few seconds."""
 
 
+@dataclass(frozen=True)
+class Stored:
+    """How the storing of events goes.
+
+    Attributes:
+        trouble: Reason that events cannot be stored now; "" where they can.
+        lost: Events that could not be stored since the daemon started.
+    """
+
+    trouble: str
+    lost: int
+
+
+@runtime_checkable
+class Storing(Protocol):
+    """A sink that stores events, and says whether it can."""
+
+    def stored(self) -> Stored:
+        """Say how it goes, without waiting; called every few seconds."""
+
+
 @runtime_checkable
 class Asking(Protocol):
     """A sink that asks the owner; it hands his answers to ``SinkDevice.answer``."""

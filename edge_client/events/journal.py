@@ -1,6 +1,7 @@
 """The journal: every event, in SQLite, within a limit of age and size; readable by the daemon's user alone.
 
 Write-ahead logging with a flush at every commit: after a power cut or SIGKILL it holds every event that was written.
+While the disk is full, events are lost and counted; the device listens on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import StateError
-from edge_client.events import Event, SinkDevice, SinkKind
+from edge_client.events import Event, SinkDevice, SinkKind, Stored
 from edge_client.events.delivery import Delivery
 from edge_client.logs import RateLimitedLog
 from fleet_protocol.full_disk import is_full
@@ -62,6 +63,8 @@ class Journal:
     def __init__(self, path: Path, days: float = 90.0, megabytes: float = 50.0) -> None:
         """Open or create; a file that is damaged is put aside, because listening matters more than its past.
 
+        Where the disk is full or fails, this is logged, :meth:`stored` says so, and each event is another attempt.
+
         Args:
             days: age at which events are deleted.
             megabytes: size (10^6 bytes) above which the oldest events are deleted.
@@ -71,20 +74,13 @@ class Journal:
         self._bytes = megabytes * 1e6
         self._since_pruned = 0
         self._lock = threading.Lock()
-        self._trouble = RateLimitedLog(log)
-        self._delivery: Delivery[Event] = Delivery("the journal", self._write)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        try:
-            self._database = _connect(path)
-            _require_whole(self._database)
-            self._prune()
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _OF_THE_DISK:
-                raise OSError(f"cannot use the journal {path}: {_reason(error, path)}") from error
-            aside = path.with_name(f"{path.name}.damaged")
-            log.error("the journal %s is damaged (%s); it was put aside as %s", path, error, aside.name)
-            _put_aside(path, aside)
-            self._database = _connect(path)
+        self._log = RateLimitedLog(log)
+        self._database: sqlite3.Connection | None = None
+        self._trouble = ""
+        self._lost = 0
+        self._probing = False
+        self._delivery: Delivery[Event | None] = Delivery("the journal", self._write)
+        self._write(None)
 
     def publish(self, event: Event) -> None:
         """Queue an event to be written."""
@@ -95,51 +91,78 @@ class Journal:
         if event.ended is not None:
             self._delivery.put(event)
 
+    def stored(self) -> Stored:
+        """Say whether events can be written; where they cannot, have that tried again."""
+        found = Stored(self._trouble, self._lost + self._delivery.dropped)
+        if self._trouble and not self._probing:
+            self._probing = True
+            self._delivery.put(None)
+        return found
+
     def close(self) -> None:
         """Write what waits, and close."""
         if self._delivery.close(_GRACE_S):
             with self._lock:
-                self._database.close()
+                if self._database is not None:
+                    self._database.close()
 
-    def _write(self, event: Event) -> None:
-        row = (event.time, event.kind, event.label, event.class_id, event.score, event.level_db, event.input)
+    def _write(self, event: Event | None) -> None:
+        """Write an event, or find out whether one could be written."""
         try:
             with self._lock:
-                if event.ended is not None:
-                    which = (event.ended, event.time, event.kind, event.label, event.input)
-                    self._database.execute(
-                        "UPDATE events SET ended = ? WHERE time = ? AND kind = ? AND label = ? AND input = ?", which
-                    )
-                    return
-                self._database.execute(
-                    "INSERT INTO events (time, kind, label, class_id, score, level_db, input) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    row,
-                )
-                self._since_pruned += 1
-                if self._since_pruned >= _PRUNE_EVERY:
-                    self._prune()
-        except sqlite3.Error as error:
-            self._trouble.warning("cannot write an event to the journal %s: %s", self.path, error)
+                if self._database is None:
+                    self._database = _opened(self.path)
+                    self._prune(self._database)
+                if event is not None:
+                    self._put(self._database, event)
+                elif self._trouble:
+                    self._database.execute("PRAGMA user_version = 0")  # it writes a page
+        except (sqlite3.Error, OSError) as error:
+            self._lost += event is not None and event.ended is None
+            reason = _reason(error, self.path)
+            if not self._trouble:
+                self._log.warning("cannot write the journal %s: %s; events are lost", self.path, reason)
+            self._trouble = reason
+        else:
+            if self._trouble:
+                log.info("the journal %s takes events again; %d were lost", self.path, self._lost)
+            self._trouble = ""
+        self._probing = False
 
-    def _prune(self) -> None:
+    def _put(self, database: sqlite3.Connection, event: Event) -> None:
+        if event.ended is not None:
+            which = (event.ended, event.time, event.kind, event.label, event.input)
+            database.execute(
+                "UPDATE events SET ended = ? WHERE time = ? AND kind = ? AND label = ? AND input = ?", which
+            )
+            return
+        database.execute(
+            "INSERT INTO events (time, kind, label, class_id, score, level_db, input) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (event.time, event.kind, event.label, event.class_id, event.score, event.level_db, event.input),
+        )
+        self._since_pruned += 1
+        if self._since_pruned >= _PRUNE_EVERY:
+            self._prune(database)
+
+    def _prune(self, database: sqlite3.Connection) -> None:
         """Delete what is too old, and the oldest tenth for as long as the file is too large."""
         self._since_pruned = 0
-        execute = self._database.execute
+        execute = database.execute
         execute("DELETE FROM events WHERE time < ?", (time.time() - self._keep_s,))
-        self._shrink()
+        _shrink(database)
         page = execute("PRAGMA page_size").fetchone()[0]
         while (execute("PRAGMA page_count").fetchone()[0] + _WAL_PAGES) * page > self._bytes:
             deleted = execute(
                 "DELETE FROM events WHERE id <= (SELECT MIN(id) + (MAX(id) - MIN(id)) / 10 FROM events)"
             ).rowcount
-            self._shrink()
+            _shrink(database)
             if not deleted:
                 return
 
-    def _shrink(self) -> None:
-        """Give freed pages back. (``execute`` would give back a single one: it stops where there are no rows.)"""
-        self._database.executescript("PRAGMA incremental_vacuum")
+
+def _shrink(database: sqlite3.Connection) -> None:
+    """Give freed pages back. (``execute`` would give back a single one: it stops where there are no rows.)"""
+    database.executescript("PRAGMA incremental_vacuum")
 
 
 def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = None) -> list[Event]:
@@ -148,7 +171,9 @@ def past_events(path: Path, limit: int, since: float = 0.0, label: str | None = 
 
     Raises StateError if the journal is damaged, or cannot be read.
     """
-    columns = [row[1] for row in _ask(path, "PRAGMA table_info(events)", ())]
+    columns = _columns(path)
+    if not columns:
+        return []
     ended = "ended" if "ended" in columns else "NULL"  # of an older release
     given = "input" if "input" in columns else "''"
     query = f"SELECT time, kind, label, class_id, score, level_db, {ended}, {given} FROM events WHERE time >= ?"  # noqa: S608
@@ -163,9 +188,16 @@ def forget_events(path: Path, label: str) -> int:
 
     Raises StateError if the journal is damaged, or cannot be changed.
     """
-    (found,) = _ask(path, "SELECT COUNT(*) FROM events WHERE label = ?", (label,)) or [(0,)]
+    if not _columns(path):
+        return 0
+    ((found,),) = _ask(path, "SELECT COUNT(*) FROM events WHERE label = ?", (label,))
     _ask(path, "DELETE FROM events WHERE label = ?", (label,))
-    return int(found[0])
+    return int(found)
+
+
+def _columns(path: Path) -> list[str]:
+    """Return the names of the columns; none where there is no table, as where the disk had no room for it."""
+    return [row[1] for row in _ask(path, "PRAGMA table_info(events)", ())]
 
 
 def _ask(path: Path, statement: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
@@ -192,6 +224,23 @@ def _reason(error: Exception, path: Path) -> str:
     return "the disk is full; make room there" if is_full(error, path.parent) else str(error)
 
 
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open or create a journal; one that is damaged is put aside.
+
+    Raises OSError, sqlite3.Error if the disk does not let it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        return _connect(path)
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _OF_THE_DISK:
+            raise
+        aside = path.with_name(f"{path.name}.damaged")
+        log.error("the journal %s is damaged (%s); it was put aside as %s", path, error, aside.name)
+        _put_aside(path, aside)
+        return _connect(path)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     # SQLite gives its log and index the mode of the database, so the mode is set before it first sees the file.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -208,6 +257,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         for column, kind in _ADDED.items():
             if column not in there:
                 database.execute(f"ALTER TABLE events ADD COLUMN {column} {kind}")
+        _require_whole(database)
     except (sqlite3.Error, UnicodeDecodeError):  # the latter: SQLite quotes a damaged schema
         database.close()
         raise

@@ -18,6 +18,8 @@ from edge_client.events import (
     Sink,
     SinkDevice,
     SinkKind,
+    Stored,
+    Storing,
 )
 from edge_client.events.delivery import Delivery
 from fleet_protocol.registry import discover
@@ -35,8 +37,7 @@ def sink_kinds() -> Mapping[str, SinkKind]:
 def open_sinks(config: Config, device_id: str, answer: Callable[[Reply], None] | None = None) -> list[Sink]:
     """Open every sink for which the configuration asks; ``answer`` is that of ``SinkDevice``.
 
-    Raises ConfigError if a sink is configured, but its library is not installed; OSError if the journal's folder cannot
-    be written.
+    Raises ConfigError if a sink is configured, but its library is not installed.
     """
     sections = config.sinks
     opened = (
@@ -93,6 +94,10 @@ class Publisher:
         for sink in self._sinks:
             if isinstance(sink, Reporting):
                 sink.report(health)
+
+    def stored(self) -> Stored | None:
+        """Say how the storing of events goes; None where nothing stores them."""
+        return next((sink.stored() for sink in self._sinks if isinstance(sink, Storing)), None)
 
     def close(self) -> None:
         """Finish what was taken, within a few seconds."""

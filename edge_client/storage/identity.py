@@ -26,10 +26,15 @@ class IdentityStore:
     def load(self) -> Identity:
         """Return the device's identity, drawn on first use.
 
-        Raises StateError if the file is damaged, and so is its copy.
+        Raises StateError if the file is damaged, and so is its copy; or it cannot be written.
         """
         if not self.path.exists():
-            self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
+            try:
+                self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
+            except OSError as error:
+                raise StateError(
+                    f"cannot write {self.path}, which says who this device is: {error.strerror}; make room there"
+                ) from error
         return Identity(**_fields(self.path, "enrol as a new device"))
 
     def save(self, identity: Identity) -> None:

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from edge_client.daemon.status import StatusFile, read_status
 from edge_client.errors import StateError
+from edge_client.events import Event
+from edge_client.events.journal import JOURNAL, Journal, forget_events, past_events
+from edge_client.storage.checked_files import copy_of, read_checked, write_checked
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.identity import IdentityStore
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.commands import command, start
+from tests.support.edge_process import EdgeDaemon, give_identity, wait_for
+from tests.support.sounds import write_clips
 
 MEGABYTES = 16
 
@@ -130,35 +140,102 @@ def test_a_check_on_a_full_disk_does_not_call_the_database_damaged(fleet, disk):
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_devices_journal_on_a_full_disk_says_so_and_is_not_taken_for_damaged(disk, begun):
-    from edge_client.events import Event
-    from edge_client.events.journal import Journal, past_events
+@pytest.mark.parametrize("left", [0, 4_096, 40_000])
+def test_a_devices_journal_on_a_full_disk_says_so_loses_events_and_takes_them_once_there_is_room(
+    disk, begun, left, caplog
+):
+    def heard(label):
+        return Event(time.time(), "detected", label, None, 0.9, -20.0)
 
     path = disk / "state" / "journal.db"
     path.parent.mkdir()
     if begun:
         journal = Journal(path)
-        journal.publish(Event(time.time(), "detected", "kettle", None, 0.9, -20.0))
+        journal.publish(heard("kettle"))
         journal.close()
-    filler = fill(disk, 0)
-    with pytest.raises(OSError, match="the disk is full; make room"):
-        Journal(path)
-    if begun:
-        with pytest.raises(StateError, match=r"the disk is full; make room there$"):
-            past_events(path, 10)
-    filler.unlink()
-    assert not list(path.parent.glob("*.damaged"))
+    filler = fill(disk, left)
     journal = Journal(path)
-    assert [event.label for event in past_events(journal.path, 100)] == ["kettle"] * begun
+    for _ in range(40):
+        journal.publish(heard("bell"))
+    lost = wait_for(lambda: journal.stored().lost, what="an event that finds no room")
+    assert journal.stored().trouble == "the disk is full; make room there"
+    assert [record.levelname for record in caplog.records].count("WARNING") == 1
+    assert "cannot write the journal" in caplog.text
+    if not left:
+        if begun:
+            with pytest.raises(StateError, match=r"the disk is full; make room there$"):
+                past_events(path, 10)
+        else:
+            assert past_events(path, 10) == []
+            assert forget_events(path, "bell") == 0
+    filler.unlink()
+    wait_for(lambda: not journal.stored().trouble, what="room in the journal")  # without another event
+    lost = journal.stored().lost
+    journal.publish(heard("cup"))
     journal.close()
+    assert journal.stored().lost == lost <= 40
+    assert not list(path.parent.glob("*.damaged"))
+    assert [event.label for event in past_events(path, 100)] == ["kettle"] * begun + ["bell"] * (40 - lost) + ["cup"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("left", [0, 20_000])
+def test_a_device_listens_on_a_full_disk_says_so_and_journals_once_there_is_room(disk, tmp_path, left):
+    write_clips(tmp_path / "clips", "yes", 6, seed=3)
+    write_clips(tmp_path / "clips", "stop", 6, seed=3)
+    write_clips(tmp_path / "played", "yes", 3, seed=5)
+    sections = f'[microphone]\nbackend = "file"\nfile = "{tmp_path / "played"}"\n[training]\nteach_epochs = 10\n'
+    with EdgeDaemon(disk / "shelf", find_bundle("base"), sections) as device:
+        device.command("import", str(tmp_path / "clips"))
+        device.command("learn")
+        give_identity(device.state, "shelf")
+        filler = fill(disk, left)
+        device.runtime = tmp_path / "run"  # memory, as under systemd
+        device.runtime.mkdir()
+        device.start(dict(os.environ), log=tmp_path)
+        wait_for(lambda: device.events(), what="a sound that was heard")
+        found = wait_for(lambda: lost_of(device), what="the status of a device that loses events")
+        assert found["trouble"] == "the disk is full; make room there"
+        said = device.command("status", check=False)
+        assert (said.returncode, "events are lost" in said.stdout) == (4, True)
+        doctor = device.command("doctor", check=False).stdout
+        assert "it takes no events: the disk is full" in doctor
+        filler.unlink()
+        wait_for(lambda: past_events(device.state / JOURNAL, 9), what="an event in the journal")
+        assert device.end() == 0
+        assert device.log().count("cannot write the journal") == 1
+        assert "takes events again" in device.log()
+    assert {event.label for event in past_events(device.state / JOURNAL, 99)} == {"yes"}
+    assert not [path.name for path in device.state.glob(".*")]
+
+
+def lost_of(device):
+    journal = device.status().get("journal") or {"lost": 0}
+    return journal if journal["lost"] else None
+
+
+def test_a_status_that_has_no_room_beside_the_old_one_takes_its_place(disk, monkeypatch):
+    monkeypatch.delenv("RUNTIME_DIRECTORY", raising=False)
+    file = StatusFile(DeviceState(disk / "state"))
+    file.write({"name": "shelf", "more": "x" * 3000})
+    fill(disk, 0)
+    with pytest.raises(OSError, match="No space left"):
+        (disk / "other").write_bytes(b"x")
+    file.write({"name": "shelf", "more": "y" * 3000})
+    assert read_status(DeviceState(disk / "state"))["more"] == "y" * 3000
+    assert sorted(path.name for path in (disk / "state").iterdir()) == ["status.json"]
+
+
+def test_a_new_device_on_a_full_disk_says_what_it_cannot_write(disk):
+    (disk / "state").mkdir()
+    fill(disk, 0)
+    with pytest.raises(StateError, match=r"cannot write .*identity\.json.* No space left on device; make room there"):
+        IdentityStore(disk / "state").load()
+    assert not list((disk / "state").iterdir())
 
 
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_device_mends_what_it_can_on_a_full_disk_and_the_rest_once_there_is_room(disk, damaged):
-    from edge_client.storage.checked_files import copy_of, read_checked, write_checked
-    from edge_client.storage.device_state import DeviceState
-    from fleet_protocol.client.identity import Identity
-
     state = DeviceState(disk / "state")
     state.identity.save(Identity("a" * 32, "b" * 64))
     path = disk / "state" / "identity.json"

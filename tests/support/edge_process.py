@@ -43,13 +43,15 @@ class EdgeDaemon:
         self.bundle = bundle
         self.runtime = folder / "run"
         self.runtime.mkdir(exist_ok=True)
-        self.process = None
+        self.process, self.written = None, folder
         self.config.write_text(
             f'[device]\nname = "{folder.name}"\nstate = "state"\n[model]\nbundle = "{bundle}"\n{sections}'
         )
 
-    def start(self, environment):
-        out, err = (self.folder / "events").open("a"), (self.folder / "log").open("a")
+    def start(self, environment, log=None):
+        """Start it; what it writes goes into a folder ``log``, by default its own."""
+        self.written = log or self.folder
+        out, err = (self.written / "events").open("a"), (self.written / "log").open("a")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "edge_client.cli", "run", "--config", str(self.config)],
             cwd=ROOT,
@@ -90,7 +92,7 @@ class EdgeDaemon:
         return json.loads(path.read_bytes()) if path.exists() else {}
 
     def events(self) -> list[dict]:
-        return [json.loads(line) for line in (self.folder / "events").read_text().splitlines() if line.startswith("{")]
+        return [json.loads(line) for line in (self.written / "events").read_text().splitlines() if line.startswith("{")]
 
     def log(self) -> str:
-        return (self.folder / "log").read_text()
+        return (self.written / "log").read_text()

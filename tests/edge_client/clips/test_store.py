@@ -203,6 +203,25 @@ def test_what_a_power_cut_left_is_removed_and_foreign_files_stay(tmp_path):
     assert len(store.clips()) == 1
 
 
+@pytest.mark.parametrize("folder", ["kettle", "_background_", "_not_/siren"])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_folder_in_which_a_killed_process_left_no_clip_goes_after_a_day(tmp_path, folder, half):
+    store = store_at(tmp_path)
+    kept = store.add("siren", sound(1), RATE)
+    (tmp_path / folder).mkdir(parents=True)
+    if half:
+        (tmp_path / folder / ".0123456789abcdef.wav.89abcdef").write_bytes(b"RIFF")
+    hour = time.time() + 3600
+    os.utime(tmp_path / folder, (hour - 3600, hour - 3600))
+    store_at(tmp_path).tidy(hour)
+    assert (tmp_path / folder).is_dir()  # its owner may be about to fill it
+    os.utime(tmp_path / folder, (hour - DAY, hour - DAY))
+    os.utime(kept.parent, (hour - DAY, hour - DAY))
+    store_at(tmp_path).tidy(hour + 1)
+    assert not (tmp_path / folder).exists()
+    assert [clip.path for clip in store.clips()] == [kept]
+
+
 def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("edge_client.clips.store._PATIENCE_S", 0.1)
     first, second = store_at(tmp_path), store_at(tmp_path)

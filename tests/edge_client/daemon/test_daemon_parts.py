@@ -229,6 +229,7 @@ def status(**changes):
         "started": STARTED,
         "inputs": {"": HEARD},
         "loops": {"listening": loop, "teaching": loop},
+        "journal": {"trouble": "", "lost": 3},
         "damage": [],
         "training": {"error": ""},
         "teaching": {"error": ""},
@@ -261,6 +262,8 @@ CASES = [
         "the microphone kitchen gives no sound",
     ),
     ({"loops": loops("teaching", stuck=True)}, True, "teaching makes no progress"),
+    ({"journal": None}, True, ""),
+    ({"journal": {"trouble": "full", "lost": 0}}, True, "the journal takes no events: full"),
     ({"damage": ["a", "model.json was damaged"]}, True, "damaged files were found: model.json was damaged"),
 ]
 
