@@ -311,6 +311,7 @@ class Update:
         known: Classes that are described too, as reference classes for the new ones.
         metrics: Measurements of the device, for people; never used in the aggregation.
         label_entropy: Entropy of the clips' distribution over the labels, in nats.
+        negatives: Class of each row of the array ``negatives``, which its owner said is none of that class's sounds.
     """
 
     round_id: int
@@ -323,6 +324,7 @@ class Update:
     known: tuple[str, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
     label_entropy: float = 0.0
+    negatives: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -64,5 +64,6 @@ RULE = ScoreRule(
         "centre": Setting(GEOMETRIC_MEDIAN, "what stands for a class's devices", options=(MEAN, GEOMETRIC_MEDIAN)),
         "vote_cap": Setting(3, "clips from which more give a device no more weight; 1: all devices alike", 1, 10_000),
         "provisional": Setting(3, "devices below which a class that the fleet discovered is provisional", 1, 1_000),
+        "corrections": Setting(True, "whether what an owner said is not a sound travels to all devices"),
     },
 )

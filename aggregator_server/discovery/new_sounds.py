@@ -29,6 +29,7 @@ from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays, require
 
 _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
+_RANGES = {"impressions": IMPRESSION_RANGES, "prototypes": PROTOTYPE_RANGES, "negatives": PROTOTYPE_RANGES}
 
 Shapes = dict[str, tuple[int | None, ...]]
 
@@ -109,7 +110,7 @@ def _check_descriptions(terms: UploadTerms, arrays: Arrays) -> None:
     """Check that descriptions of sounds are such as sounds have."""
     if "profiles" in arrays:
         check_cosines("profiles", arrays["profiles"])
-    for name, ranges in (("impressions", IMPRESSION_RANGES), ("prototypes", PROTOTYPE_RANGES)):
+    for name, ranges in _RANGES.items():
         if name in arrays and terms.feature_range is not None:
             terms.feature_range().check(name, arrays[name], ranges)
 

@@ -3,13 +3,13 @@
 All functions are pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from fleet_protocol.arrays import Array, Bools, Floats, Ints
-from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
@@ -100,7 +100,8 @@ def changed_head(
 def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> FleetPrototypes:
     """Return the fleet's prototypes after a change, until a round makes them anew.
 
-    That of merged classes is the mean of theirs by devices. That of a class that is new stays out.
+    That of merged classes is the mean of theirs by devices. That of a class that is new stays out. What is not a class
+    stays where the class does: of merged ones, the one may be what the other is not.
     """
     known = prototypes.class_ids
     found: list[tuple[str, Array, int]] = []
@@ -111,13 +112,27 @@ def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> Flee
             mean = np.average(prototypes.means[places], axis=0, weights=counts)
             found.append((info.class_id, mean, int(counts.sum())))
     names = tuple(class_id for class_id, _, _ in found)
+    alone = {
+        info.class_id
+        for info, sources in zip(change.classes, change.sources, strict=True)
+        if sources == (info.class_id,)
+    }
     return FleetPrototypes(
         prototypes.features,
         names,
         np.asarray([mean for _, mean, _ in found], np.float32).reshape(-1, *prototypes.means.shape[1:]),
         np.array([count for _, _, count in found], np.int64),
         tuple(class_id for class_id in prototypes.provisional if class_id in names),
+        _negatives_of(alone, prototypes.negatives),
     )
+
+
+def _negatives_of(class_ids: Collection[str], negatives: Negatives | None) -> Negatives | None:
+    if negatives is None:
+        return None
+    kept = [row for row, class_id in enumerate(negatives.class_ids) if class_id in class_ids]
+    names = tuple(negatives.class_ids[row] for row in kept)
+    return Negatives(names, negatives.means[kept], negatives.devices[kept]) if kept else None
 
 
 def _columns(before: Sequence[str], change: ClassChange) -> list[list[int]]:

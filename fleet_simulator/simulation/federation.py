@@ -62,8 +62,7 @@ def save_state(folder: Path, state: State, experiment: str) -> None:
     if fleet.consensus is not None:
         arrays["consensus"] = fleet.consensus
     if prototypes is not None:
-        parts["prototypes"] = {"means": prototypes.means, "devices": prototypes.devices}
-        document["prototypes"] = [prototypes.features, prototypes.class_ids, prototypes.provisional]
+        parts["prototypes"], document["prototypes"] = prototypes.parts()
     for part, of_part in parts.items():
         arrays |= {f"{part}/{name}": array for name, array in of_part.items()}
     write_state(folder, experiment, arrays, document)
@@ -87,11 +86,7 @@ def load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
         rows, classes = part("public"), tuple(ClassInfo(*row) for row in document["classes"])
         public_set = PublicSet(first.settings, classes, rows["features"], rows["labels"], rows["synthetic"])
     if "prototypes" in document:
-        digest, class_ids, provisional = document["prototypes"]
-        of_fleet = part("prototypes")
-        prototypes = FleetPrototypes(
-            digest, tuple(class_ids), of_fleet["means"], of_fleet["devices"], tuple(provisional)
-        )
+        prototypes = FleetPrototypes.of_parts(part("prototypes"), document["prototypes"])
     assigned = {(device, slot): class_id for device, slot, class_id in document["assigned"]}
     fleet = FleetState(public_set, part("weights"), part("server"), arrays.get("consensus"), prototypes, assigned)
     kept = arrays["uploaded"].copy(), arrays["suspicion"].copy()

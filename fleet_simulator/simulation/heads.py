@@ -65,6 +65,7 @@ class Heads:
         public_set: PublicSet | None = None,
         of_fleet: Mapping[str, Floats] | None = None,
         own: Arrays | None = None,
+        denied: Mapping[str, Floats] | None = None,
     ) -> Listener:
         """Return a head for all labels and for what is no label.
 
@@ -72,10 +73,13 @@ class Heads:
             public_set: of the fleet; None: the device never saw one, and knows its own labels alone.
             of_fleet: :meth:`centres` of the fleet's prototypes.
             own: weights that learned the device's takes alone; None: they are trained where they are needed.
+            denied: by class, what other owners said is none of its sounds, float32 [sounds, numbers].
         """
         known = range(len(label_map.slots)) if public_set is not None else ()
         heard = Heard(takes, self._nothing, self._none)
-        material = head_material(label_map, known, heard, self.statistics, public_set, _imagined, of_fleet)
+        material = head_material(
+            label_map, known, heard, self.statistics, public_set, _imagined, of_fleet, denied=denied
+        )
         training = TrainingConfig()
         weights = train_head(
             self.model,

@@ -33,9 +33,10 @@ class PrototypeDevice(FakeDevice):
     """What a device sends in a round of the strategy `prototypes`, without a model behind it."""
 
     settings: object = SETTINGS
+    denied: tuple[tuple[str, str], ...] = ()  # (class, word that its owner said it is not) pairs
 
     def update(self, work: dict, **changes):
-        return super().update(work, known=self.classes, **changes)
+        return super().update(work, known=self.classes, negatives=tuple(one for one, _ in self.denied), **changes)
 
     def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
         rng = np.random.default_rng([self.number, 3])
@@ -43,4 +44,8 @@ class PrototypeDevice(FakeDevice):
         words = [WORDS[int(class_id[1:])] for class_id in self.classes]
         words += [sounds[self.sounds[report.slot]] for report in self.reports]
         means = np.stack([clips(word, 6, rng).mean(axis=0) for word in words])
-        return {"prototypes": means, "counts": np.full(len(words), 6, np.float32)}
+        arrays = {"prototypes": means, "counts": np.full(len(words), 6, np.float32)}
+        if self.denied:
+            arrays["negatives"] = np.stack([clips(word, 3, rng).mean(axis=0) for _, word in self.denied])
+            arrays["negative_counts"] = np.full(len(self.denied), 3, np.float32)
+        return arrays

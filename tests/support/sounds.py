@@ -7,6 +7,7 @@ import numpy as np
 
 RATE = 16_000
 TONES = {"yes": (400, 900), "no": (900, 400), "up": (1500, 1500), "down": (2500, 700), "stop": (700, 3200)}
+TONES["zip"] = (1200, 2200)  # which a device that knows "up" takes for it
 
 
 def melody(label: str, rng: np.random.Generator) -> np.ndarray:

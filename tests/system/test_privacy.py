@@ -14,6 +14,7 @@ import soundfile
 
 from aggregator_server.strategies.registry import strategies
 from edge_client.audio.recordings import Recordings
+from edge_client.clips.files import REJECTED, rejected
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
@@ -114,7 +115,10 @@ class Round:
 
 
 def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
-    """A device that was taught two words and a kettle, heard something unknown, and has a journal."""
+    """A device that was taught two words and a kettle, heard something unknown, and has a journal.
+
+    Its owner denied that some sounds were one of the words, and that the voice of another was the word of one alone.
+    """
     device = EdgeDaemon(
         folder,
         bundle,
@@ -127,6 +131,9 @@ def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
     for label in ("yes", "no", "stop"):
         write_clips(clips, label, 6, seed=1)
     (clips / "stop").rename(clips / SECRET_LABEL)
+    for label in ("yes", "no"):
+        write_clips(clips / REJECTED, "down", 2, seed=6)
+        (clips / REJECTED / "down").rename(clips / rejected(label))
     write_clips(folder / "evaluation", "yes", 2, seed=3)
     settings = read_bundle(bundle).manifest.feature_settings
     noise = np.random.default_rng(2).uniform(-0.4, 0.4, settings.clip_samples).astype(np.float32)
@@ -216,6 +223,7 @@ def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
         "samples": round_.public_samples,
         "classes": len(document["classes"]),
         "sounds": described,
+        "negatives": len(document["negatives"]),
         "impressions": SHORT["impressions"],
         "frames": frames,
         "coefficients": coefficients,
@@ -232,6 +240,14 @@ def test_an_upload_has_the_arrays_of_the_strategy_s_row(round_):
     wanted = {name: shape for name, shape in wanted.items() if name not in others}
     assert {name: array.shape for name, array in arrays.items()} == wanted
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
+
+
+def test_what_an_owner_denied_leaves_with_the_row_that_says_so_and_never_of_a_label_that_hears_one_person(round_):
+    arrays, document = round_.upload
+    names = {info["class_id"]: info["name"] for info in round_.classes}
+    denied = [names[class_id] for class_id in document["negatives"]]
+    assert denied == (["no"] if round_.strategy == "prototypes" else [])
+    assert arrays.get("negative_counts", np.zeros(0)).tolist() == [2.0] * len(denied)
 
 
 def test_beside_a_new_sound_the_classes_of_own_clips_are_described_as_the_row_says(round_):

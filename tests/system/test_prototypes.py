@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.clips.files import check_label
+from edge_client.clips.files import check_label, rejected
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.ready_bundles import find_bundle
@@ -66,6 +66,49 @@ def test_devices_that_hear_words_and_sounds_learn_from_one_another(fleet_of):
     assert recognised(other, "stop", "sound-4", bundle) > 0.6
     assert recognised(other, "no", "no", bundle) > 0.8
     assert all("Traceback" not in made.log() for made in (one, other))
+
+
+def denied(device, label, sound, count):
+    """Have an owner say of some sounds that they are not a label; return the folder."""
+    write_clips(device.folder / "heard", sound, count, seed=70)
+    folder = device.clips / rejected(label)
+    folder.parent.mkdir()
+    (device.folder / "heard" / sound).rename(folder)
+    return folder
+
+
+def score(device, label, sound):
+    """The mean score that a device gives a label on clips of a sound that no device has."""
+    saved = device.device_state().model.load(find_bundle("base"))
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    clips = np.stack([melody(sound, np.random.default_rng([98, seed])) for seed in range(20)]).astype(np.float32)
+    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
+    return float(model.predict(x, labels.listening_mask)[:, labels.slot_of(label)].mean())
+
+
+def test_what_one_owner_says_is_not_a_label_every_device_takes_it_less_for_that_until_the_owner_takes_it_back(fleet_of):
+    server, device = fleet_of({"base": find_bundle("base")}, labels=("yes", "no", "up"), own=6)
+    owner, other = device("owner", "base", ("no", "up")), device("other", "base", ("yes", "up"))
+    for made in (owner, other):
+        with (made.folder / "edge.toml").open("a") as config:
+            config.write("teach_epochs = 10\n")  # of [training], the last section
+        made.start()
+    enrolled(server, 2)
+    assert "negatives" not in run_round(server)["aggregation"]
+    before = score(other, "up", "zip")
+    assert before > 0.3
+
+    folder = denied(owner, "up", "zip", 3)
+    assert run_round(server)["aggregation"]["negatives"] == {"up": [1]}
+    assert score(other, "up", "zip") < before / 3
+    assert recognised(other, "up", "up") > 0.8
+    assert recognised(other, "yes", "yes") > 0.8
+
+    for path in folder.iterdir():
+        path.unlink()
+    assert "negatives" not in run_round(server)["aggregation"]
+    assert score(other, "up", "zip") > before / 2
+    assert all("Traceback" not in made.log() for made in (owner, other))
 
 
 def retire_and_restore(server, owner, other, last):

@@ -1,20 +1,21 @@
 """Prototypes: the device's part of a round, in which no network is trained (docs/methods.md, "Prototypes").
 
-Contribute: send the mean embedding of each label's clips. Learn: take up classes, and fit the head as teaching does,
-with the fleet's prototypes beside the device's own clips.
+Contribute: send the mean embedding of each label's clips, and of what the owner said is not the label. Learn: take up
+classes, and fit the head as teaching does, with the fleet's prototypes beside the device's own clips.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import numpy as np
 
 from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
+from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.prototype_noise import noise_rng, private_mean
 from edge_client.learning.rounds.choice import after_round, choose
 from edge_client.learning.rounds.clips import held_out_metrics
@@ -55,13 +56,21 @@ class PrototypeExchange:
         self._work = work
 
     def contribute(
-        self, takes: Mapping[str, Floats], device_id: str, noise_key: bytes, *, share_names: bool
+        self,
+        takes: Mapping[str, Floats],
+        device_id: str,
+        noise_key: bytes,
+        *,
+        share_names: bool,
+        rejected: Mapping[str, Floats] | None = None,
     ) -> tuple[Update, Arrays]:
         """Give every label a slot; return the upload. Raises LabelError if the head has no free slot.
 
         Args:
             takes: embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself.
             noise_key: of the plan's noise; see :func:`edge_client.learning.prototype_noise.noise_rng`.
+            rejected: embeddings by label of what its owner said is not it, as ``takes``. It is sent for classes that
+                the fleet has, if the plan asks for corrections; an older aggregator does not.
         """
         label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
@@ -84,7 +93,25 @@ class PrototypeExchange:
         means = np.stack([self._mean(own[owners == slot], noise_key)[None] for slot in (*known, *new)])
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
         self.label_map = label_map
-        return update, {"prototypes": means, "counts": counts}
+        arrays: Arrays = {"prototypes": means, "counts": counts}
+        wanted = bool(self._work.plan.aggregation.settings.get("corrections", False))
+        denied = self._denied(rejected or {}, of_fleet) if wanted else []
+        if denied:
+            update = dataclasses.replace(update, negatives=tuple(class_id for class_id, _ in denied))
+            arrays["negatives"] = np.stack([self._mean(clips, noise_key)[None] for _, clips in denied])
+            arrays["negative_counts"] = np.array([len(clips) for _, clips in denied], np.float32)
+        return update, arrays
+
+    def _denied(self, rejected: Mapping[str, Floats], of_fleet: Container[str]) -> list[tuple[str, Floats]]:
+        """Return classes, and clips that are not of them, float32 [any, numbers], a group of clips each."""
+        classes = dict(zip(self.label_map.names, self.label_map.class_ids, strict=True))
+        whole = float(self._work.plan.local.settings["noise"]) > 0
+        return [
+            (class_id, group)
+            for label, clips in sorted(rejected.items())
+            if (class_id := classes.get(label)) is not None and class_id in of_fleet
+            for group in denied_groups(clips[:, 0], self._statistics, whole=whole)
+        ]
 
     def _mean(self, embeddings: Floats, noise_key: bytes) -> Floats:
         """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
@@ -121,16 +148,19 @@ class PrototypeRound:
 
         Raises RecordingError if there is no readable clip, LabelError if the head has no free slot.
         """
-        takes = Hearing(self._config, self._settings, self._state.embeddings_path).heard().takes
-        if not takes:
+        heard, labels = Hearing(self._config, self._settings, self._state.embeddings_path).heard(), self._config.labels
+        if not heard.takes:
             raise RecordingError(
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
+        # Of a label that hears its owner alone, others' voices are denied, and they may well say the word.
+        only_mine = {label for label, config in labels.items() if config.only_me}
         update, arrays = self._exchange.contribute(
-            takes,
+            heard.takes,
             self._state.identity.load().device_id,
             self._state.identity.noise_key(),
             share_names=self._config.device.share_names,
+            rejected={label: clips for label, clips in heard.rejected.items() if label not in only_mine},
         )
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))

@@ -125,11 +125,20 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
     imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
+    denied = {} if fleet is None or fleet.negatives is None else fleet.negatives.of_classes()
     settings, start = config.training, read_bundle(config.bundle).weights
 
     def learn(heard: Heard) -> tuple[HeadMaterial, Arrays, dict[str, tuple[float, float]]]:
         material = head_material(
-            label_map, known, heard, statistics, public_set, imagine, prototypes, chosen_kinds(config.clips_folder)
+            label_map,
+            known,
+            heard,
+            statistics,
+            public_set,
+            imagine,
+            prototypes,
+            chosen_kinds(config.clips_folder),
+            denied,
         )
         epochs, rate = settings.teach_epochs, settings.teach_learning_rate
         weights = train_head(model, start, label_map, material, epochs, rate, seed)

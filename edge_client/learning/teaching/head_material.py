@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.clips.files import SOUND, WORD
+from edge_client.learning.negative_prototypes import believed
 from edge_client.learning.targets import from_slots
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -40,6 +41,9 @@ _SAME_NAME, SAME_SOUND = 0.4, 0.75
 # Rows in one pass, as a share of a label's, of a label that others alone have clips of: with 1, two points less of it
 # are recognised (docs/class-discovery.md).
 _UNHEARD = 2.0
+# Rows in one pass, as shares of a label's, of a sound that other owners said is not it, and of all of them together at
+# most; and how many draws stand for each.
+_DENIED, _ALL_DENIED, _DENIED_ROWS = 0.2, 0.4, 100
 # Takes that a label of the fleet would have, of which this device has none of its own.
 _USUAL_TAKES = 10
 NEITHER = ""
@@ -162,6 +166,7 @@ def head_material(
     imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
     kinds_given: Mapping[str, str] | None = None,
+    denied: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
     """Collect what every output learns from.
 
@@ -172,6 +177,7 @@ def head_material(
         imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
         kinds_given: WORD or SOUND by label, where the owner said so.
+        denied: by class, what other owners said is none of its sounds, float32 [sounds, numbers].
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
     fleet = _of_fleet(label_map, wanted, prototypes or {})
@@ -202,7 +208,9 @@ def head_material(
     own = None
     if heard.takes and (public_set is not None or prototypes):
         own = head_material(label_map, (), heard, statistics, None, imagine, kinds_given=kinds_given)
-    return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, _other_halves(sounds, statistics))
+    halves = _other_halves(sounds, statistics)  # of what the device knows itself
+    sounds += _denied(label_map, described, fleet, denied or {}, statistics, kinds)
+    return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, halves)
 
 
 def _kinds(
@@ -342,6 +350,39 @@ def _background(
     if heard.room is not None:
         sounds.append(Sound(other_slot, heard.room, nobody, _ROOM))
     return [sound for sound in sounds if len(sound.rows) or len(sound.centres)]
+
+
+def _denied(
+    label_map: LabelMap,
+    described: Mapping[int, list[Floats]],
+    fleet: Mapping[int, Floats],
+    denied: Mapping[str, Floats],
+    statistics: EmbeddingStatistics,
+    kinds: Mapping[int, str],
+) -> list[Sound]:
+    """Return sounds of what other owners said is not a label, as far as it contradicts nothing that the device knows.
+
+    They are rows and no centres, so that nobody moves the device's thresholds with them.
+    """
+    said = {slot: denied[class_id] for slot in described if (class_id := label_map.class_ids[slot] or "") in denied}
+    if not said:
+        return []
+    known = {}
+    for slot, parts in described.items():
+        found = [one for one in (parts, [fleet[slot]] if slot in fleet else []) if one]
+        known[slot] = np.array([_direction(one, statistics, kinds[slot]) for one in found]).reshape(len(found), -1)
+    *_, other_slot, _ = label_map.background
+    rng, sounds = np.random.default_rng(0), []
+    for slot, negatives in said.items():
+        others = [found for another, found in known.items() if another != slot and len(found)]
+        held = believed(statistics.whitened(negatives), [known[slot]], others)
+        for mean in negatives[held]:
+            rows = statistics.varied.draw(mean, _DENIED_ROWS, rng)
+            kind = NEITHER
+            if isinstance(statistics, JointStatistics):
+                kind = SOUND if statistics.is_sound(mean[None]) else WORD
+            sounds.append(Sound(other_slot, rows, rows[:0], min(_DENIED, _ALL_DENIED / held.sum()), kind))
+    return sounds
 
 
 def _no_label_s(clips: Floats, label: str, heard: Heard, statistics: EmbeddingStatistics) -> Floats:

@@ -240,6 +240,31 @@ def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_ol
     np.testing.assert_allclose(again.means[0], before.means[1], rtol=1e-6)
 
 
+def test_what_is_not_a_class_goes_with_the_class_stays_with_others_and_waits_for_a_round_after_a_merge(tmp_path):
+    denied = (("c0", "go"), ("c1", "stop"), ("c3", "go"))
+    members = [PrototypeDevice(1, ("c0", "c1"), denied=denied), PrototypeDevice(2, ("c2", "c3"))]
+    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
+    fleet.run_round(strategy="prototypes")
+    before = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    assert before.negatives.class_ids == ("c0", "c1", "c3")
+    remove_class(fleet.store, "c0", 200.0)
+    merge_class(fleet.store, "c2", "c3", 201.0)
+    after = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    assert after.negatives.class_ids == ("c1",)
+    np.testing.assert_array_equal(after.negatives.means, before.negatives.means[[1]])
+    for device in fleet.devices:
+        fleet.learned(device, newest(fleet).summary.round_id)
+    fleet.open(300.0, strategy="prototypes", quorum=0.1, deadline_s=60)
+    fleet.devices[1] = dataclasses.replace(fleet.devices[1], classes=("c3",))
+    fleet.upload(fleet.devices[1], 301.0)
+    fleet.advance(1000.0)
+    again = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    assert again.negatives.class_ids == ("c1", "c3")
+    merge_class(fleet.store, "c3", "c1", 1100.0)
+    last = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
+    assert last.negatives is None
+
+
 def test_a_continuous_series_goes_on_after_a_change(tmp_path):
     members = [PrototypeDevice(1, ("c0", "c1")), PrototypeDevice(2, ("c1", "c2"))]
     fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))

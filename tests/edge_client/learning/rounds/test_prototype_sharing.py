@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import Recordings
+from edge_client.clips.files import rejected
 from edge_client.clips.public_set import build_public_set
+from edge_client.config import load_config
 from edge_client.errors import ModelError
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.prototypes import METHOD
@@ -47,10 +49,10 @@ def kept(device, data):
     return digest(data)
 
 
-def work_of(device, public, kind="contribute", prototypes=None, classes=None, **settings):
+def work_of(device, public, kind="contribute", prototypes=None, classes=None, corrections=True, **settings):
     plan = RoundPlan(
         local=Choice("prototypes", complete("the method", METHOD.settings, settings)),
-        aggregation=Choice("prototype_mean"),
+        aggregation=Choice("prototype_mean", {"corrections": True} if corrections else {}),
         selection=Choice("all"),
         deadline_s=60.0,
         quorum=0.5,
@@ -99,6 +101,70 @@ def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill
     assert saved.progress.label_map.names[report["slot"]] == "stop"
     device.do(work)
     assert device.state.outbox.read(device.state.outbox.update_path(3)) == sent
+
+
+def sent(device, work):
+    device.do(work)
+    return unpack(device.state.outbox.read(device.state.outbox.update_path(work.round_id)))
+
+
+def denied(device, label, sound, count, seed=5):
+    """Have an owner say of some sounds that they are not a label."""
+    write_clips(device.folder / "sounds", sound, count, seed=seed)
+    folder = device.clips / rejected(label)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (device.folder / "sounds" / sound).glob(f"{seed:04x}*"):
+        shutil.copy(path, folder / f"{sound}_{path.name}")
+    return folder
+
+
+def test_it_sends_means_of_what_its_owner_said_is_not_a_class_until_the_owner_takes_it_back(device, public):
+    before = sent(device, work_of(device, public))
+    folders = denied(device, "yes", "up", 3), denied(device, "stop", "down", 2)
+    denied(device, "yes", "no", 1)
+    arrays, document = sent(device, work_of(device, public))
+    assert document["negatives"] == ["yes", "yes"]  # "stop" is no class of the fleet yet
+    assert arrays["negative_counts"].tolist() == [3.0, 1.0]
+    clips = Recordings(folders[0].parent, public.settings)
+    for row, sound in enumerate(("up", "no")):
+        heard = clips.load([path for path in clips.clips("yes") if path.name.startswith(sound)])
+        expected = open_front_end(public.settings)(heard).mean(axis=0)
+        np.testing.assert_allclose(arrays["negatives"][row], expected, atol=1e-5)
+    for name in ("prototypes", "counts"):
+        np.testing.assert_array_equal(arrays[name], before[0][name])
+    for folder in folders:
+        shutil.rmtree(folder)
+    arrays, document = sent(device, work_of(device, public))
+    assert document == before[1]
+    assert document["negatives"] == []
+    assert set(arrays) == {"prototypes", "counts"}
+
+
+def test_it_sends_none_to_an_aggregator_that_does_not_ask_and_none_of_a_label_that_hears_its_owner_alone(
+    device, public
+):
+    denied(device, "yes", "up", 3)
+    arrays, document = sent(device, work_of(device, public, corrections=False))
+    assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
+    with (device.folder / "edge.toml").open("a") as config:
+        config.write("[labels.yes]\nonly_me = true\n")
+    device.config = load_config(device.folder / "edge.toml")
+    arrays, document = sent(device, work_of(device, public))
+    assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
+
+
+def test_with_noise_there_is_one_mean_of_all_that_was_denied_the_same_in_every_round(device, public):
+    denied(device, "yes", "up", 2)
+    denied(device, "yes", "down", 2)
+    plain, _ = sent(device, work_of(device, public))
+    assert plain["negative_counts"].tolist() == [2.0, 2.0]
+    first, _ = sent(device, work_of(device, public, noise=0.5))
+    second, _ = sent(device, work_of(device, public, noise=0.5))
+    assert first["negative_counts"].tolist() == [4.0]
+    np.testing.assert_array_equal(first["negatives"], second["negatives"])
+    whitening = device.state.model.load(device.bundle).bundle.manifest.embedding_statistics.whitening
+    # 64 numbers with a standard deviation of 0.5 x 2 x 10 / 4, and what clipping moved
+    assert np.linalg.norm((first["negatives"] - plain["negatives"].mean(axis=0)) @ whitening) > 8 * 0.75 * 2.5
 
 
 def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_model_after_a_kill(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from edge_client.clips.files import SOUND, WORD
 from edge_client.learning.teaching.head import centres
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle
@@ -91,3 +92,62 @@ def test_what_is_not_a_label_counts_as_a_take_each_and_as_half_of_the_takes_at_m
     assert (x[:, None] == wrong.reshape(-1, 64)).all(axis=2).any(axis=1).sum() == rows
     assert len(x) == len(material_with({}).one_pass(labels.capacity, np.random.default_rng(4))[0]) + rows
     assert (targets[:, 0] == 1).sum() == 50
+
+
+def denials(manifest, said, *, takes=None, other=None):
+    """What a device learns of sounds that the fleet says are not its label: of which it has takes, or a prototype.
+
+    It is the sounds' words, by which other sounds are drawn; ``other`` is the word of a second label with takes.
+    """
+    statistics = manifest.embedding_statistics
+    rng = np.random.default_rng(3)
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("sound-0", "c0").add("sound-1", "c1")
+    heard = {}
+    if takes is not None:
+        heard["sound-0"] = statistics.draw(statistics.means[takes], 4, rng)[:, None]
+    if other is not None:
+        heard["sound-1"] = statistics.draw(statistics.means[other], 4, rng)[:, None]
+    nothing = np.zeros((0, 64), np.float32)
+    fleet = {"c0": statistics.means[[3]]} if takes is None else {}
+    arguments = labels, [0], Heard(heard, nothing, nothing), statistics, None, pytest.fail, fleet
+    plain = head_material(*arguments)
+    found = head_material(*arguments, denied={"c0": statistics.means[list(said)], "c7": statistics.means[:1]})
+    assert [sound.slot for sound in found.sounds[: len(plain.sounds)]] == [sound.slot for sound in plain.sounds]
+    more = found.sounds[len(plain.sounds) :]
+    assert {sound.slot for sound in more} <= {labels.background[-2]}
+    assert all(len(sound.centres) == 0 for sound in more)  # no threshold is set by what others say
+    means = [np.linalg.norm(statistics.means - sound.rows.mean(axis=0), axis=1).argmin() for sound in more]
+    return sorted(means), sum(sound.share for sound in more)
+
+
+def test_what_the_fleet_says_is_not_a_label_is_learned_as_no_label_and_however_much_it_says_it_weighs_little(manifest):
+    assert denials(manifest, [9]) == ([9], pytest.approx(0.2))
+    assert denials(manifest, [9], takes=3) == ([9], pytest.approx(0.2))
+    found, share = denials(manifest, [9, 20, 25, 30])
+    assert found == [9, 20, 25, 30]
+    assert share == pytest.approx(0.4)
+
+
+def test_a_device_does_not_believe_that_a_label_is_not_itself_or_that_what_it_was_taught_is_nothing(manifest):
+    assert denials(manifest, [3, 9]) == ([9], pytest.approx(0.2))  # it has the prototype alone
+    assert denials(manifest, [3, 9], takes=3) == ([9], pytest.approx(0.2))
+    assert denials(manifest, [9, 20], takes=3, other=9) == ([20], pytest.approx(0.2))
+    assert denials(manifest, [3], takes=3) == ([], 0)
+
+
+def test_on_a_front_end_that_hears_both_a_denied_word_gets_the_sounds_half_of_any_word():
+    manifest = read_bundle(find_bundle("words_and_sounds")).manifest
+    statistics = manifest.embedding_statistics
+    labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("sound-0", "c0")
+    numbers = statistics.means.shape[1]
+    nothing = np.zeros((0, numbers), np.float32)
+    words = np.flatnonzero(~statistics.are_sounds)
+    denied = {"c0": statistics.means[[words[9], np.flatnonzero(statistics.are_sounds)[0]]]}
+    fleet = {"c0": statistics.means[[words[3]]]}
+    heard = Heard({}, nothing, nothing)
+    found = head_material(labels, [0], heard, statistics, None, pytest.fail, fleet, denied=denied)
+    assert [sound.kind for sound in found.sounds[-2:]] == [WORD, SOUND]
+    rows = found.rows(found.sounds[-2], 400, np.random.default_rng(0))
+    halves = rows[:, statistics.split :].mean(axis=0)
+    from_talk = np.linalg.norm(halves - statistics.talk.mean(axis=0))
+    assert from_talk < np.linalg.norm(halves - statistics.means[statistics.are_sounds, statistics.split :].mean(axis=0))

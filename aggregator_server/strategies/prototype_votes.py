@@ -1,0 +1,161 @@
+"""What devices last said of classes in rounds of ``prototypes``: kept from round to round, a row for each vote."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator_server.aggregation.contract import Assigned, ClassTerms, Contribution, RoundInputs, as_names, as_rows
+from fleet_protocol.arrays import Floats
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Arrays
+
+_ID_BYTES = 32
+_NO_CLASS = -1
+_ROWS = 4096  # of kept votes that are copied at once
+_NEGATIVE = "negative_"  # before the names of the arrays of what devices said is not a class
+
+
+@dataclass(frozen=True)
+class Votes:
+    """What devices last said of classes, a row for each vote.
+
+    Attributes:
+        columns: Column of the class in the public set, int64 [votes].
+        devices: Who said it, bytes of 32 [votes].
+        prototypes: float32 [votes, frames, numbers].
+        clips: How many clips are behind each, float32 [votes].
+    """
+
+    columns: NDArray[np.int64]
+    devices: NDArray[np.bytes_]
+    prototypes: Floats
+    clips: Floats
+
+    def fill(self, rows: NDArray[np.intp], prototypes: Floats, clips: Floats) -> None:
+        """Write votes into their rows; those whose row is -1 are left out."""
+        counts = rows >= 0
+        self.prototypes[rows[counts]] = prototypes[counts]
+        self.clips[rows[counts]] = clips[counts]
+
+
+def votes_of(
+    inputs: RoundInputs, contributions: Sequence[Contribution], assigned: Sequence[Assigned], public_set: PublicSet
+) -> Votes:
+    """Return the votes of a round's uploads and what other devices last uploaded, by class and device.
+
+    Of several votes of a device for a class the first counts. There is one copy of all.
+    """
+    state = inputs.state
+    column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
+    classes = {(item.device_id, item.slot): item.class_id for item in assigned}
+    said: list[NDArray[np.int64]] = []
+    for contribution in contributions:
+        update = contribution.update
+        reported = (classes.get((update.device_id, report.slot), "") for report in update.reports)
+        said.append(np.array([column_of.get(class_id, _NO_CLASS) for class_id in (*update.known, *reported)], np.int64))
+    present = devices_of(contributions)
+    kept, kept_columns = _kept(state, column_of, inputs.class_terms)
+    kept_devices = as_names(state["devices"])[kept] if len(kept) else _names(())
+    stays = ~np.isin(kept_devices, np.concatenate([present, _names(inputs.revoked)]))
+    kept = kept[stays]
+
+    columns = np.concatenate([*said, kept_columns[stays]])
+    devices = np.concatenate([np.repeat(present, [len(one) for one in said]), kept_devices[stays]])
+    order = np.lexsort((devices, columns))
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (np.diff(columns[order]) != 0) | (devices[order][1:] != devices[order][:-1])
+    order = order[is_first & (columns[order] != _NO_CLASS)]
+    rows = np.full(len(columns), -1)
+    rows[order] = np.arange(len(order))
+
+    shape = (len(order), *public_set.settings.shape)
+    votes = Votes(columns[order], devices[order], np.empty(shape, np.float32), np.empty(len(order), np.float32))
+    start = 0
+    for contribution, one in zip(contributions, said, strict=True):
+        arrays = contribution.read()
+        votes.fill(rows[start : start + len(one)], arrays["prototypes"], arrays["counts"])
+        start += len(one)
+    for first in range(0, len(kept), _ROWS):
+        some = kept[first : first + _ROWS]
+        votes.fill(rows[start + first :][: len(some)], state["prototypes"][some], state["counts"][some])
+    return votes
+
+
+def devices_of(contributions: Sequence[Contribution]) -> NDArray[np.bytes_]:
+    """Return the devices of uploads, bytes of 32 [contributions]."""
+    return _names(contribution.update.device_id for contribution in contributions)
+
+
+def _names(device_ids: Iterable[str]) -> NDArray[np.bytes_]:
+    return np.array(list(device_ids), f"S{_ID_BYTES}")
+
+
+def denied_of(inputs: RoundInputs, contributions: Sequence[Contribution], public_set: PublicSet) -> Votes:
+    """Return what owners said is no sound of a class, by the round's uploads and what other devices last uploaded.
+
+    A device may have said it of several sounds; its rows stand in its own order.
+    """
+    column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
+    shape = public_set.settings.shape
+    columns, devices = [np.zeros(0, np.int64)], [_names(())]
+    prototypes, clips = [np.zeros((0, *shape), np.float32)], [np.zeros(0, np.float32)]
+    if inputs.plan.aggregation.settings.get("corrections", False):
+        for contribution in contributions:
+            if class_ids := contribution.update.negatives:
+                arrays = contribution.read()
+                columns.append(np.array([column_of.get(class_id, _NO_CLASS) for class_id in class_ids], np.int64))
+                devices.append(_names([contribution.update.device_id] * len(class_ids)))
+                prototypes.append(arrays["negatives"])
+                clips.append(arrays["negative_counts"])
+        state = {name.removeprefix(_NEGATIVE): array for name, array in inputs.state.items() if _NEGATIVE in name}
+        kept, kept_columns = _kept(state, column_of, inputs.class_terms)
+        if len(kept):
+            said = as_names(state["devices"])[kept]
+            stays = ~np.isin(said, np.concatenate([devices_of(contributions), _names(inputs.revoked)]))
+            columns.append(kept_columns[stays])
+            devices.append(said[stays])
+            prototypes.append(state["prototypes"][kept[stays]])
+            clips.append(state["counts"][kept[stays]])
+    found = Votes(np.concatenate(columns), np.concatenate(devices), np.concatenate(prototypes), np.concatenate(clips))
+    rows = np.lexsort((found.devices, found.columns))
+    rows = rows[found.columns[rows] != _NO_CLASS]
+    return Votes(found.columns[rows], found.devices[rows], found.prototypes[rows], found.clips[rows])
+
+
+def to_keep(votes: Votes, denied: Votes, class_ids: Sequence[str]) -> Arrays:
+    """Return votes, and what devices said is not a class, as the state for the next round."""
+    return _arrays(votes, class_ids) | {
+        f"{_NEGATIVE}{name}": array for name, array in _arrays(denied, class_ids).items()
+    }
+
+
+def _arrays(votes: Votes, class_ids: Sequence[str]) -> Arrays:
+    """Return votes as arrays, a row for each: the class's id, the device's id, the prototype and its clips."""
+    if not len(votes.columns):
+        return {}
+    return {
+        "classes": as_rows(class_ids, max(len(class_id.encode()) for class_id in class_ids))[votes.columns],
+        "devices": votes.devices.view(np.uint8).reshape(-1, _ID_BYTES),
+        "prototypes": votes.prototypes,
+        "counts": votes.clips,
+    }
+
+
+def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Read whose votes :func:`to_keep` returned: numbers of its rows, int64 [votes], and the columns of their classes.
+
+    Votes for a merged class count for what it is now, behind those for that class itself; others have no class. A state
+    of an older release names columns. They mean the same classes as long as no class was removed.
+    """
+    if "devices" not in state or ("columns" in state and not terms.reserved <= {*column_of, *terms.proposed}):
+        return np.zeros(0, np.intp), np.zeros(0, np.int64)
+    if "columns" in state:
+        return np.arange(len(state["columns"])), state["columns"].astype(np.int64)
+    names, which = np.unique(as_names(state["classes"]), return_inverse=True)
+    known = [name.decode() for name in names.tolist()]
+    now = [column_of.get(name, column_of.get(terms.merged.get(name, ""), _NO_CLASS)) for name in known]
+    merged = np.array([name not in column_of for name in known])
+    rows = np.argsort(merged[which], kind="stable")
+    return rows, np.array(now, np.int64)[which[rows]]

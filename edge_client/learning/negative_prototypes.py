@@ -1,0 +1,49 @@
+"""Negative prototypes: what owners said is not a label, as it travels in rounds of ``prototypes`` (docs/methods.md).
+
+A device sends means of the clips that its owner denied. What the fleet sends of others' it believes only where it does
+not contradict what it knows itself: whoever denies the word itself must not silence it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fleet_protocol.alike import alike_groups
+from fleet_protocol.arrays import Bools, Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.limits import NEGATIVES
+
+# Whitened cosine to a label from which a sound is believed to be the label's, whoever denies it. Three in four single
+# clips of ten words lie above, and all means of three; of what is most easily taken for the word one in twenty does.
+_ITSELF = 0.6
+# The same to another label: the head tells the two apart anyway, by that label's own sounds.
+_ANOTHER = 0.4
+
+
+def denied_groups(clips: Floats, statistics: EmbeddingStatistics, *, whole: bool) -> list[Floats]:
+    """Return what was denied of one label in the groups of which the means are sent, each float32 [any, numbers].
+
+    Args:
+        clips: embeddings of the clips, float32 [clips, numbers].
+        whole: whether all are one group. With noise they are: its scale holds for a mean of clips that were not chosen
+            by what they sound like.
+    """
+    if whole:
+        return [clips]
+    order = np.lexsort(clips.T)  # the same groups in whatever order the clips come
+    return [clips[order][rows] for rows in alike_groups(statistics.whitened(clips[order]))[:NEGATIVES]]
+
+
+def believed(negatives: Doubles, of_label: Sequence[Doubles], of_others: Sequence[Doubles]) -> Bools:
+    """Tell which sounds that are said to be none of a label's can be learned as such, bool [negatives].
+
+    All are whitened directions of length 1, float64 [any, numbers]: of the sounds, of what the device knows of the
+    label, and of what it knows of its other labels.
+    """
+    found = np.ones(len(negatives), np.bool_)
+    for known, least in ((of_label, _ITSELF), (of_others, _ANOTHER)):
+        for directions in known:
+            found &= (negatives @ directions.T).max(axis=1, initial=-1.0) < least
+    return found

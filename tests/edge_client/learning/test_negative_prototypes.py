@@ -1,0 +1,48 @@
+"""What a device sends of what its owner denied, and what it believes of others'."""
+
+import numpy as np
+import pytest
+
+from edge_client.learning.negative_prototypes import believed, denied_groups
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.limits import NEGATIVES
+from fleet_protocol.ready_bundles import find_bundle
+
+
+@pytest.fixture(scope="module")
+def statistics():
+    return read_bundle(find_bundle("base")).manifest.embedding_statistics
+
+
+def spoken(statistics, words, count, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.concatenate([statistics.draw(statistics.means[word], count, rng) for word in words])
+
+
+def test_unlike_sounds_have_a_mean_each_the_most_frequent_first_in_whatever_order_they_come(statistics):
+    directions = statistics.whitened(statistics.means)
+    least = np.unravel_index((directions @ directions.T).argmin(), (len(directions),) * 2)
+    one, other = spoken(statistics, [least[0]], 6), spoken(statistics, [least[1]], 3)
+    mixed = np.concatenate([other, one])
+    groups = denied_groups(mixed, statistics, whole=False)
+    assert 2 <= len(groups) <= NEGATIVES
+    assert len(groups[0]) >= 4
+    assert all(any(np.array_equal(row, mine) for mine in one) for row in groups[0])
+    again = denied_groups(mixed[::-1], statistics, whole=False)
+    assert [group.tolist() for group in again] == [group.tolist() for group in groups]
+    assert [group.tolist() for group in denied_groups(one[:1], statistics, whole=False)] == [one[:1].tolist()]
+
+
+def test_there_are_at_most_a_few_and_with_noise_one_mean_of_all(statistics):
+    clips = spoken(statistics, range(30), 1)
+    assert len(denied_groups(clips, statistics, whole=False)) == NEGATIVES
+    (group,) = denied_groups(clips, statistics, whole=True)
+    np.testing.assert_array_equal(group, clips)
+
+
+def test_what_is_the_label_itself_or_another_label_is_not_believed(statistics):
+    label, other, third = (statistics.whitened(statistics.means[[word]]) for word in (3, 9, 20))
+    sounds = np.concatenate([label, other, third])
+    assert believed(sounds, [label], [other]).tolist() == [False, False, True]
+    assert believed(sounds, [label, third], []).tolist() == [False, True, False]
+    assert believed(sounds, [], []).tolist() == [True, True, True]
