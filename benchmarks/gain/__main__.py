@@ -5,6 +5,8 @@
   end that had these words in its pretraining, such as base, there is no second fleet.
 - weights: fifty devices that train one network from nothing (benchmarks/gain/shared_weights.py).
 - scores: three users with networks and labels of their own (benchmarks/zero_shot.py).
+- corrections: ten devices, one or three of which deny that a sound is a word (benchmarks/gain/corrections.py, which has
+  figures of its own).
 
 Runs of the last two are kept in build/gain: a killed command goes on with those that are left.
 
@@ -29,17 +31,18 @@ import numpy as np
 from benchmarks import zero_shot
 from benchmarks.bundles import build_bundles
 from benchmarks.command import ROOT, Command, recordings, said
-from benchmarks.gain import shared_weights
+from benchmarks.gain import corrections, shared_weights
 from benchmarks.gain.deal import Fleet, deal, read_words
 from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.runs.run_folder import available_cores
 from studies.fleets import Scale
 from studies.processes import figures_of
 from studies.run import Call, Run
 
-EMBEDDINGS, WEIGHTS, SCORES = FLEETS = ("embeddings", "weights", "scores")
+EMBEDDINGS, WEIGHTS, SCORES, CORRECTIONS = FLEETS = ("embeddings", "weights", "scores", "corrections")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))
 FOLDER = ROOT / "build" / "gain"
 _BEYOND_CHANCE = 0.05
@@ -60,6 +63,7 @@ def main() -> int:
             EMBEDDINGS: lambda: on_embeddings(chosen.front_end, recordings("gsc_v2_test"), chosen.seeds),
             WEIGHTS: lambda: sharing_weights(chosen.seeds, chosen.processes),
             SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds], chosen.processes),
+            CORRECTIONS: lambda: correcting(recordings("gsc_v2_test"), chosen.seeds),
         }
         return [row for name in chosen.fleets for row in found[name]()]
 
@@ -82,6 +86,20 @@ def on_embeddings(front_end: str, data: Path, seeds: list[int]) -> Iterator[dict
         for plan in PLANS:
             judged = [list(one.judged(plan)) for one in fleets]
             yield _row(fleet.name, Path(front_end).stem, plan, judged, alone)
+
+
+def correcting(data: Path, seeds: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of fleets whose owners correct a word, or lie, and print each."""
+    bundle = read_bundle(find_bundle("base"))
+    words = read_words(data, bundle.manifest.feature_settings, FOLDER)
+    dealt = [deal(corrections.FLEET, words.words, words.speakers, seed) for seed in seeds]
+    fleets = [corrections.CorrectedFleet(bundle, words, *one) for one in zip(dealt, seeds, strict=True)]
+    for plan in corrections.PLANS:
+        judged = [found for one in fleets for found in one.judged(plan)]
+        shares = {name: [100 * float(getattr(one, name).mean()) for one in judged] for name in corrections.FIGURES}
+        row = {name: round(_mean(values), 1) for name, values in shares.items()}
+        kept = round(sum(one.kept for one in judged) / len(seeds), 1)
+        yield said({"fleet": corrections.FLEET.name, "plan": plan, **row, "kept": kept})
 
 
 def sharing_weights(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]:

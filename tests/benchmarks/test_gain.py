@@ -7,7 +7,7 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from benchmarks.command import BenchmarkError
-from benchmarks.gain import shared_weights
+from benchmarks.gain import corrections, shared_weights
 from benchmarks.gain.__main__ import chance_of_loss
 from benchmarks.gain.deal import WORDS, Fleet, Words, deal
 from benchmarks.gain.heads import ALONE, PROTOTYPES, EmbeddingFleet
@@ -71,6 +71,28 @@ def test_devices_learn_of_strangers_from_prototypes_as_the_product_makes_them():
         assert not any(found.kept_own for found in judged)
         strangers[plan] = np.mean([found.strangers.mean() for found in judged])
     assert strangers[PROTOTYPES] > strangers[ALONE] + 0.02
+
+
+@pytest.mark.slow
+def test_one_owner_s_correction_helps_every_device_and_three_liars_of_ten_take_no_word_away():
+    bundle, rng = read_bundle(find_bundle("base")), np.random.default_rng(0)
+    statistics = bundle.manifest.embedding_statistics
+    said, speakers = np.tile(WORDS, 120), np.repeat([f"{number:08x}" for number in range(60)], 20)
+    means = statistics.means[[statistics.words.index(word) for word in said]]
+    voices = np.repeat(statistics.draw(np.zeros(64), 60, rng), 20, axis=0)
+    clips = (means + 0.5 * voices + statistics.draw(np.zeros(64), len(said), rng)).astype(np.float32)[:, None]
+    words = Words(clips, said, speakers, statistics.noise)
+    fleet = corrections.CorrectedFleet(bundle, words, deal(corrections.FLEET, said, speakers, seed=1), seed=1)
+    found = {}
+    for plan in corrections.PLANS:
+        judged = list(fleet.judged(plan))
+        assert len(judged) == 6
+        found[plan] = {name: np.mean([getattr(one, name).mean() for one in judged]) for name in corrections.FIGURES}
+    before, helped = found[corrections.NOBODY], found[corrections.CORRECTED]
+    assert helped["taken"] < 0.7 * before["taken"]
+    assert helped["others"] < before["others"] + 0.02
+    assert found[corrections.BOTH]["taken"] < 0.8 * before["taken"]
+    assert max(one["missed"] for one in found.values()) < before["missed"] + 0.05
 
 
 @pytest.fixture
