@@ -46,6 +46,7 @@ class DeviceConfig:
     threads: int = 1
     seed: int = 0
     share_names: bool = False
+    share_corrections: bool = True
     learn_discovered: bool = True
 
     def __post_init__(self) -> None:

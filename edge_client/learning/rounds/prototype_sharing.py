@@ -153,6 +153,7 @@ class PrototypeRound:
             raise RecordingError(
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
+        shared = self._config.device.share_corrections
         # Of a label that hears its owner alone, others' voices are denied, and they may well say the word.
         only_mine = {label for label, config in labels.items() if config.only_me}
         update, arrays = self._exchange.contribute(
@@ -160,7 +161,7 @@ class PrototypeRound:
             self._state.identity.load().device_id,
             self._state.identity.noise_key(),
             share_names=self._config.device.share_names,
-            rejected={label: clips for label, clips in heard.rejected.items() if label not in only_mine},
+            rejected={label: clips for label, clips in heard.rejected.items() if label not in only_mine and shared},
         )
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))

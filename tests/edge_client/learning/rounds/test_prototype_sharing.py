@@ -140,15 +140,26 @@ def test_it_sends_means_of_what_its_owner_said_is_not_a_class_until_the_owner_ta
     assert set(arrays) == {"prototypes", "counts"}
 
 
-def test_it_sends_none_to_an_aggregator_that_does_not_ask_and_none_of_a_label_that_hears_its_owner_alone(
-    device, public
-):
+def test_it_sends_none_to_an_aggregator_that_does_not_ask(device, public):
     denied(device, "yes", "up", 3)
     arrays, document = sent(device, work_of(device, public, corrections=False))
     assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
-    with (device.folder / "edge.toml").open("a") as config:
-        config.write("[labels.yes]\nonly_me = true\n")
-    device.config = load_config(device.folder / "edge.toml")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[microphone]", "[labels.yes]\nonly_me = true\n[microphone]"),
+        ("[device]", "[device]\nshare_corrections = false"),
+    ],
+)
+def test_it_sends_none_of_a_label_that_hears_its_owner_alone_or_if_its_owner_does_not_want_to(
+    device, public, before, after
+):
+    denied(device, "yes", "up", 3)
+    path = device.folder / "edge.toml"
+    path.write_text(path.read_text().replace(before, after))
+    device.config = load_config(path)
     arrays, document = sent(device, work_of(device, public))
     assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
 
