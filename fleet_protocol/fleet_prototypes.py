@@ -7,6 +7,7 @@ They travel down as a blob that work names. Slots and public recordings are not 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.errors import TensorError
+from fleet_protocol.limits import NAME_LENGTH, NEGATIVES_OF_FLEET
 from fleet_protocol.tensors import Arrays, pack, require, unpack
 
 
@@ -68,6 +70,12 @@ class FleetPrototypes:
             rows = require(arrays, "negatives", (len(denied), *means.shape[1:]))
             said = require(arrays, "negative_devices", (len(denied),), kind="i")
             negatives = Negatives(tuple(map(str, denied)), rows, said)
+            for class_id, times in Counter(negatives.class_ids).items():
+                if times > NEGATIVES_OF_FLEET:
+                    raise TensorError(
+                        f"the fleet's prototypes have {times} negatives of {class_id[:NAME_LENGTH]!r}; at most "
+                        f"{NEGATIVES_OF_FLEET} of a class are read"
+                    )
         names = tuple(map(str, class_ids)), tuple(map(str, provisional))
         return cls(str(document.get("digest")), names[0], means, devices, names[1], negatives)
 

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from aggregator_server.aggregation.prototype_mean import combine
 from fleet_protocol.alike import alike_groups
 from fleet_protocol.arrays import Doubles
+from fleet_protocol.limits import NEGATIVES_OF_FLEET
 from fleet_protocol.setting import Value
 
-# Of one class: that are compared with one another in a round, and that travel down.
-COMPARED, HANDED_DOWN = 512, 16
+# Of one class, that are compared with one another in a round.
+COMPARED = 512
 # Distances of the middle device's prototype from the class, from which a sound can be another one. Of ten words, three
 # in four means of three clips of a word lie nearer, and one in ten of what is most easily taken for it.
 _FARTHER = 1.25
@@ -84,6 +85,6 @@ def fleet_negatives(
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     groups = [(group, len(np.unique(said.devices[group]))) for group in alike_groups(directions)]
     groups.sort(key=lambda group: (-group[1], turns[group[0]].min()))
-    chosen = groups[:HANDED_DOWN]
+    chosen = groups[:NEGATIVES_OF_FLEET]
     means = [combine(said.prototypes[rows], said.clips[rows], whitening, values) for rows, _ in chosen]
     return means, [devices for _, devices in chosen]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import ClassTerms, Contribution, RoundInputs, UploadTerms
-from aggregator_server.aggregation.negative_prototypes import COMPARED, HANDED_DOWN, Said, fleet_negatives
+from aggregator_server.aggregation.negative_prototypes import COMPARED, Said, fleet_negatives
 from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.aggregation.prototype_mean import RULE
 from aggregator_server.errors import MalformedUpdateError
@@ -15,7 +15,8 @@ from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.errors import TensorError
 from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import Update
+from fleet_protocol.limits import NEGATIVES_OF_FLEET
+from fleet_protocol.messages import Update, parse, to_json
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import pack, unpack
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS, WORDS, clips, embedded_public_set
@@ -117,7 +118,13 @@ def test_it_follows_a_class_that_became_another_and_goes_with_one_that_is_gone()
     assert aggregate(inputs(HONEST[0], **later)).prototypes.negatives is None
 
 
-def test_a_state_and_a_plan_of_an_older_release_have_none_and_an_older_reader_misses_nothing():
+def test_an_upload_of_a_device_of_an_older_release_is_taken():
+    document = to_json(HONEST[0].update)
+    assert list(document.pop("negatives")) == []
+    check(TERMS, parse(Update, document), HONEST[0].read())
+
+
+def test_a_state_and_a_plan_of_an_older_release_have_none():
     first = aggregate(inputs(CORRECTED, *HONEST))
     old_state = {name: array for name, array in first.state.items() if not name.startswith("negative")}
     assert sorted(old_state) == ["classes", "counts", "devices", "prototypes"]
@@ -141,6 +148,10 @@ def test_the_blob_says_what_is_not_a_class_and_a_damaged_one_is_refused():
     ):
         with pytest.raises(TensorError, match=words):
             FleetPrototypes.unpack(pack(arrays, changed))
+    many = NEGATIVES_OF_FLEET + 1
+    rows = {"negatives": np.zeros((many, 1, NUMBERS), np.float32), "negative_devices": np.ones(many, np.int64)}
+    with pytest.raises(TensorError, match="17 negatives of 'c1'; at most 16"):
+        FleetPrototypes.unpack(pack(arrays | rows, document | {"negatives": [NO] * many}))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +188,7 @@ def test_who_denies_the_word_itself_is_not_believed_and_does_not_hide_what_is_tr
     result = aggregate(inputs(CORRECTED, *HONEST[:6], *liars))
     assert off(told(result), "go") < 3
     by_votes = aggregate(inputs(*HONEST[:6], *liars)).details["aggregation"]["negatives"].get(NO, [])
-    assert len(told(result)) == len(by_votes) + 1 <= HANDED_DOWN
+    assert len(told(result)) == len(by_votes) + 1 <= NEGATIVES_OF_FLEET
     assert len(by_votes) < 4  # of six
 
 
@@ -193,7 +204,7 @@ def test_each_device_is_heard_before_any_is_heard_twice_however_many_lies_there_
     for seed in range(5):
         rng = np.random.default_rng(seed)
         means, devices = fleet_negatives(every, np.zeros(40), np.zeros((0, 40)), np.eye(40), VALUES, rng)
-        assert len(means) == len(devices) == HANDED_DOWN
+        assert len(means) == len(devices) == NEGATIVES_OF_FLEET
         assert max(mean[39] for mean in means) == 10
 
 
@@ -213,4 +224,4 @@ def test_a_flood_of_corrections_is_compared_within_bounds():
     rows = 5 * rng.normal(size=(4 * COMPARED, 30))
     whose = [f"{number // 4:032x}" for number in range(len(rows))]
     means, _ = fleet_negatives(said(rows, whose), np.zeros(30), np.zeros((0, 30)), np.eye(30), VALUES, rng)
-    assert len(means) == HANDED_DOWN
+    assert len(means) == NEGATIVES_OF_FLEET
