@@ -1,6 +1,6 @@
 """Train a classifier on recordings of your own, and see what it confuses.
 
-    python examples/own_recordings.py FOLDER [--bundle base] [--save words.safetensors]
+    python examples/own_recordings.py FOLDER [--bundle words] [--save words.safetensors]
 
 FOLDER holds a folder for each label: FOLDER/doorbell/1.wav. A file's name says who or what made the sound, the part
 before the first "_": `anna_1.wav`. Every fourth of them is kept for the test, so that nobody is in both parts.
@@ -13,13 +13,16 @@ import numpy as np
 
 from edge_client.api import AuricleError, Classifier
 from edge_client.audio.recordings import speaker_of
+from fleet_protocol.ready_bundles import FIRST_CHOICE
 
 
 def main() -> int:
     """Return 0, or 1 where the recordings are of no use."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--bundle", default="base", help="a ready bundle's name, or a file (default: %(default)s)")
+    parser.add_argument(
+        "--bundle", default=FIRST_CHOICE, help="a ready bundle's name, or a file (default: %(default)s)"
+    )
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep what was learned")
     options = parser.parse_args()
     try:

@@ -11,12 +11,17 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.ready_bundles import FIRST_CHOICE
+
 _MQTT = ("host", "port", "username")
 _PASSWORD = "AURICLE_MQTT_PASSWORD"  # noqa: S105  (the variable's name)
+_CONFIG = "edge.toml"
 # Less than config.yaml's timeout, after which the container is killed.
 _PATIENCE_S = 20
 
@@ -32,7 +37,7 @@ def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) ->
     """
     sections: dict[str, dict[str, Any]] = {
         "device": {"name": options["name"], "state": str(data / "state")},
-        "model": {"bundle": options["bundle"]},
+        "model": {"bundle": options.get("bundle") or _bundle_of(data)},
         "microphone": {"backend": "arecord"},
         "detector": {"false_accepts_per_hour": options["false_accepts_per_hour"]},
         "ui": {"host": "0.0.0.0", "port": port, "proxy": proxy},  # noqa: S104  (the proxy alone is answered)
@@ -45,6 +50,19 @@ def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) ->
         for name, section in sections.items()
     ]
     return "\n".join(lines)
+
+
+def _bundle_of(data: Path) -> str:
+    """Return the bundle of what the device has learned, which another one would have it learn anew; else the first."""
+    if not (data / "state" / "model.safetensors").exists():
+        return FIRST_CHOICE
+    try:
+        return str(tomllib.loads((data / _CONFIG).read_text())["model"]["bundle"])
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{data / _CONFIG} does not say with which bundle the device has learned ({error}); "
+            "choose the bundle in the options"
+        ) from error
 
 
 def _toml(value: str | float) -> str:
@@ -65,8 +83,8 @@ def main() -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"auricle: {chosen.data / 'options.json'} cannot be used ({error!r}); save the options anew", flush=True)
         return 1
-    config = chosen.data / "edge.toml"
-    config.write_text(text)
+    config = chosen.data / _CONFIG
+    write_durably(config, text.encode())
     programs = [["run"], ["ui"]]
     if options.get("wake_words"):
         programs.append(["wyoming", "--uri", chosen.wyoming])

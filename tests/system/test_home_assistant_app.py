@@ -20,6 +20,7 @@ from wyoming.info import Describe, Info
 
 from benchmarks.first_round import free_port
 from edge_client.config import load_config
+from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 from tests.support.ingress import ADDRESS, Ingress
@@ -146,7 +147,7 @@ def test_options_become_a_configuration_in_which_no_option_is_more_than_a_value(
     config = load_config(tmp_path / "edge.toml")
     assert config.device.name == options["name"]
     assert config.device.state == tmp_path / "state"
-    assert config.model.bundle.stem == options["bundle"]
+    assert config.model.bundle.stem == options.get("bundle", FIRST_CHOICE)
     assert config.detector.false_accepts_per_hour == options["false_accepts_per_hour"]
     assert (config.ui.proxy, config.ui.port) == ("172.30.32.2", 8099)
     if "mqtt_host" in given:
@@ -154,6 +155,39 @@ def test_options_become_a_configuration_in_which_no_option_is_more_than_a_value(
         assert (mqtt.host, mqtt.port, mqtt.username, mqtt.password) == ("core-mosquitto", 1884, "auricle", "")
     else:
         assert config.sinks == {}
+
+
+@pytest.mark.parametrize(
+    ("learned", "given", "used"),
+    [
+        (None, {}, FIRST_CHOICE),
+        (None, {"bundle": "sounds"}, "sounds"),
+        ("base", {}, "base"),  # a release before began with it, and nobody saved the options
+        ("base", {"bundle": "words"}, "words"),
+        ("/share/own.auricle", {}, "/share/own.auricle"),
+    ],
+)
+def test_without_the_option_a_device_keeps_the_bundle_that_it_has_learned_with(app, tmp_path, learned, given, used):
+    (tmp_path / "edge.toml").write_text(
+        RUN["configuration"]({**app["options"], "bundle": learned or "base"}, tmp_path, "", 1)
+    )
+    if learned:
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state" / "model.safetensors").touch()
+    text = RUN["configuration"](app["options"] | given, tmp_path, "", 1)
+    assert tomllib.loads(text)["model"] == {"bundle": used}
+
+
+def test_a_bundle_that_is_not_known_any_more_is_asked_for(app, tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "model.safetensors").touch()
+    (tmp_path / "options.json").write_text(json.dumps(app["options"]))
+    for content in (None, "[model", "[model]\n"):
+        if content is not None:
+            (tmp_path / "edge.toml").write_text(content)
+        done = subprocess.run([sys.executable, APP / "run.py", "--data", tmp_path], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert "choose the bundle in the options" in done.stdout
 
 
 @pytest.mark.parametrize("content", [None, "{", "{}", "[]"])
