@@ -42,7 +42,7 @@ def current_version(session: Session) -> PublicSetRow | None:
 
 def upload_terms(session: Session) -> UploadTerms:
     """Return what an upload for the open round must fit; the public set does not change while a round is open."""
-    row: Any = session.execute(_NEWEST).first() or _required(session)
+    row: Any = session.connection().execute(_NEWEST).first() or _required(session)
     class_ids = tuple(info.class_id for info in all_classes(session))
     return UploadTerms(row.sha256, row.samples, class_ids, _settings(json.dumps(row.features)))
 

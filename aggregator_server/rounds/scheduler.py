@@ -81,7 +81,8 @@ class Notifier:
 _log = logging.getLogger(__name__)
 _MAX_SLEEP_S = 30.0  # deadlines are wall-clock times, and somebody may set the clock
 _RETRY_S = 5.0
-_LEAST_PAUSE_S = 0.005  # uploads may come by the hundred in a second
+# Uploads may come by the hundred in a second: between two looks at the round lie ten times what the last one took.
+_LEAST_PAUSE_S, _MOST_PAUSE_S, _OF_LOOKING = 0.005, 0.2, 10
 _ALONE = 0  # number of every step where no other server is
 _LOOK_S = 1.0  # for what another server wrote and could not tell
 
@@ -98,17 +99,22 @@ class RoundScheduler:
         self._store = store
         self._compute = compute
         self._new_work = new_work
-        self._due = Notifier(lambda: store.tell("round"))
+        self._due = Notifier()
         self._cleaned: int | None = None  # since the steps of another server
         self._write_seen_at = 0.0
         self._sweep_at = 0.0
 
     def wake(self) -> None:
         """Check the open round now, because something that it may wait for has happened. Any thread may call this."""
-        self._due.notify()
+        with self._store.leading() as number:
+            leads = number is not None
+        if leads:
+            self.wake_here()
+        else:
+            self._store.tell("round")
 
     def wake_here(self) -> None:
-        """Do the same where another server said so."""
+        """Do the same where another server said so, or this one may lead by now."""
         self._due.notify_here()
 
     def clean(self) -> None:
@@ -121,7 +127,7 @@ class RoundScheduler:
     async def run(self) -> None:
         """Move rounds forward until cancelled."""
         while True:
-            event = self._due.subscribe()
+            event, began = self._due.subscribe(), time.monotonic()
             try:
                 pause = await asyncio.to_thread(self._step)
             except LeaseLostError as error:
@@ -130,7 +136,8 @@ class RoundScheduler:
             except Exception:
                 _log.exception("the open round could not be moved forward; next try in %g s", _RETRY_S)
                 pause = _RETRY_S
-            await asyncio.sleep(_LEAST_PAUSE_S)
+            took = time.monotonic() - began if pause else 0.0
+            await asyncio.sleep(min(_MOST_PAUSE_S, max(_LEAST_PAUSE_S, _OF_LOOKING * took)))
             await self._due.wait(event, pause)
 
     def _step(self) -> float:

@@ -36,6 +36,8 @@ class Database(ABC):
     def __init__(self, engine: Engine, shown: str) -> None:
         self.engine = engine
         self.shown = shown
+        # To make an engine with options takes as long as some statements, so each is made once.
+        self._writing = {kind: engine.execution_options(auricle_write=kind) for kind in ("durable", "soon")}
         self._reader: Connection | None = None
         self._reader_thread = 0  # the thread that may use it
 
@@ -48,8 +50,7 @@ class Database(ABC):
     @contextmanager
     def writing(self, durability: Durability) -> Iterator[Session]:
         """A session that nobody writes beside, and that commits at the end."""
-        writer = self.engine.execution_options(auricle_write=durability)
-        with self.answers(), Session(writer, expire_on_commit=False) as session, session.begin():
+        with self.answers(), Session(self._writing[durability], expire_on_commit=False) as session, session.begin():
             yield session
 
     def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)

@@ -34,6 +34,7 @@ from aggregator_server.errors import StartError, StateAwayError, StorageFullErro
 from aggregator_server.store import failures, migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability, Fill
 from aggregator_server.store.identity import Identity
+from aggregator_server.store.liveness import replace_dead
 from aggregator_server.store.location import show_database
 from aggregator_server.store.postgres_tables import FLEET, SERVER, prepare, require_usable
 from aggregator_server.store.reader_deadline import ReaderDeadline
@@ -76,6 +77,11 @@ def _number(mapper: Mapper[Base], connection: Connection, row: Base) -> None:
     known[mapper] += 1
 
 
+@event.listens_for(Session, "before_flush")
+def _number_anew(session: Session, *_: object) -> None:
+    session.info.pop(_NEXT_KEYS, None)
+
+
 class Postgres(Database):
     """A database of PostgreSQL, or the schema of one that ``search_path`` names.
 
@@ -96,18 +102,19 @@ class Postgres(Database):
         self._holder: Connection | None = None
         self._holds = ""
         event.listen(engine, "begin", self._begin)
+        self._autocommits = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._snapshots = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     @contextlib.contextmanager
     def writing(self, durability: Durability) -> Iterator[Session]:
         """A session that nobody writes beside, and that commits at the end."""
         with super().writing(durability) as session:
             require_lease(session)
-            event.listen(session, "before_flush", lambda flushed, *_: flushed.info.pop(_NEXT_KEYS, None))
             yield session
 
     @property
     def _reading(self) -> Engine:
-        return self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return self._snapshots
 
     def _autocommitting(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -199,7 +206,7 @@ class Postgres(Database):
         Raises:
             StateAwayError: the database does not answer.
         """
-        with self.answers(), self.engine.begin() as connection:
+        with self.answers(), self._autocommits.connect() as connection:
             connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'auricle', '')")
 
     def hold(self, *, shared: bool = False) -> bool:
@@ -386,7 +393,6 @@ def _connect(address: str, shown: str, server: str = "") -> Engine:
             pool_size=CONNECTIONS,
             max_overflow=4,  # the connections of the event loop, and of the lock
             pool_timeout=_POOL_S,
-            pool_pre_ping=True,
             hide_parameters=True,
             connect_args={"connect_timeout": _CONNECT_S, "application_name": name_of(server), **timings},
         )
@@ -395,6 +401,7 @@ def _connect(address: str, shown: str, server: str = "") -> Engine:
     except (SQLAlchemyError, TypeError, ValueError) as error:
         raise StartError(f"--database {shown} cannot be used: {said(error)}") from None
     event.listen(engine, "connect", _configure)
+    replace_dead(engine)
     return engine
 
 

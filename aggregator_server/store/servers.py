@@ -7,6 +7,7 @@ What was written is told by NOTIFY; a number in the same row, read every second,
 
 import contextlib
 import logging
+import math
 import selectors
 import socket
 import threading
@@ -39,7 +40,8 @@ _LEASE = Table(
     Column("changes", BigInteger, nullable=False),
 )
 _LEASE_S, _RENEW_S, _STATEMENT_S = 4.0, 1.0, 2
-_TOGETHER_S = 0.05  # in which what is told is told once
+# In which what is told is told once: uploads, of which few end a round, come by the hundred in a second.
+_TOGETHER_S, _ROUNDS_TOGETHER_S = 0.05, 0.2
 _START_S = 10.0
 _OFFERED = "lease"
 # The row is read as it was before: the former holder.
@@ -60,6 +62,7 @@ _TELL = """
 WITH told AS (UPDATE lease SET changes = changes + %(more)s RETURNING changes)
 SELECT changes, pg_notify(%(channel)s, %(kinds)s) FROM told
 """
+_TELL_ROUND = "SELECT changes, pg_notify(%(channel)s, %(kinds)s) FROM lease"
 _GIVE_BACK = """
 WITH given AS (UPDATE lease SET holder = '', expires_at = clock_timestamp() WHERE holder = %(me)s RETURNING id)
 SELECT pg_notify(%(channel)s, %(kinds)s) FROM given
@@ -172,7 +175,7 @@ class Servers:
         if kind == "round" and self._lease() is not None:
             return  # nobody else would do anything
         with self._lock:
-            is_first = not self._to_tell
+            is_first = kind not in self._to_tell
             self._to_tell.add(kind)
         if is_first:
             self._ring()
@@ -228,7 +231,7 @@ class Servers:
 
         driver.add_notify_handler(notice)
         connection.exec_driver_sql(f"SET statement_timeout = '{_STATEMENT_S}s'; LISTEN {self._channel}")
-        look_at = tell_at = 0.0
+        look_at = told_at = 0.0
         with selectors.DefaultSelector() as selector:
             selector.register(driver.fileno(), selectors.EVENT_READ)
             selector.register(self._bell, selectors.EVENT_READ)
@@ -239,10 +242,10 @@ class Servers:
                     self._first.set()
                 if self._noticed:
                     self._listen(connection)
-                if self._to_tell and time.monotonic() >= tell_at:
+                if time.monotonic() >= told_at + self._together_s():
                     self._send(connection)
-                    tell_at = time.monotonic() + _TOGETHER_S
-                wake_at = min(look_at, tell_at) if self._to_tell else look_at
+                    told_at = time.monotonic()
+                wake_at = min(look_at, told_at + self._together_s())
                 for key, _ in selector.select(0 if self._noticed else max(0.0, wake_at - time.monotonic())):
                     if key.fileobj is self._bell:
                         self._bell.recv(4_096)
@@ -250,6 +253,13 @@ class Servers:
                         self._listen(connection)
         self._held = (None, 0.0)
         connection.exec_driver_sql(_GIVE_BACK, {"me": self._me, "channel": self._channel, "kinds": _OFFERED})
+
+    def _together_s(self) -> float:
+        """Return how long to wait since others were told something, for more of it."""
+        with self._lock:
+            if not self._to_tell:
+                return math.inf
+            return _TOGETHER_S if "work" in self._to_tell else _ROUNDS_TOGETHER_S
 
     def _renew(self, connection: Connection) -> float:
         """Take or renew the lease where that can be; return after how many seconds to do it again."""
@@ -289,7 +299,7 @@ class Servers:
         more = int("work" in kinds)
         told = {"more": more, "channel": self._channel, "kinds": " ".join(sorted(kinds))}
         try:
-            changes: int = connection.exec_driver_sql(_TELL, told).scalar_one()
+            changes: int = connection.exec_driver_sql(_TELL if more else _TELL_ROUND, told).scalar_one()
         except SQLAlchemyError:
             with self._lock:  # it may be told twice
                 self._to_tell |= kinds

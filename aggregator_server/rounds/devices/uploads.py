@@ -107,7 +107,8 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
     Raises:
         RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
     """
-    found: Any = session.execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
+    of = {"round_id": round_id, "device_id": device_id}
+    found: Any = session.connection().execute(_ROUND_AND_PARTICIPANT, of).first()
     if found is None:
         raise no_such_round(round_id)
     if found.merges:
@@ -163,10 +164,11 @@ def note_upload(session: Session, place: Place, sha256: str, update: Update, now
     if place.found.merges:
         session.add(ParticipantRow(round_id=place.round_id, device_id=update.device_id, metrics={}))
         session.flush()
-    session.execute(_NOTE_BLOB, {"sha256": sha256})
+    write = session.connection().execute  # not the session's, which looks for objects to load
+    write(_NOTE_BLOB, {"sha256": sha256})
     values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
-    session.execute(_NOTE_UPLOAD, who | {"of_round": place.round_id} | values)
-    session.execute(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
+    write(_NOTE_UPLOAD, who | {"of_round": place.round_id} | values)
+    write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
 
 
 def _require_trusted(found: Any, device_id: str) -> None:  # noqa: ANN401

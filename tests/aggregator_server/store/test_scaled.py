@@ -30,6 +30,7 @@ from aggregator_server.upkeep.copying import digests_of
 from aggregator_server.upkeep.doctor import examine
 from aggregator_server.upkeep.move import move, target_of
 from tests.support.core_fleet import CoreFleet, between_rounds
+from tests.support.edge_process import wait_for
 from tests.support.state_servers import BUCKET, PASSWORD, located, name_of
 
 pytestmark = pytest.mark.scaled
@@ -346,3 +347,17 @@ def test_a_database_that_was_restarted_answers_the_next_request(place, states, s
     store.flush()
     with contextlib.closing(open_tables(place)) as tables:
         assert not tables.database.hold()  # the server holds it anew
+
+
+def test_a_connection_that_ended_a_moment_after_its_use_is_replaced_before_the_next(place, states, store):
+    def backend():
+        with store.reading() as session:
+            return session.scalar(text("SELECT pg_backend_pid()"))
+
+    ended = backend()
+    name = name_of(place)
+    states.postgres.ask(name, f"SELECT pg_terminate_backend({ended})")
+    wait_for(lambda: not states.postgres.ask(name, f"SELECT 1 FROM pg_stat_activity WHERE pid = {ended}"))
+    assert backend() != ended
+    used = backend()
+    assert backend() == used
