@@ -127,6 +127,7 @@ class Word:
     begin_s: float  # where its clip begins, s
     label: str | None  # what it is called; None for a word that nobody taught
     word: str = ""  # what is said
+    seconds: float = 1.0  # length of its clip
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ from fleet_protocol.bundle import read_bundle
 
 # Share of wrong answers.
 WRONG = 0.05
-# A word is in the window of a doubt where it begins so long before the window's end at most, s.
-_BEHIND_S = 1.6
+# A word is in the window of a doubt where it ends so long before the window's end at most, s.
+# And where so much of it at least is in the window, s.
+_BEHIND_S, _HEARD_S = 0.6, 0.2
 
 
 @dataclass
@@ -123,5 +124,5 @@ class Owner:
 
 def _said_in(part: Part, end_s: float) -> str:
     """Return the taught word in the window that ends then; "" without one."""
-    found = [word.label for word in part.words if end_s - _BEHIND_S <= word.begin_s <= end_s - 0.2]
+    found = [word.label for word in part.words if end_s - _BEHIND_S - word.seconds <= word.begin_s <= end_s - _HEARD_S]
     return str(found[-1]) if found else ""

@@ -44,6 +44,8 @@ _NIGHT_DB = -62.0
 _TALK_PARTS, _TALK_PART_S, _PIECE_S = 6, 600.0, 45.0
 _NEARER_DB = 4.0
 _AT_ONCE = 240  # windows
+# From the begin of a taught sound, or word, to that of the next where misses are counted, s.
+_APART_S, _WORDS_APART_S = 10.0, 4.0
 
 
 Make = Callable[[], tuple[Floats, list[Word], str]]
@@ -64,10 +66,12 @@ class Room:
     words: tuple[Clip, ...]  # that nobody taught
     sounds: tuple[Path, ...]
     household: tuple[str, ...] = ()
+    taught: tuple[str, ...] = KNOWN
 
     def key(self) -> str:
         """Return what tells this room from others where its sounds are cached."""
-        return f"{self.seed} {self.number}" + (f" {self.household} {_HOUSEHOLD_GAP_S}" if self.household else "")
+        people = f" {self.household} {_HOUSEHOLD_GAP_S}" if self.household else ""
+        return f"{self.seed} {self.number} {self.taught}{people}"
 
     def own_words(self, *, measured: bool) -> list[Clip]:
         """Return the taught words that are said on the days measured, or on those lived through."""
@@ -75,7 +79,7 @@ class Room:
         if not self.household:
             return [clip for clip in own if _part_of(clip.path, measured=measured)]
         found = []
-        for person, label in itertools.product(self.household, KNOWN):
+        for person, label in itertools.product(self.household, self.taught):
             takes = [clip for clip in own if (_person(clip.path), clip.label) == (person, label)]
             found += takes[_LIVED_TAKES:] if measured else takes[:_LIVED_TAKES]
         return found
@@ -122,6 +126,7 @@ def open_rooms(half: Half, count: int, seed: int, people: int = 0) -> list[Room]
                 tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary),
                 _sounds(number, count),
                 _household(half, people, own),
+                tuple(sorted({clip.label for clip in half.clips if clip.label is not None})),
             )
         )
     return rooms
@@ -176,7 +181,7 @@ def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) ->
     if owner:
         own = room.own_words(measured=measured)
         at = _scatter(near, [clip.path for clip in own], _HOUSEHOLD_GAP_S if room.household else _OWN_GAP_S, rng)
-        words = [Word(at_s, own[index].label, own[index].word) for at_s, index in at]
+        words = [Word(at_s, own[index].label, own[index].word, seconds) for at_s, index, seconds in at]
     return np.clip(stream + reverberated(near, room.response), -1.0, 1.0), words
 
 
@@ -198,15 +203,15 @@ def _talk(room: Room, length: int, rng: np.random.Generator, *, measured: bool) 
 
 def _scatter(
     stream: Floats, paths: Sequence[Path], gap_s: tuple[float, float], rng: np.random.Generator
-) -> list[tuple[float, int]]:
-    """Add recordings to a stream, one after another; return when each began, s, and which it was."""
+) -> list[tuple[float, int, float]]:
+    """Add recordings to a stream, one after another; return when each began, s, which it was, and its length, s."""
     found, at_s = [], float(rng.uniform(0, gap_s[1]))
     while paths and at_s + 5.0 < len(stream) / RATE_HZ:
         index = int(rng.integers(len(paths)))
         samples = near_clip(paths[index], rng)
         start = round(at_s * RATE_HZ)
         stream[start : start + len(samples)] += samples
-        found.append((at_s, index))
+        found.append((at_s, index, len(samples) / RATE_HZ))
         at_s += len(samples) / RATE_HZ + float(rng.uniform(*gap_s))
     return found
 
@@ -281,11 +286,11 @@ def embedded(samples: Floats, words: Sequence[Word], name: str, settings: Embedd
 
 def cached(folder: Path, key: str, settings: EmbeddingSettings, hop_s: float, make: Make) -> Part:
     """Return a part that was computed before, or compute it now: ``make`` returns its sound, words and name."""
-    digest = hashlib.sha256(f"2 {key} {settings.digest} {hop_s} {PARTS}".encode()).hexdigest()[:24]
+    digest = hashlib.sha256(f"3 {key} {settings.digest} {hop_s} {PARTS}".encode()).hexdigest()[:24]
     path = folder / f"{digest}.npz"
     if path.exists():
         with np.load(path, allow_pickle=False) as kept:
-            said = zip(kept["at"], kept["labels"], strict=True)
+            said = zip(kept["at"], kept["labels"], kept["lengths"], strict=True)
             return Part(
                 str(kept["name"]),
                 int(kept["hour"]),
@@ -293,7 +298,7 @@ def cached(folder: Path, key: str, settings: EmbeddingSettings, hop_s: float, ma
                 kept["levels"],
                 float(kept["hop_s"]),
                 float(kept["clip_s"]),
-                tuple(Word(float(at), str(label), str(label)) for at, label in said),
+                tuple(Word(float(at), str(label), str(label), float(seconds)) for at, label, seconds in said),
                 float(kept["seconds"]),
             )
     samples, words, name = make()
@@ -310,6 +315,7 @@ def cached(folder: Path, key: str, settings: EmbeddingSettings, hop_s: float, ma
         clip_s=part.clip_s,
         at=np.array([word.begin_s for word in words]),
         labels=np.array([word.label for word in words], np.str_),
+        lengths=np.array([word.seconds for word in words]),
         seconds=part.seconds,
     )
     partial.rename(path)
@@ -338,14 +344,15 @@ def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: fl
     def make() -> tuple[Floats, list[Word], str]:
         rng = np.random.default_rng([room.seed, room.number, int(snr_db), 9])
         own = room.own_words(measured=True)
-        length = round((len(own) * 4.0 + 5) * RATE_HZ)
+        apart_s = _APART_S if settings.hears_sounds else _WORDS_APART_S
+        length = round((len(own) * apart_s + 5) * RATE_HZ)
         near, words = np.zeros(length, np.float32), []
         for place, index in enumerate(rng.permutation(len(own))):
-            at_s = 3.0 + 4.0 * place + float(rng.uniform(-1.0, 1.0))
+            at_s = 3.0 + apart_s * place + float(rng.uniform(-1.0, 1.0))
             samples = near_clip(own[index].path, rng)
             start = round(at_s * RATE_HZ)
             near[start : start + len(samples)] += samples
-            words.append(Word(at_s, own[index].label, own[index].word))
+            words.append(Word(at_s, own[index].label, own[index].word, len(samples) / RATE_HZ))
         noise = background(room.half, length, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
         return np.clip(noise + reverberated(near, room.response), -1.0, 1.0), words, f"words at {snr_db:g} dB"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.listening.measurement import Heard, averaged, decisions, score
+from benchmarks.listening.measurement import Heard, averaged, decisions
 from benchmarks.living.owners import Owner
 from benchmarks.living.rooms import Part
 from edge_client.config import Config
@@ -65,7 +65,7 @@ class Life:
         means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)
         labels = self.now.label_map.names
         limits = thresholds(labels, self.now.tails, self._config.false_accepts_per_hour)
-        events = decisions(means, at_s, labels, limits, self._config.refractory_s)
+        events = decided(self.now, means, at_s, limits, self._config)
         heard = {round(one.at_s / part.hop_s): one.label for one in events}
         begin, quiet = _BEGIN_S + day * DAY_S + part.hour * HOUR_S, _is_quiet(part, self._config)
         for row, top, silent, at in zip(part.embeddings, means.max(axis=1), quiet, at_s, strict=True):
@@ -98,6 +98,12 @@ def thresholds(labels: Sequence[str], tails: Mapping[str, Tail], promise: float)
     return np.array([tails[label].threshold(promise) for label in labels], np.float32)
 
 
+def decided(loaded: Loaded, means: Floats, at_s: Doubles, limits: Floats, config: DetectorConfig) -> list[Heard]:
+    """Return what a detector hears with averaged scores, float32 [windows, labels], at thresholds [labels]."""
+    over = dict.fromkeys(loaded.lasting, config.over_after_s)
+    return decisions(means, at_s, loaded.label_map.names, limits, config.refractory_s, over_after_s=over)
+
+
 @dataclass(frozen=True)
 class Measured:
     """Figures of one device on one day, each by promised rate.
@@ -126,20 +132,22 @@ def measure(
         limits = thresholds(labels, loaded.tails, promise)
         counts: Counter[str] = Counter()
         for means, at_s in streams:
-            counts.update(one.label for one in decisions(means, at_s, labels, limits, config.refractory_s))
+            counts.update(one.label for one in decided(loaded, means, at_s, limits, config))
         accepts[promise] = {label: counts[label] for label in labels}
         missed[promise] = {
-            snr: _missed(part, decisions(means, at_s, labels, limits, config.refractory_s))
+            snr: _missed(part, decided(loaded, means, at_s, limits, config))
             for snr, (means, at_s, part) in said.items()
         }
     return Measured(missed, accepts, loud_s / HOUR_S)
 
 
 def _missed(part: Part, heard: Sequence[Heard]) -> list[bool]:
-    """Return for every taught word whether it was missed, by :func:`benchmarks.listening.measurement.score`."""
-    found = []
-    for place, word in enumerate(part.words):
-        after = part.words[place + 1].begin_s if place + 1 < len(part.words) else part.seconds
-        own = [one for one in heard if word.begin_s <= one.at_s < after]
-        found.append(bool(score((word,), own, part.seconds).rejected))
-    return found
+    """Return for every taught word whether there is no event of it until a window and a hop after its end."""
+    late_s = part.clip_s + part.hop_s
+    return [
+        not any(
+            one.label == word.label and word.begin_s <= one.at_s <= word.begin_s + word.seconds + late_s
+            for one in heard
+        )
+        for word in part.words
+    ]

@@ -44,8 +44,9 @@ def test_a_household_says_other_takes_of_every_word_on_the_days_measured():
     assert len({room.household for room in rooms}) > 1
 
 
-def test_a_stream_s_embeddings_are_those_of_its_windows_one_after_the_other():
-    settings = read_bundle(find_bundle("base")).manifest.feature_settings
+@pytest.mark.parametrize("front_end", ["base", "sounds"])
+def test_a_stream_s_embeddings_are_those_of_its_windows_one_after_the_other(front_end):
+    settings = read_bundle(find_bundle(front_end)).manifest.feature_settings
     samples = np.random.default_rng(0).normal(scale=0.02, size=16_000 * 70).astype(np.float32)
     part = embedded(samples, [], "night", settings, 0.25)
     sliding = open_sliding(settings, 25)
