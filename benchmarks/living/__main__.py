@@ -36,7 +36,7 @@ from benchmarks.listening.material import Clip, load_material
 from benchmarks.living.owners import Answers, Owner
 from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words, sound_of
 from benchmarks.living.sounds import with_sounds
-from benchmarks.living.weeks import PROMISES, Life, Measured, measure
+from benchmarks.living.weeks import DIAL, PROMISES, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.room.memory import layout_of
 from fleet_protocol.arrays import Floats
@@ -92,11 +92,13 @@ def _summary(day: int | str, found: Sequence[Measured], before: Sequence[Measure
             for snr in SNRS_DB
         }
         every = [value for rate in rates for value in rate.values()]
+        fair = {f"{snr:g}": _missed_at(found, promise, snr) for snr in SNRS_DB}
         rows.append(
             about
             | {
                 "promised": promise,
                 "misses": misses,  # percent
+                "misses_at_that_rate": fair,  # where all thresholds are such that the false accepts are as many
                 "false_accepts_per_hour": round(float(np.mean(every)), 2),  # of one label
                 "worst_label": round(max(every), 2),
                 "devices_kept": sum(sum(rate.values()) <= KEPT * promise * len(rate) for rate in rates),
@@ -107,6 +109,21 @@ def _summary(day: int | str, found: Sequence[Measured], before: Sequence[Measure
         for row, promise in zip(rows, PROMISES, strict=True):
             row["worse"] = sum(_is_worse(a, b, promise) for a, b in zip(before, found, strict=True))
     return rows
+
+
+def _missed_at(found: Sequence[Measured], rate: float, snr: float) -> float | None:
+    """Return the words missed, percent, where all devices' promise is such that false accepts come at a rate.
+
+    So days can be compared whose promises were kept unequally well. None where no promise comes near.
+    """
+    rates, missed = [], []
+    for promise in DIAL:
+        labels = [count / one.hours for one in found for count in one.accepts[promise].values()]
+        rates.append(float(np.mean(labels)))
+        missed.append(100 * float(np.mean([np.mean(one.missed[promise][snr]) for one in found])))
+    if not rates[0] <= rate <= max(rates):
+        return None
+    return round(float(np.interp(rate, np.maximum.accumulate(rates), missed)), 1)
 
 
 def _is_worse(before: Measured, after: Measured, promise: float) -> bool:
@@ -176,6 +193,7 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
             ]
             for row in rows:
                 said(row | {f"missed at {snr} dB": value for snr, value in row["misses"].items()})
+                said({"at that rate": row["promised"]} | row["misses_at_that_rate"])
             return {"days": rows, "heads_with_room": sum(life.learned_room for life in found)}, found
 
         without, _ = lives(0)

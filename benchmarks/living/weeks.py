@@ -23,6 +23,8 @@ from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Doubles, Floats
 
 PROMISES = (0.5, 1.0, 2.0)
+# Promises among which it is looked for that at which the false accepts are really as many as was promised.
+DIAL = tuple(2.0 ** (step / 2) for step in range(-10, 9))
 # Monday, 5 January 2026, 0:00 UTC.
 _BEGIN_S = 1_767_571_200.0
 
@@ -106,7 +108,7 @@ def decided(loaded: Loaded, means: Floats, at_s: Doubles, limits: Floats, config
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of one device on one day, each by promised rate.
+    """Figures of one device on one day, each by promised rate, those of :data:`DIAL`.
 
     Attributes:
         missed: by ratio in dB, for every taught word whether it was missed, in the order in which they are said.
@@ -128,7 +130,7 @@ def measure(
     said = {snr: (scores_of(part, loaded, layout, config), times(part), part) for snr, part in words.items()}
     loud_s = sum(part.hop_s * int((~_is_quiet(part, config)).sum()) for part in days)
     missed, accepts = {}, {}
-    for promise in PROMISES:
+    for promise in DIAL:
         limits = thresholds(labels, loaded.tails, promise)
         counts: Counter[str] = Counter()
         for means, at_s in streams:

@@ -1,14 +1,16 @@
 """How often a label's score is reached in this room by what is not the label, and the thresholds that follow.
 
 The tail from the words of the pretraining (edge_client/detection/thresholds.py) is what is believed of a room before
-anything was heard in it. It counts as some hours of listening. The hours that were heard count as they are, the newer
-the more: the rate at a score is the mean of a gamma distribution, of which the false accepts in the sample are the
-Poisson counts.
+anything was heard in it. What was heard takes over in two steps. First, the room's own tail begins at the score that is
+reached several times an hour here: so often that few hours tell it. That tail is then believed of the promised rate,
+and what was heard at it takes over. In both steps the rate at a score is the mean of a gamma distribution, of which the
+false accepts in the sample are the Poisson counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +22,15 @@ from edge_client.room.reservoir import HOUR_S, Sample, local_cell
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.labels import LabelMap
 
-# Hours that the tail of the pretraining counts as. Of 2, 3, 4, 6 and 12 the fewest words were missed with 2, in the
-# tuning rooms of `benchmarks.living`, and not more false accepts were made than by the pretraining's tail.
-PRIOR_HOURS = 2.0
+# False accepts an hour at which a room's tail begins, how many the pretraining's tail is worth there, and how much
+# flatter the room's is: all chosen in the tuning rooms of `benchmarks.living`. A pretraining's tail that is worth hours
+# instead weighs the more the worse it fits: there were 0.6 of the promised false accepts then, and three to five points
+# more words were missed.
+BEGIN_PER_HOUR, PRIOR_COUNTS, FLATTER = 6.0, 4.0, 1.2
+# Hours after which a room without sounds like the label is believed to have half as many of them, then a third, ...
+QUIET_HOURS = 0.5
+# False accepts that the room's tail is worth at the promised rate.
+ROOM_COUNTS = 16.0
 # Hours heard since, after which what was heard counts half.
 _HALF_LIFE = 24.0
 # Detections an hour that are taken for the label itself, as a share of the promised rate, where the owner did not deny
@@ -51,27 +59,43 @@ class RoomTail(Tail):
     def threshold(self, per_hour: float) -> float:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
         clear = self.logit(per_hour) + CLEARLY
+        own = self.taken & (self.logits >= clear)
+        others = np.where(own, 0.0, self.counts)
+        here = self._here(others, max(per_hour, BEGIN_PER_HOUR))
+        spare = LEFT_OUT * per_hour * self.hours
+        before = np.cumsum(np.where(own, self.counts, 0.0)) - self.counts
+        left_out = np.where(own, np.clip(spare - before, 0.0, self.counts), 0.0)
         # What was clearly detected may be the label itself: alone it raises the threshold to there at most.
-        bounded = min(self._lowest(per_hour, LEFT_OUT * per_hour * self.hours), max(clear, LOWEST))
-        return probability(max(bounded, self._lowest(per_hour, np.inf)))
+        bounded = min(self._at(here, self.counts - left_out, per_hour), max(clear, LOWEST))
+        return probability(max(bounded, self._at(here, others, per_hour)))
 
-    def _lowest(self, per_hour: float, spare: float) -> float:
-        """Return the lowest logit with so many false accepts an hour, ``spare`` clear detections aside."""
-        left_out = np.zeros(len(self.counts))
-        own = np.flatnonzero(self.taken & (self.logits >= self.logit(per_hour) + CLEARLY))
-        before = np.concatenate([[0.0], np.cumsum(self.counts[own])])[: len(own)]
-        left_out[own] = np.clip(spare - before, 0.0, self.counts[own])
-        reached = np.cumsum(self.counts - left_out)
-        low, high = LOWEST, LARGEST
+    def _here(self, counts: Doubles, per_hour: float) -> Tail:
+        """Return the tail of this room, which begins where a rate is reached."""
+
+        def rate(logit: float, heard: float) -> float:
+            return (PRIOR_COUNTS + heard) / (PRIOR_COUNTS / self.rate(logit) + self.hours)
+
+        begin = max(self._lowest(rate, counts, per_hour), self.logit(per_hour * (1.0 + self.hours / QUIET_HOURS)))
+        scale = FLATTER * self.scale
+        return Tail(begin + scale * math.log(per_hour), scale)
+
+    def _at(self, here: Tail, counts: Doubles, per_hour: float) -> float:
+        """Return the lowest logit that is reached at the promised rate, where ``here`` is what is believed before."""
+        worth = ROOM_COUNTS / per_hour
+
+        def rate(logit: float, heard: float) -> float:
+            return (worth * here.rate(logit) + heard) / (worth + self.hours)
+
+        return self._lowest(rate, counts, per_hour)
+
+    def _lowest(self, rate: Callable[[float, float], float], counts: Doubles, per_hour: float) -> float:
+        """Return the lowest logit at which the rate, of a logit and what was heard from there up, is that small."""
+        reached = np.concatenate([[0.0], np.cumsum(counts)])
+        low, high = -LARGEST, LARGEST
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            found = int(np.searchsorted(-self.logits, -middle, side="right"))
-            heard = float(reached[found - 1]) if found else 0.0
-            expected = PRIOR_HOURS * self.rate(middle)
-            if (expected + heard) / (PRIOR_HOURS + self.hours) > per_hour:
-                low = middle
-            else:
-                high = middle
+            heard = float(reached[np.searchsorted(-self.logits, -middle, side="right")])
+            low, high = (middle, high) if rate(middle, heard) > per_hour else (low, middle)
         return high
 
 
