@@ -112,16 +112,17 @@ def _summary(day: int | str, found: Sequence[Measured], before: Sequence[Measure
 
 
 def _missed_at(found: Sequence[Measured], rate: float, snr: float) -> float | None:
-    """Return the words missed, percent, where all devices' promise is such that false accepts come at a rate.
+    """Return the words missed, percent, where all devices' promise is such that false accepts come at a rate, or below
+    where the lowest thresholds make fewer.
 
-    So days can be compared whose promises were kept unequally well. None where no promise comes near.
+    So days can be compared whose promises were kept unequally well. None where every promise makes more.
     """
     rates, missed = [], []
     for promise in DIAL:
         labels = [count / one.hours for one in found for count in one.accepts[promise].values()]
         rates.append(float(np.mean(labels)))
         missed.append(100 * float(np.mean([np.mean(one.missed[promise][snr]) for one in found])))
-    if not rates[0] <= rate <= max(rates):
+    if rates[0] > rate:
         return None
     return round(float(np.interp(rate, np.maximum.accumulate(rates), missed)), 1)
 

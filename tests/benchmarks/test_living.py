@@ -136,7 +136,8 @@ def test_days_are_compared_at_equal_false_accepts_whatever_was_promised():
     kept, broken = _missed_at([device(1.0)], 1.0, 20.0), _missed_at([device(3.0)], 1.0, 20.0)
     assert kept == pytest.approx(50, abs=1)
     assert broken == pytest.approx(kept, abs=1)
-    assert _missed_at([device(1.0)], 1000.0, 20.0) is None
+    assert _missed_at([device(1.0)], 1000.0, 20.0) == pytest.approx(100 * (80 - 8 * 4) / 160, abs=1)
+    assert _missed_at([device(1000.0)], 1.0, 20.0) is None
 
 
 def test_sounds_are_taught_by_other_sources_than_are_heard(tmp_path):
