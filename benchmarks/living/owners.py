@@ -111,7 +111,8 @@ class Owner:
             says = right
             if self._rng.random() < WRONG:
                 says = NO if right == YES else YES
-            folder = {YES: question.label, NO: rejected(question.label), WAS: truth}[says]
+            denied = rejected(question.label) if question.detected else ""
+            folder = {YES: question.label, NO: denied, WAS: truth}[says]
             said = replace(question, said=says, said_at=self._now, folder=folder)
             self._asker.store.replace(said)
             finish(self._clips, self._state, self._asker.store, said)

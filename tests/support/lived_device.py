@@ -181,7 +181,8 @@ class LivedDevice:
         says = str(self.rng.choice(SAYINGS))
         label = str(self.rng.choice((*ASKED, "cup"))) if says == WAS else ""
         said = YES if label == question.label else says
-        folder = {YES: question.label, NO: f"_not_/{question.label}", WAS: label, NEVER: ""}[said]
+        denied = f"_not_/{question.label}" if question.detected else ""
+        folder = {YES: question.label, NO: denied, WAS: label, NEVER: ""}[said]
         given = question.question_id
         self.attempt("answering", lambda: answer(self.teaching, given, says, label), given, said, folder)
 

@@ -70,7 +70,7 @@ def question(page, one):
 
 def test_a_question_appears_plays_is_answered_learned_and_undone_in_a_click(opened, shelf):
     assert opened.locator("#questions section").count() == 0
-    one = ask(shelf.config, window=sound("up", 1))
+    one = ask(shelf.config, window=sound("up", 1), detected=True)
     row = question(opened, one)
     row.wait_for()  # without loading the page again
     assert "Was that kettle?" in row.inner_text()

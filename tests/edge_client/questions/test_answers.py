@@ -8,7 +8,7 @@ import pytest
 from edge_client.errors import ClipError, QuotaError
 from edge_client.owner import Teaching
 from edge_client.owner_changes import changes, purge, undo
-from edge_client.questions.answers import answer, finish_all, open_questions, store_of
+from edge_client.questions.answers import answer, answers, finish_all, open_questions, store_of
 from edge_client.questions.store import DAY_S
 from edge_client.room.store import read_denials
 from tests.support.asked_device import ask, sound, taught
@@ -66,9 +66,14 @@ def test_an_answer_moves_the_sound_where_it_belongs_and_undo_asks_again(owner, s
     assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
 
 
-def test_a_near_miss_that_was_not_is_no_detection_that_was_wrong(owner):
-    owner.says(owner.ask(detected=False), "no")
+def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned(owner):
+    question, before = owner.ask(detected=False), owner.count("_not_/kettle")
+    assert owner.says(question, "no") == "It was not taken for kettle: nothing is to learn."
     assert read_denials(owner.device.state.denials_path) == []
+    assert (owner.count("_not_/kettle"), owner.sounds()) == (before, 0)
+    assert [one.now for one in answers(owner.teaching)] == ["not kettle"]
+    assert owner.undo() == 0
+    assert answers(owner.teaching) == open_questions(owner.teaching) == []
 
 
 def test_a_sound_about_which_never_to_ask_again_leaves_nothing_but_its_likes(owner):
