@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation.contract import ClassTerms, Contribution, RoundInputs, UploadTerms
+from aggregator_server.aggregation.contract import ClassTerms, UploadTerms
 from aggregator_server.aggregation.negative_prototypes import COMPARED, Said, fleet_negatives
 from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.aggregation.prototype_mean import RULE
@@ -19,46 +19,13 @@ from fleet_protocol.limits import NEGATIVES_OF_FLEET
 from fleet_protocol.messages import Update, parse, to_json
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import pack, unpack
-from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS, WORDS, clips, embedded_public_set
+from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
+from tests.support.prototype_rounds import PUBLIC, inputs, upload
 
-PUBLIC = embedded_public_set(np.random.default_rng(7))
 RANGE = FeatureRange.of(PUBLIC.features)
 TERMS = UploadTerms("0" * 64, 120, PUBLIC.class_ids, SETTINGS, feature_range=lambda: RANGE)
 NO = "c1"
 VALUES = complete("the rule", RULE.settings, {})
-
-
-def upload(number, known=("c0", NO), denied=(), takes=8):
-    """A device's upload. ``denied``: (class, word that its owner said it is not) pairs, a mean of five clips each."""
-    rng = np.random.default_rng([number, takes])
-    means = [clips(WORDS[int(class_id[1:])], takes, rng).mean(axis=0) for class_id in known]
-    arrays = {"prototypes": np.stack(means), "counts": np.full(len(known), takes, np.float32)}
-    if denied:
-        arrays["negatives"] = np.stack([clips(word, 5, rng).mean(axis=0) for _, word in denied])
-        arrays["negative_counts"] = np.full(len(denied), 5, np.float32)
-    update = Update(
-        round_id=5,
-        device_id=f"{number:032x}",
-        features=SETTINGS.digest,
-        public_set="0" * 64,
-        classes=known,
-        clips=takes * len(known),
-        known=known,
-        negatives=tuple(class_id for class_id, _ in denied),
-    )
-    return Contribution(update, lambda: arrays)
-
-
-def inputs(*contributions, aggregation=None, **changes):
-    fields = {
-        "round_id": 5,
-        "plan": make_plan(RoundRequest("prototypes", aggregation=aggregation or {})),
-        "public_set": PUBLIC,
-        "consensus": np.zeros((120, 4), np.float32),
-        "contributions": contributions,
-        "has_consensus": False,
-    }
-    return RoundInputs(**(fields | changes))
 
 
 def told(result, class_id=NO):

@@ -7,56 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
+from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.aggregation.prototype_mean import RULE, combine, geometric_shares
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.prototypes import STRATEGY, aggregate, check
 from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import ClassReport, Update
 from fleet_protocol.setting import complete
 from tests.support.core_fleet import CoreFleet
-from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS, WORDS, clips, embedded_public_set
+from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
+from tests.support.prototype_rounds import PUBLIC, inputs, upload
 
-PUBLIC = embedded_public_set(np.random.default_rng(7))
 TERMS = UploadTerms("0" * 64, 120, PUBLIC.class_ids, SETTINGS)
-
-
-def upload(number, known, met=(), takes=8, said=None, round_id=5):
-    """A device's upload with clips of known words, by class, and met sounds, by slot; or what it says of all."""
-    rng = np.random.default_rng([number, takes])
-    met = dict(met)
-    words = [*(WORDS[int(class_id[1:])] for class_id in known), *met.values()]
-    means = (
-        np.stack([clips(word, takes, rng).mean(axis=0) for word in words])
-        if said is None
-        else np.stack([np.asarray(said, np.float32)[None]] * len(words))
-    )
-    arrays = {"prototypes": means, "counts": np.full(len(words), takes, np.float32)}
-    update = Update(
-        round_id=round_id,
-        device_id=f"{number:032x}",
-        features=SETTINGS.digest,
-        public_set="0" * 64,
-        classes=known,
-        clips=takes * len(words),
-        known=known,
-        reports=tuple(ClassReport(slot, None, takes) for slot in met),
-    )
-    return Contribution(update, lambda: arrays)
-
-
-def inputs(*contributions, aggregation=None, **changes):
-    fields = {
-        "round_id": 5,
-        "plan": make_plan(RoundRequest("prototypes", aggregation=aggregation or {})),
-        "public_set": PUBLIC,
-        "consensus": np.zeros((120, 4), np.float32),
-        "contributions": contributions,
-        "has_consensus": False,
-    }
-    return RoundInputs(**(fields | changes))
 
 
 def mean_of(result, class_id):
