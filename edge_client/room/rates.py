@@ -59,12 +59,10 @@ class RoomTail(Tail):
     def threshold(self, per_hour: float) -> float:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""
         clear = self.logit(per_hour) + CLEARLY
-        own = self.taken & (self.logits >= clear)
-        others = np.where(own, 0.0, self.counts)
+        mine = np.where(self.taken & (self.logits >= clear), self.counts, 0.0)
+        others = self.counts - mine
         here = self._here(others, max(per_hour, BEGIN_PER_HOUR))
-        spare = LEFT_OUT * per_hour * self.hours
-        before = np.cumsum(np.where(own, self.counts, 0.0)) - self.counts
-        left_out = np.where(own, np.clip(spare - before, 0.0, self.counts), 0.0)
+        left_out = np.clip(LEFT_OUT * per_hour * self.hours - (np.cumsum(mine) - mine), 0.0, mine)
         # What was clearly detected may be the label itself: alone it raises the threshold to there at most.
         bounded = min(self._at(here, self.counts - left_out, per_hour), max(clear, LOWEST))
         return probability(max(bounded, self._at(here, others, per_hour)))
