@@ -31,7 +31,7 @@ _COMMANDS = (init, daemon, watch, services, teach, questions, clips, events, dev
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.
-_EXTRAS = {"zeroconf": "discovery", "starlette": "ui", "uvicorn": "ui", "jinja2": "ui", "wyoming": "wyoming"}
+_EXTRAS = {"starlette": "ui", "uvicorn": "ui", "jinja2": "ui", "wyoming": "wyoming"}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -142,9 +142,6 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         "--insecure-http", action="store_true", help="speak plain HTTP although others can read the network"
     )
     parser.add_argument(
-        "--no-announce", action="store_true", help="do not say on the local network (mDNS) that the server is there"
-    )
-    parser.add_argument(
         "--url",
         action="append",
         default=[],
@@ -165,7 +162,6 @@ def endpoint_of(options: argparse.Namespace) -> Endpoint:
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
         insecure_http=options.insecure_http,
-        announce=not options.no_announce,
     )
 
 
@@ -180,8 +176,7 @@ def options_of_run(options: argparse.Namespace) -> str:
     }
     words = [f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value]
     words += [f" --url {shlex.quote(url)}" for url in options.url]
-    switches = {" --insecure-http": options.insecure_http, " --no-announce": options.no_announce}
-    return "".join(words) + "".join(name for name, given in switches.items() if given)
+    return "".join(words) + (" --insecure-http" if options.insecure_http else "")
 
 
 def _require_fleet(place: Location) -> None:

@@ -19,7 +19,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from aggregator_server import limits, tls
-from aggregator_server.announcement import announced, vouching
 from aggregator_server.errors import ProxyHeaderError
 from aggregator_server.rounds.ray_computation import require_ray
 from aggregator_server.security import load_tokens
@@ -251,15 +250,14 @@ def serve(
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)
 
-            with announced(data, shown, port, vouching(certificate), wanted=endpoint.announce):
-                # uvicorn raises the signal again once it has stopped; that one is ignored.
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, lambda *_: None)
-                # Threads that compute would keep the loop waiting for 5 ms each, by default.
-                sys.setswitchinterval(_SWITCH_S)
-                _Server(app, certificate, proxies, ready, proxy_protocol=proxy_protocol, drain_s=drain_s).run(
-                    sockets=[listener]
-                )
+            # uvicorn raises the signal again once it has stopped; that one is ignored.
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: None)
+            # Threads that compute would keep the loop waiting for 5 ms each, by default.
+            sys.setswitchinterval(_SWITCH_S)
+            _Server(app, certificate, proxies, ready, proxy_protocol=proxy_protocol, drain_s=drain_s).run(
+                sockets=[listener]
+            )
     finally:
         store.close()
 

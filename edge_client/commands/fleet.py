@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge_client.commands import Commands, report, set_command
-from fleet_protocol.command_line import print_json
 
 if TYPE_CHECKING:
     from fleet_protocol.addresses import InvitationLink
@@ -19,10 +17,7 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the commands."""
     join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
-    join.add_argument(
-        "link", nargs="?", help="the invitation, https://host:port/#aur_join_...; none: search for servers"
-    )
-    join.add_argument("--seconds", type=float, default=3.0, metavar="S", help="without a link: how long to search (3)")
+    join.add_argument("link", help="the invitation, https://host:port/#aur_join_...")
     join.add_argument(
         "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
     )
@@ -41,25 +36,7 @@ def add(commands: Commands) -> None:
     set_command(leave, _leave)
 
 
-def _search(options: argparse.Namespace) -> int:
-    from edge_client.fleet.discovery import find_aggregators
-
-    found = find_aggregators(options.seconds)
-    if options.json:
-        print_json([dataclasses.asdict(item) for item in found])
-        return 0 if found else 1
-    for item in found:
-        print(f"{item.url:<32} fleet {item.fleet_id or '-'}  TLS {item.tls}  version {item.version or '-'}")
-    if not found:
-        print("no aggregator announces itself here; its operator knows the address", file=sys.stderr)
-        return 1
-    print("to join one, ask its operator for an invitation (`auricle-aggregator invite`): auricle-edge join LINK")
-    return 0
-
-
 def _join(options: argparse.Namespace) -> int:
-    if options.link is None:
-        return _search(options)
     from edge_client.config import load_config
     from edge_client.config.place import config_option, find_config
     from edge_client.fleet.joining import join

@@ -17,10 +17,10 @@ ALLOWED = {
     "fleet_protocol": BASE | {"argcomplete", "httpx"},
     "edge_client": BASE
     | {"fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho", "rich"}
-    | {"prometheus_client", "wyoming", "zeroconf", "starlette", "uvicorn", "jinja2"},
+    | {"prometheus_client", "wyoming", "starlette", "uvicorn", "jinja2"},
     "aggregator_server": BASE
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
-    | {"h11", "cryptography", "segno", "prometheus_client", "rich", "zeroconf", "ifaddr", "jinja2", "markupsafe"}
+    | {"h11", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}
     | {"markdown_it", "obstore", "ray"},
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }

@@ -42,7 +42,7 @@ class Room:
         (self._state, here), (_, devices) = self._cables.items()
         self.state = f"{here}.1"
         self.within = ("ip", "netns", "exec", self._name)
-        self.options = ("--host", f"{devices}.2", "--insecure-http", "--no-announce")
+        self.options = ("--host", f"{devices}.2", "--insecure-http")
 
     def __enter__(self) -> "Room":
         try:

@@ -25,7 +25,6 @@ class Endpoint:
         tls_auto: Whether it has a certificate by an authority of its own.
         tls_cert: File of a certificate from elsewhere.
         insecure_http: Whether it may speak plain HTTP where others can read the network.
-        announce: Whether it is announced on the local network, where others can reach it.
     """
 
     host: str = "127.0.0.1"
@@ -35,7 +34,6 @@ class Endpoint:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_http: bool = False
-    announce: bool = True
 
     def certificate(self, data: Path) -> tls.Certificate | None:
         """Return what the server speaks TLS with; None for plain HTTP.
