@@ -330,14 +330,11 @@ def why_not_meant(place: Path | Location) -> str | None:
     return f"it holds other files, such as {min(names)}"
 
 
-def open_tables(place: Path | Location, *, whole: bool = False) -> Tables:
+def open_tables(place: Path | Location) -> Tables:
     """Open the tables of a fleet that exists, also while a server runs with it.
 
-    Args:
-        whole: whether all that they hold is read, so that they must not be those of a newer release.
-
     Raises:
-        StartError: there is none, another version wrote it, or it was moved.
+        StartError: there is none, another release wrote it, or it was moved.
         StateAwayError: the object store does not answer.
     """
     location = locate(place)
@@ -346,11 +343,4 @@ def open_tables(place: Path | Location, *, whole: bool = False) -> Tables:
             f"{location.data} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "
             "(`auricle-aggregator run --data FOLDER --create` makes one)"
         )
-    tables = Tables(_open_database(location, open_blobs(location), create=False))
-    if whole and isinstance(tables.database, Postgres):
-        try:
-            tables.database.require_same_release()
-        except AggregatorError:
-            tables.close()
-            raise
-    return tables
+    return Tables(_open_database(location, open_blobs(location), create=False))

@@ -1,6 +1,5 @@
 """The database of a fleet: what every kind does, and SQLite, the kind that needs nothing besides."""
 
-import logging
 import os
 import sqlite3
 import threading
@@ -161,11 +160,8 @@ class Sqlite(Database):
             os.close(log)
 
 
-# `PRAGMA user_version` of a database whose revision Alembic notes. Releases before it refuse this number.
-MANAGED = 4
 CONNECTIONS = 16  # kept open: opening one costs more than most queries
 _LOCK_WAIT_S = 30.0
-_log = logging.getLogger(__name__)
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a receipt promises that the upload survives a power cut
@@ -174,15 +170,15 @@ _PRAGMAS = (
 
 
 def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill | None = None) -> Sqlite:
-    """Open the database at ``path``, with all tables where it is new, and with changed ones where it is older.
+    """Open the database at ``path``, with all tables where it is new.
 
     Args:
         number: of the fleet that a new database is for; 0: a new one.
         fill: writes rows into a new database, in the transaction that makes its tables.
 
     Raises:
-        StartError: the file cannot be opened, is no database, has tables that this release cannot change, or is not
-            the blobs' own.
+        StartError: the file cannot be opened, is no database, has tables of another release, or is not the blobs'
+            own.
     """
     _close_to_others(path)
     engine = create_engine(
@@ -192,7 +188,7 @@ def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill |
     event.listen(engine, "begin", _begin)
     try:
         # In one transaction: killed within it, the next start finds the database as it was.
-        with engine.execution_options(auricle_write="tables").begin() as connection:
+        with engine.execution_options(auricle_write="durable").begin() as connection:
             empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
             noted = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
             found = (
@@ -200,10 +196,13 @@ def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill |
             )
             if found != noted:
                 connection.exec_driver_sql(f"PRAGMA application_id = {found}")
-            _bring_up_to_date(connection, path, empty=empty)
-            if empty and fill is not None:
-                fill(connection)
-        engine.dispose()  # the next connection keeps references again
+            if empty:
+                Base.metadata.create_all(connection)
+                migrations.stamp(connection)
+                if fill is not None:
+                    fill(connection)
+            else:
+                migrations.require_newest(connection, str(path))
         identity.note(found)
     except StartError:
         engine.dispose()
@@ -227,42 +226,6 @@ def _close_to_others(path: Path) -> None:
                 file.chmod(0o600)
 
 
-def _bring_up_to_date(connection: Connection, path: Path, *, empty: bool) -> None:
-    """Make the tables, or change those of an older release."""
-    if empty:
-        Base.metadata.create_all(connection)
-        migrations.stamp(connection, migrations.newest())
-        connection.exec_driver_sql(f"PRAGMA user_version = {MANAGED}")
-        return
-    found = _revision(connection, path)
-    if found == migrations.newest():
-        return
-    _log.info("the tables of %s are changed from revision %s to %s", path, found, migrations.newest())
-    migrations.upgrade(connection)
-    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-    if broken:
-        raise StartError(f"{path} has rows that refer to missing ones ({broken[0]}); restore it from a backup")
-    connection.exec_driver_sql(f"PRAGMA user_version = {MANAGED}")
-
-
-def _revision(connection: Connection, path: Path) -> str:
-    """Return the revision of the tables; version 3 is the baseline, from which Alembic goes on."""
-    version = int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
-    noted = migrations.revision(connection)
-    if version == MANAGED and noted is not None and migrations.is_known(noted):
-        return noted
-    if str(version) == migrations.BASELINE:
-        migrations.stamp(connection, migrations.BASELINE)
-        return migrations.BASELINE
-    newer = version >= MANAGED
-    raise StartError(
-        f"data folder {path.parent} was written by {'a newer' if newer else 'an older'} aggregator: its tables have "
-        f"revision {noted or version or 'none'}, this one reads {migrations.BASELINE} to {migrations.newest()}. "
-        "Run the release that wrote it, or begin anew in an empty folder: copy tokens.json into it, publish the public "
-        "set and the shared model, and the devices enrol again"
-    )
-
-
 def _configure(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver would begin transactions late; _begin does it
     for pragma in _PRAGMAS:
@@ -277,8 +240,6 @@ def _begin(connection: Connection) -> None:
     if write is None:
         connection.exec_driver_sql("BEGIN")
         return
-    if write == "tables":  # to copy one, others' references to it must do without it for a moment
-        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
     connection.exec_driver_sql(f"PRAGMA synchronous = {'NORMAL' if write == 'soon' else 'FULL'}")
     # A writer takes the lock at once: upgrading a reader's lock later fails whenever somebody else wrote between.
     connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -89,8 +89,8 @@ WHERE last <= (SELECT last FROM failed_authentications ORDER BY last DESC OFFSET
 
 
 def make_failures(connection: Connection) -> None:
-    """Make the table where it is not there yet."""
-    _FAILURES.create(connection, checkfirst=True)
+    """Make the table."""
+    _FAILURES.create(connection)
 
 
 def count_failure(connection: Connection, network: str) -> tuple[float, bool]:

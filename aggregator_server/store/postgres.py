@@ -36,7 +36,7 @@ from aggregator_server.store.database import CONNECTIONS, Database, Durability, 
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.liveness import replace_dead
 from aggregator_server.store.location import show_database
-from aggregator_server.store.postgres_tables import FLEET, SERVER, prepare, require_usable
+from aggregator_server.store.postgres_tables import FLEET, SERVER, prepare
 from aggregator_server.store.reader_deadline import ReaderDeadline
 from aggregator_server.store.removals import REFUSED, forget_removals, note_removals
 from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, name_of, require_lease, said
@@ -223,7 +223,7 @@ class Postgres(Database):
         if holder.exec_driver_sql(f"SELECT {lock}(%s, %s)", (LOCKS, SERVER)).scalar_one():
             holder.detach()
             try:  # while nothing held the fleet, another release may have changed its tables
-                require_usable(holder, self.shown)
+                migrations.require_newest(holder, self.shown)
             except StartError:
                 holder.close()
                 raise
@@ -319,16 +319,6 @@ class Postgres(Database):
             self._holder = None
         super().close()
 
-    def require_same_release(self) -> None:
-        """Check that the tables hold nothing that this release does not know. Raises StartError: they do."""
-        with self.reading() as session:
-            noted = migrations.revision(session.connection())
-        if noted != migrations.newest():
-            raise StartError(
-                f"the tables in {self.shown} are those of a newer release (revision {noted}, this one's is "
-                f"{migrations.newest()}), so that this command would lose what is new in them; use that release's"
-            )
-
     def note_moved(self, to: str) -> None:
         """Note that the fleet was moved: no server opens these tables any more."""
         with self.answers(), self.engine.begin() as connection:
@@ -343,7 +333,7 @@ def _close_reader(coming: Future[Connection]) -> None:
 def open_postgres(
     address: str, identity: Identity, *, create: bool, number: int = 0, fill: Fill | None = None
 ) -> Postgres:
-    """Open a database, with all tables where it is new, and with changed ones where it is older.
+    """Open a database, with all tables where it is new.
 
     Args:
         create: whether tables are made in an empty one.

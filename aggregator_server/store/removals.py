@@ -39,11 +39,10 @@ RETURNING sha256
 _OVER = "DELETE FROM removals WHERE holds_until <= clock_timestamp()"
 
 
-def make_removals(connection: Connection, tables: Collection[str]) -> None:
-    """Make the table and the check of new rows where they are not there yet; the table ``blobs`` has to be."""
-    if _REMOVALS.name not in tables:
-        _REMOVALS.create(connection)
-        connection.exec_driver_sql(_MAKE)
+def make_removals(connection: Connection) -> None:
+    """Make the table and the check of new rows; the table ``blobs`` has to be there."""
+    _REMOVALS.create(connection)
+    connection.exec_driver_sql(_MAKE)
 
 
 def note_removals(session: Session, digests: Sequence[str]) -> set[str]:

@@ -99,11 +99,6 @@ def make_lease(connection: Connection) -> None:
     connection.execute(insert(_LEASE).values(id=1, holder="", token=0, expires_at="epoch", changes=0))
 
 
-def has_lease(tables: list[str]) -> bool:
-    """Say whether the table is among those of a database; releases before had none."""
-    return _LEASE.name in tables
-
-
 def name_of(server: str) -> str:
     """Return what a server calls itself at the database."""
     return f"auricle-aggregator {server}"

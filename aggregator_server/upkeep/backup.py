@@ -259,7 +259,7 @@ def reading(place: Path | Location, *, writes: bool = False) -> Iterator[Session
     database = place if isinstance(place, Path) else place.file
     if database is None:
         assert isinstance(place, Location)
-        tables = open_tables(place, whole=True)
+        tables = open_tables(place)
         try:
             with tables.writing() if writes else tables.reading() as session:
                 yield session
@@ -269,12 +269,7 @@ def reading(place: Path | Location, *, writes: bool = False) -> Iterator[Session
     engine: Engine = create_engine(f"sqlite:///{database}")
     try:
         with engine.connect() as connection:
-            found = migrations.revision(connection)
-        if found != migrations.newest():
-            raise BackupError(
-                f"{database.parent} has tables of revision {found or 'none'}, this release reads "
-                f"{migrations.newest()}; start the server of this release once, or use the release that wrote it"
-            )
+            migrations.require_newest(connection, str(database))
         with Session(engine) as session:
             yield session
             if writes:

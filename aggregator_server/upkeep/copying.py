@@ -138,7 +138,7 @@ def copy_tables(location: Location, file: Path) -> None:
         BackupError: the copy differs.
     """
     file.unlink(missing_ok=True)
-    tables = open_tables(location, whole=True)
+    tables = open_tables(location)
     try:
         with tables.reading() as session:
             number = number_of(tables.database)

@@ -72,7 +72,7 @@ def _require_new(folder: Path, old: Path) -> None:
 
 
 def _copy(source: Location, target: Location) -> Moved:
-    tables, old, new = open_tables(source, whole=True), open_blobs(source), open_blobs(target)
+    tables, old, new = open_tables(source), open_blobs(source), open_blobs(target)
     try:
         number = number_of(tables.database)
         require_own(target, new, number)

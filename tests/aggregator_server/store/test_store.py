@@ -13,9 +13,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from aggregator_server.errors import BlobError, StartError
-from aggregator_server.store import Store, migrations
+from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
-from aggregator_server.store.database import MANAGED
 from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
 
 
@@ -172,20 +171,15 @@ def test_a_folder_that_cannot_be_used_and_a_foreign_file_are_explained(tmp_path)
         Store(tmp_path / "data")
 
 
-@pytest.mark.parametrize(
-    ("found", "noted", "word"), [(0, None, "older"), (MANAGED, "f00", "newer"), (5, None, "newer")]
-)
-def test_a_folder_of_another_release_is_refused_and_left_as_it_is(tmp_path, found, noted, word):
+def test_tables_of_another_release_are_refused_and_left_as_they_are(tmp_path):
     folder = tmp_path / "data"
     Store(folder).close()
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database, database:
         database.execute("DROP TABLE learned")
-        database.execute("UPDATE alembic_version SET version_num = ?", (noted or migrations.newest(),))
-        database.execute(f"PRAGMA user_version = {found}")
+        database.execute("UPDATE alembic_version SET version_num = 'f00'")
     for _ in range(2):  # the first refusal changed nothing, nor does it keep the folder
-        with pytest.raises(StartError, match=word) as refused:
+        with pytest.raises(StartError, match=r"have revision f00, this one reads 1\. Run the release that made them"):
             Store(folder)
-        assert all(part in str(refused.value) for part in (str(folder), "reads 3 to", "empty folder"))
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'learned'").fetchone() == (0,)
 
