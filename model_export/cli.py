@@ -24,7 +24,6 @@ from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation, features_of
 from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
 from model_export.pretraining import command as pretraining
-from model_export.pretraining import voices
 from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing
 from model_export.sounds import command as sounds
@@ -91,9 +90,6 @@ def parser() -> argparse.ArgumentParser:
     sounds.add_arguments(
         commands.add_parser("sounds", help="make the front ends for everyday sounds of EfficientAT's weights")
     )
-    voices.add_arguments(
-        commands.add_parser("voices", help="learn from a corpus in which directions people's voices differ")
-    )
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
@@ -141,8 +137,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print("\n".join(listing()))
             elif chosen.command == "speech-embedding":
                 print(speech_embedding.make(chosen, terminal))
-            elif chosen.command == "voices":
-                print(voices.make(chosen, terminal))
             elif chosen.command == "sounds":
                 print(sounds.make(chosen, terminal))
             else:

@@ -7,7 +7,6 @@ import os
 import re
 import types
 import typing
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,6 @@ from edge_client.config.sections import (
     DetectorConfig,
     DeviceConfig,
     EventsConfig,
-    LabelConfig,
     LearningConfig,
     MetricsConfig,
     MicrophoneConfig,
@@ -27,7 +25,6 @@ from edge_client.config.sections import (
     ServerConfig,
     TrainingConfig,
     UiConfig,
-    label_problem,
 )
 from edge_client.errors import ConfigError
 from edge_client.storage.followed_bundle import bundle_in_use
@@ -41,7 +38,6 @@ SINK_PACKAGE, SINK_GROUP = "edge_client.events", "auricle.event_sinks"
 # What the events of [microphone] call it where there are others.
 FIRST_INPUT = "microphone"
 _MICROPHONES, _MOST_MICROPHONES = "microphones", 7
-_LABELS = "labels"
 
 
 @runtime_checkable
@@ -63,7 +59,6 @@ class Config:
 
     Attributes:
         microphones: Further sources of sound, by the name that their events have (``[microphones.NAME]``).
-        labels: What holds for single labels (``[labels.NAME]``).
         sinks: The file's sections of event sinks, by name (``SinkKind.section``).
     """
 
@@ -73,7 +68,6 @@ class Config:
     recordings: RecordingsConfig = field(default_factory=RecordingsConfig)
     microphone: MicrophoneConfig | None = None
     microphones: Mapping[str, MicrophoneConfig] = field(default_factory=dict)
-    labels: Mapping[str, LabelConfig] = field(default_factory=dict)
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     events: EventsConfig = field(default_factory=EventsConfig)
     clips: ClipsConfig = field(default_factory=ClipsConfig)
@@ -110,7 +104,7 @@ def load_config(path: Path) -> Config:
     """
     file = TomlFile.read(path, "configuration", ConfigError)
     own, sinks = _own_sections(), _sink_sections()
-    file.require_known((*own, _MICROPHONES, _LABELS, *sinks))
+    file.require_known((*own, _MICROPHONES, *sinks))
     values = {
         item.name: file.section(item.name, own[item.name], file.document.get(item.name, {}))
         for item in dataclasses.fields(Config)
@@ -118,7 +112,7 @@ def load_config(path: Path) -> Config:
     }
     given = {name: file.section(name, sinks[name], file.document[name]) for name in sinks if name in file.document}
     microphones = _microphones(file, listens="microphone" in values)
-    return _with_secrets(Config(**values, microphones=microphones, labels=_labels(file), sinks=given))
+    return _with_secrets(Config(**values, microphones=microphones, sinks=given))
 
 
 def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig]:
@@ -138,17 +132,6 @@ def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig
     return {name: file.section(f"{_MICROPHONES}.{name}", MicrophoneConfig, values) for name, values in found.items()}
 
 
-def _labels(file: TomlFile) -> dict[str, LabelConfig]:
-    """Return the sections ``[labels.NAME]`` by label, each as the clip store writes it."""
-    found = {}
-    for name, values in file.table(_LABELS, file.document.get(_LABELS, {})).items():
-        label = unicodedata.normalize("NFC", name)
-        if problem := label_problem(label):
-            raise ConfigError(f"{file.place(_LABELS)}: [{_LABELS}.{name}]: {name!r} cannot be a label: {problem}")
-        found[label] = file.section(f"{_LABELS}.{name}", LabelConfig, values)
-    return found
-
-
 def section_classes() -> dict[str, type[Any]]:
     """Return the dataclass of every section that a configuration file may have.
 
@@ -159,7 +142,7 @@ def section_classes() -> dict[str, type[Any]]:
 
 def _own_sections() -> dict[str, type[Any]]:
     hints = typing.get_type_hints(Config)
-    del hints["sinks"], hints["microphones"], hints["labels"]
+    del hints["sinks"], hints["microphones"]
     return {
         name: next(part for part in typing.get_args(hint) if part is not type(None))
         if isinstance(hint, types.UnionType)

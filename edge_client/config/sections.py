@@ -198,13 +198,6 @@ class DetectorConfig:
         require_between(self, 0, 86_400, "unknown_refractory_s")
 
 
-@dataclass(frozen=True)
-class LabelConfig:
-    """``[labels.NAME]``: what holds for one label."""
-
-    only_me: bool = False
-
-
 # The aggregator takes names of up to 200 characters; a folder's name must fit 255 bytes.
 _LONGEST, _LONGEST_BYTES = 100, 240
 

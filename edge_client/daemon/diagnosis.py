@@ -18,9 +18,7 @@ from edge_client.capture.microphone import Microphone
 from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.place import find_config
 from edge_client.config.sections import MicrophoneConfig
-from edge_client.daemon.listening_loop import lasting_labels
 from edge_client.daemon.status import listening_name, read_status, temperature_c
-from edge_client.detection.speaker_gate import open_gate
 from edge_client.events.journal import JOURNAL
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
@@ -275,17 +273,6 @@ def _refused(error: RefusedError, config: Config, *, running: bool) -> Finding:
     return Finding("aggregator", "problem", f"not enrolled: {error}", way_out)
 
 
-def _only_me(config: Config) -> Finding:
-    """Say of each label with ``only_me`` whether a voice is known."""
-    state = DeviceState(config.device.state)
-    saved = state.model.load(config.bundle)
-    rate_hz = saved.bundle.manifest.feature_settings.sample_rate_hz
-    _, labels = open_gate(config, rate_hz, lasting_labels(saved, state))
-    found = "; ".join(f"{one.label!r}: {one.said}" for one in labels)
-    bad = any(one.open_because or one.advice for one in labels)
-    return Finding("only_me", "warning" if bad else "ok", found)
-
-
 def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
     inputs = {_check_of(name): partial(_microphone, name) for name in config.inputs}
     return {
@@ -295,7 +282,6 @@ def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
         **({"journal": _journal} if config.microphone else {}),
         "bundle": _bundle,
         "recordings": _recordings,
-        **({"only_me": _only_me} if any(label.only_me for label in config.labels.values()) else {}),
         **(inputs or {"microphone": _no_microphone}),
         "aggregator": _aggregator,
     }

@@ -17,9 +17,8 @@ from edge_client.capture import AudioSource
 from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Accepts, Detector, Look
+from edge_client.detection.detector import Detector, Look
 from edge_client.detection.doubts import Doubt
-from edge_client.detection.speaker_gate import open_gate
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -48,7 +47,6 @@ class Loaded(NamedTuple):
     """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
     pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end. ``look`` takes what a detector
     on this front end looks at (:meth:`edge_client.room.reservoir.Reservoir.look`), ``doubt`` what it is in doubt about.
-    ``accepts`` tells of what is detected whether it counts (``[labels.NAME] only_me``).
     """
 
     model: ModelRuntime
@@ -57,7 +55,6 @@ class Loaded(NamedTuple):
     lasting: frozenset[str] = frozenset()
     look: Callable[..., None] | None = None
     doubt: Callable[[Doubt], None] | None = None
-    accepts: Accepts | None = None
 
 
 def load_listening(config: Config) -> Loaded:
@@ -71,12 +68,7 @@ def load_listening(config: Config) -> Loaded:
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
     labels, lasting = saved.progress.listening_labels, lasting_labels(saved, state)
-    gate, only_me = open_gate(config, saved.bundle.manifest.feature_settings.sample_rate_hz, lasting)
-    for one in only_me:
-        if one.open_because or one.advice:
-            log.warning("[labels.%s] only_me: %s", one.label, one.said)
-    accepts = None if gate is None else gate.accepts
-    return Loaded(model, labels, tails_here(config, state, model, labels, tails), lasting, accepts=accepts)
+    return Loaded(model, labels, tails_here(config, state, model, labels, tails), lasting)
 
 
 def lasting_labels(saved: SavedModel, state: DeviceState) -> frozenset[str]:
@@ -134,7 +126,6 @@ class ListeningLoop:
             look=self._look(loaded),
             doubt=loaded.doubt,
             input_name=input_name,
-            accepts=loaded.accepts,
         )
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
@@ -193,7 +184,6 @@ class ListeningLoop:
             "windows": counted.windows,
             "gated": counted.gated,
             "skipped": counted.skipped,
-            "refused": counted.refused,
             "latency_ms": round(1e3 * float(np.median(latencies)), 3) if known else None,
             "latency_95th_ms": round(1e3 * float(np.quantile(latencies, 0.95)), 3) if known else None,
             "real_time_factor": self._real_time_factor(),
@@ -218,13 +208,7 @@ class ListeningLoop:
             loaded, self._pending = self._pending, None
         if loaded is not None:
             self._detector = self._detector.following(
-                loaded.model,
-                loaded.label_map,
-                loaded.tails,
-                loaded.lasting,
-                self._look(loaded),
-                loaded.doubt,
-                loaded.accepts,
+                loaded.model, loaded.label_map, loaded.tails, loaded.lasting, self._look(loaded), loaded.doubt
             )
             self._publish_labels()
             self._publisher.announce(self._detector.labels)

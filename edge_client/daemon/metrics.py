@@ -26,7 +26,6 @@ _LISTENING = (
     ("reopened", "auricle_microphone_reopened", "Times that the microphone was opened anew.", True),
     ("windows", "auricle_windows", "Windows that were classified.", True),
     ("gated", "auricle_windows_gated", "Windows that were too quiet to be classified.", True),
-    ("refused", "auricle_refused", "Detections that `only_me` refused as another person's.", True),
     ("latency_ms", "auricle_latency_ms", "Median time from a window's last sample to its scores, ms.", False),
     ("real_time_factor", "auricle_real_time_factor", "Share of the time that classification takes.", False),
     ("last_frame_age_s", "auricle_last_frame_age_seconds", "Time since the microphone gave a frame.", False),

@@ -30,19 +30,15 @@ log = logging.getLogger(__name__)
 _AGAIN_S = 2.0
 _NO_TAILS: Mapping[str, Tail] = MappingProxyType({})
 Look = Callable[[Floats | None, float, str], None]
-Accepts = Callable[[str, Floats], bool]
 
 
 @dataclass
 class Counters:
-    """Number of windows, of those too quiet for an inference, and of hops that a slow board left out; and of
-    detections that were refused as by another person than ``[labels.NAME] only_me`` means.
-    """
+    """Number of windows, of those too quiet for an inference, and of hops that a slow board left out."""
 
     windows: int = 0
     gated: int = 0
     skipped: int = 0
-    refused: int = 0
 
 
 class Detector:
@@ -66,7 +62,6 @@ class Detector:
         look: Look | None = None,
         doubt: Callable[[Doubt], None] | None = None,
         input_name: str = "",
-        accepts: Accepts | None = None,
     ) -> None:
         """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
 
@@ -76,7 +71,6 @@ class Detector:
                 detected.
             doubt: takes every sound of which it is doubtful whether it is a label.
             input_name: where the stream comes from, for events.
-            accepts: tells of a label that was detected in a window whether it counts; None: all do.
         """
         self.counters = Counters()
         self.level_db = FLOOR_DB
@@ -103,7 +97,7 @@ class Detector:
         self._heard_samples = 0
         self._going_on: dict[int, tuple[Event, float]] = {}
         self._followed: list[Event] = []
-        self.adopt(model, label_map, tails, lasting, accepts)
+        self.adopt(model, label_map, tails, lasting)
 
     def adopt(
         self,
@@ -111,7 +105,6 @@ class Detector:
         label_map: LabelMap,
         tails: Mapping[str, Tail] = _NO_TAILS,
         lasting: Collection[str] = (),
-        accepts: Accepts | None = None,
     ) -> None:
         """Go on with other weights or labels; the stream is not interrupted.
 
@@ -123,7 +116,6 @@ class Detector:
             self._doubts.reset()
         self._model = model
         self._label_map = label_map
-        self._accepts = accepts
         self._decisions = PosteriorHandler(
             self._thresholds(tails),
             self._pace.average_s,
@@ -147,7 +139,6 @@ class Detector:
         lasting: Collection[str] = (),
         look: Look | None = None,
         doubt: Callable[[Doubt], None] | None = None,
-        accepts: Accepts | None = None,
     ) -> Detector:
         """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
 
@@ -155,10 +146,10 @@ class Detector:
         ``doubt``, because what takes those of this front end knows no others.
         """
         if model.manifest.feature_settings.digest == self._settings.digest:
-            self.adopt(model, label_map, tails, lasting, accepts)
+            self.adopt(model, label_map, tails, lasting)
             return self
         self._end_all()
-        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look, doubt, self._input, accepts)
+        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look, doubt, self._input)
         other.counters, other._followed = self.counters, self._followed
         both = min(len(self._window), len(other._window), self._heard_samples)
         other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
@@ -255,9 +246,6 @@ class Detector:
         )
         if slot is not None:
             known = self._label_map.slots[slot]
-            if self._accepts is not None and not self._accepts(known.name, self._window):
-                self.counters.refused += 1
-                return None
             score = float(averaged[slot])
             event = Event(
                 now,

@@ -53,7 +53,7 @@ class Stream:
         if start.width != 2 or start.channels < 1:
             raise ValueError(f"the sound must be 16-bit PCM, not {8 * start.width}-bit in {start.channels} channels")
         self._channels = start.channels
-        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails, accepts=loaded.accepts)
+        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
         self._resampler = StreamResampler(start.rate, self._detector.sample_rate_hz)
 
     def push(self, audio: bytes) -> list[str]:

@@ -148,20 +148,18 @@ class PrototypeRound:
 
         Raises RecordingError if there is no readable clip, LabelError if the head has no free slot.
         """
-        heard, labels = Hearing(self._config, self._settings, self._state.embeddings_path).heard(), self._config.labels
+        heard = Hearing(self._config, self._settings, self._state.embeddings_path).heard()
         if not heard.takes:
             raise RecordingError(
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
         shared = self._config.device.share_corrections
-        # Of a label that hears its owner alone, others' voices are denied, and they may well say the word.
-        only_mine = {label for label, config in labels.items() if config.only_me}
         update, arrays = self._exchange.contribute(
             heard.takes,
             self._state.identity.load().device_id,
             self._state.identity.noise_key(),
             share_names=self._config.device.share_names,
-            rejected={label: clips for label, clips in heard.rejected.items() if label not in only_mine and shared},
+            rejected=heard.rejected if shared else {},
         )
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))
