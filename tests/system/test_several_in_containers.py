@@ -1,4 +1,4 @@
-"""Several servers by docker/several and docker/kubernetes, as far as it can be checked without an engine or a cluster.
+"""Several servers by docker/several, as far as it can be checked without an engine.
 
 The options are those of the server, and what the containers do in common (the keys of the fleet, the balancer) is done
 here by the same programs.
@@ -26,7 +26,7 @@ from tests.support.aggregator_process import public_set
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 
-SEVERAL, KUBERNETES = ROOT / "docker/several", ROOT / "docker/kubernetes"
+SEVERAL = ROOT / "docker/several"
 DATA, KEYS = "/var/lib/auricle-aggregator", "/var/lib/auricle-keys"
 SHARE = ["python", "/opt/auricle-aggregator/share_keys.py", KEYS, DATA]
 # What the specification of compose files has for services, of which these are used.
@@ -51,12 +51,6 @@ OF_SERVICES = {
 @pytest.fixture(scope="module")
 def compose():
     return yaml.safe_load((SEVERAL / "compose.yaml").read_text())
-
-
-@pytest.fixture(scope="module")
-def manifests():
-    found = [yaml.safe_load(path.read_text()) for path in sorted(KUBERNETES.glob("*.yaml"))]
-    return {document["kind"]: document for document in found}
 
 
 def servers_of(compose):
@@ -134,64 +128,6 @@ def test_the_balancer_knows_both_servers(compose):
     text = (SEVERAL / "haproxy.cfg").read_text()
     known = re.findall(r"^ +server \w+ (\S+)$", text, re.MULTILINE)
     assert known == [f"{address_of(compose, name)}:8470" for name in servers_of(compose)]
-
-
-def test_the_pods_run_what_the_parser_takes_and_end_in_the_time_that_they_get(manifests):
-    deployment = manifests["Deployment"]["spec"]
-    pod = deployment["template"]["spec"]
-    (container,) = pod["containers"]
-    named = {entry["name"]: entry["value"] for entry in container["env"]}
-    options = parser().parse_args(
-        [word.replace("$(AURICLE_HOST)", named["AURICLE_HOST"]) for word in container["args"]]
-    )
-    assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, "auto")
-    assert options.url == ["https://fleet.example:8470"]
-    assert pod["terminationGracePeriodSeconds"] >= options.drain_s + 2 * _GRACE_S
-    assert deployment["replicas"] == 2
-    noticed = container["readinessProbe"]["periodSeconds"] * container["readinessProbe"]["failureThreshold"]
-    assert noticed < options.drain_s
-    (port,) = container["ports"]
-    assert port == {"name": "https", "containerPort": options.port}
-    paths = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert {probe["path"] for probe in paths.values()} == {"/v1/health/alive", "/v1/health/ready"}
-    assert paths["readinessProbe"]["path"] == "/v1/health/ready"
-    assert {(probe["port"], probe["scheme"]) for probe in paths.values()} == {("https", "HTTPS")}
-
-
-def test_the_pods_have_no_rights_and_write_to_their_own_folder_alone(manifests):
-    pod = manifests["Deployment"]["spec"]["template"]["spec"]
-    assert pod["automountServiceAccountToken"] is False
-    general = pod["securityContext"]
-    assert (general["runAsNonRoot"], general["runAsUser"], general["fsGroup"]) == (True, 8470, 8470)
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    for container in (*pod["initContainers"], *pod["containers"]):
-        rights = container["securityContext"]
-        assert (rights["readOnlyRootFilesystem"], rights["allowPrivilegeEscalation"]) == (True, False)
-        assert rights["capabilities"] == {"drop": ["ALL"]}
-        assert container["image"] == "auricle-aggregator"
-        for mount in container["volumeMounts"]:
-            assert mount.get("readOnly", False) == ("secret" in volumes[mount["name"]])
-    (keys,) = pod["initContainers"]
-    assert keys["command"] == SHARE
-    assert [item["path"] for item in volumes["keys"]["secret"]["items"]] == ["tokens.json", "tls/authority.pem"]
-
-
-def test_service_and_budget_select_the_pods_and_the_secret_has_placeholders_alone(manifests):
-    pods = manifests["Deployment"]["spec"]["template"]
-    for selector in (
-        manifests["Service"]["spec"]["selector"],
-        manifests["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
-        manifests["Deployment"]["spec"]["selector"]["matchLabels"],
-    ):
-        assert selector == pods["metadata"]["labels"]
-    assert manifests["PodDisruptionBudget"]["spec"]["minAvailable"] == 1
-    assert manifests["Service"]["spec"]["ports"] == [{"name": "https", "port": 8470, "targetPort": "https"}]
-    secret = manifests["Secret"]
-    (source,) = pods["spec"]["containers"][0]["envFrom"]
-    assert source["secretRef"]["name"] == secret["metadata"]["name"]
-    assert {"PASSWORD", "BUCKET", "KEY", "SECRET"} <= set(
-        re.findall("[A-Z]{3,}", " ".join(secret["stringData"].values()))
-    )
 
 
 def share_keys(*folders: Path) -> subprocess.CompletedProcess[str]:
