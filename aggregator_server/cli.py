@@ -5,11 +5,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from aggregator_server.commands import classes, devices, new, region, rounds, run, tokens, upkeep
+from aggregator_server.commands import classes, devices, new, rounds, run, tokens, upkeep
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (new, run, region, tokens, devices, rounds, classes, upkeep)
+_COMMANDS = (new, run, tokens, devices, rounds, classes, upkeep)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ AuricleError
     │   ├── TokenNotFoundError, InvitationNotFoundError, AuthorityNotFoundError
     │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
-    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError, InRegionError
+    │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
     │   ├── UploadsGoneError, LastClassError, TooManyClassesError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
@@ -27,8 +27,6 @@ AuricleError
     │   ├── UnknownStrategyError, InvalidPlanError
     │   ├── ForeignFeaturesError, MalformedPublicSetError, MalformedModelError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
-    ├── RegionError                a fleet cannot be a region, or cannot pass a round on
-    │   └── JoinError, CannotPassOnError, LeftRegionError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
     ├── ProxyHeaderError           a proxy's connection does not begin as it should: it is dropped
@@ -139,10 +137,6 @@ class ConflictError(AggregatorError, code="conflict"):
 
 class RoundOpenError(ConflictError, code="round_open"):
     """A round is open; only one may be."""
-
-
-class InRegionError(ConflictError, code="in_region"):
-    """The fleet is a region of another one, whose server decides this."""
 
 
 class RoundClosedError(ConflictError, code="round_closed"):
@@ -294,22 +288,6 @@ class WrongPublicSetError(InvalidError, code="wrong_public_set"):
 
 class ForeignUpdateError(InvalidError, code="foreign_update"):
     """The upload names another device or another round than the request does."""
-
-
-class RegionError(AggregatorError):
-    """A fleet cannot be a region of another one, or cannot pass a round on."""
-
-
-class JoinError(RegionError):
-    """A fleet cannot become a region, or is none."""
-
-
-class CannotPassOnError(RegionError):
-    """A region takes no part in a round, or does not take over its result; the text says why."""
-
-
-class LeftRegionError(RegionError):
-    """The fleet is no region any more, or another one's."""
 
 
 class AggregationError(AggregatorError):

@@ -37,7 +37,7 @@ def configure(kind: LogFormat) -> None:
     handler.setFormatter(JsonLines() if kind == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it logs every check of a revision
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request of a region
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request
 
 
 def configured() -> LogFormat:

@@ -510,11 +510,9 @@ class RoundSummary:
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
         series: Number of the first of the continuous rounds that it is one of.
         schedule: Number of the schedule that opened it.
-        operation: Change in place of a round with devices, by an operator: approve, merge, split, retire or restore; of
-            a region: adopt.
+        operation: Change in place of a round with devices, by an operator: approve, merge, split, retire or restore.
         restores: Number of the round whose state was restored.
         undone_by: Number of the restoration since which this round does not count.
-        upper_round: Number of the upper fleet's round that it is a region's part of.
     """
 
     round_id: int
@@ -536,7 +534,6 @@ class RoundSummary:
     restores: int | None = None
     undone_by: int | None = None
     schedule: int | None = None
-    upper_round: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,8 +32,6 @@ What = Literal[
     "device_quarantined",
     "device_released",
     "device_revoked",
-    "fleet_joined",
-    "fleet_left",
     "front_end_changed",
     "invitation_made",
     "invitation_renewed",

@@ -50,21 +50,6 @@ class StartingPoint:
     server_state: str | None
 
 
-@dataclass(frozen=True)
-class Part:
-    """The part that a region takes in a round of the upper fleet.
-
-    Attributes:
-        upper_round: Number of that round.
-        start: What its devices start from.
-        members: Devices that are asked.
-    """
-
-    upper_round: int
-    start: StartingPoint
-    members: Sequence[str]
-
-
 def starting_point(session: Session, group: Group | None) -> StartingPoint:
     """Return what a new round starts from.
 

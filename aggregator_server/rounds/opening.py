@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.region import require_own_rounds
 from aggregator_server.fleet.shared_models import current_model, with_network
-from aggregator_server.rounds.history import Group, Part, StartingPoint, kept_state, starting_point
+from aggregator_server.rounds.history import Group, kept_state, starting_point
 from aggregator_server.rounds.plan import make_plan, with_another_network
 from aggregator_server.rounds.queries import (
     OF_FLEET,
@@ -48,11 +47,9 @@ def open_requested(session: Session, request: RoundRequest, now: float, schedule
     """Open a round as somebody asked for it, now or once for a schedule.
 
     Raises:
-        InRegionError: the fleet is a region of another one.
         RoundOpenError: another round is open.
         AggregatorError: as :func:`requested_plan` and :func:`insert_round` say.
     """
-    require_own_rounds(session)
     strategy, plan = requested_plan(session, request)
     open_id = open_round_id(session)
     if open_id is not None:
@@ -83,14 +80,12 @@ def insert_round(
     now: float,
     group: Group | None = None,
     schedule_id: int | None = None,
-    part: Part | None = None,
 ) -> RoundRow:
     """Open a round; no other may be open. A continuous one takes the uploads of all devices, and selects none.
 
     Args:
         new_classes: how many there are among the reports, where it is known.
         group: whose round it is; None: the fleet's.
-        part: of a region, whose round it is in place of the fleet's.
 
     Raises:
         NoPublicSetError: there is nothing to score.
@@ -104,10 +99,7 @@ def insert_round(
     how = lookup(strategy)
     _require_embeddings(how, public_set)
     follows, index = (None, None) if group is None else (group.follows, group.index)
-    if part is not None:
-        start: StartingPoint | None = part.start
-    else:
-        start = starting_point(session, group) if how.shares_model else None
+    start = starting_point(session, group) if how.shares_model else None
     others = with_another_network(session, start.version) if start and plan.others else frozenset[str]()
     plan = _prepared(session, how, plan, others)
     row = RoundRow(
@@ -125,7 +117,6 @@ def insert_round(
         prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,
-        upper_round=None if part is None else part.upper_round,
         schedule_id=schedule_id,
         details={},
     )
@@ -133,8 +124,7 @@ def insert_round(
     session.flush()
     if plan.rounds == CONTINUOUS:
         return row
-    chosen_before = part or group
-    selected = _of_fleet(session, row, plan, now) if chosen_before is None else chosen_before.members
+    selected = _of_fleet(session, row, plan, now) if group is None else group.members
     statement, connection = insert(table_of(ParticipantRow)), session.connection()
     for batch in batches(selected):
         chosen = [

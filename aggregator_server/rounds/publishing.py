@@ -8,7 +8,6 @@ from aggregator_server.errors import PublicSetInUseError, RoundOpenError
 from aggregator_server.fleet import public_sets, shared_models
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.front_end import newest_change
-from aggregator_server.fleet.region import require_own_rounds
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import current_consensus, newest_done, open_round_id
 from aggregator_server.schemas import ModelInfo, PublicSetInfo
@@ -23,7 +22,6 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
 
     Raises:
         MalformedPublicSetError: the bytes are no public set, or one with unusable class names.
-        InRegionError: the fleet is a region of another one.
         RoundOpenError: a round is open.
         PublicSetInUseError: the fleet has a consensus on the current one.
         FleetFeaturesError: enrolled devices compute their features in another way.
@@ -55,7 +53,6 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
 
     Raises:
         MalformedModelError: the bytes are no bundle.
-        InRegionError: the fleet is a region of another one.
         RoundOpenError: a round is open.
         ForeignFeaturesError: its features are not those of the public set.
         ModelTooSmallError: its head has fewer slots than the fleet has classes.
@@ -78,7 +75,6 @@ def describe_model(store: Store) -> ModelInfo:
 
 
 def _require_no_open_round(session: Session, what: str) -> None:
-    require_own_rounds(session)
     round_id = open_round_id(session)
     if round_id is not None:
         raise RoundOpenError(f"round {round_id} is open; let it end or cancel it before publishing another {what}")

@@ -15,8 +15,8 @@ from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store import Store
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
 
-# Rounds whose results are the fleet's; the others are those of a group, and those of which a region sent one up.
-OF_FLEET = RoundRow.follows.is_(None) & RoundRow.upper_round.is_(None)
+# Rounds whose results are the fleet's; the others are those of a group.
+OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
 WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
@@ -89,7 +89,7 @@ def lock_open_round(session: Session) -> RoundRow | None:
 
 def newest_of_fleet() -> ScalarSelect[int]:
     """Return a select of the number of the newest round of the whole fleet that is done and was not undone."""
-    found = select(_ROUNDS.c.round_id).where(TABLE_COUNTS, _ROUNDS.c.follows.is_(None), _ROUNDS.c.upper_round.is_(None))
+    found = select(_ROUNDS.c.round_id).where(TABLE_COUNTS, _ROUNDS.c.follows.is_(None))
     return found.order_by(_ROUNDS.c.round_id.desc()).limit(1).scalar_subquery()
 
 

@@ -18,7 +18,6 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidRequestError, ScheduleNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
-from aggregator_server.fleet.region import require_own_rounds
 from aggregator_server.limits import SCHEDULES
 from aggregator_server.rounds.opening import open_requested, requested_plan
 from aggregator_server.rounds.queries import OPEN_ROUND, lock_open_round, open_round_id, write_seen
@@ -111,14 +110,12 @@ def add_schedule(store: Store, wanted: ScheduleRequest, now: float, by: Actor = 
 
     Raises:
         InvalidRequestError: it does not say in one way when rounds open, or there are as many as there may be.
-        InRegionError: the fleet is a region of another one.
         UnknownStrategyError, InvalidPlanError: no round can be as it asks.
         ModelReplacedError: its rounds would replace devices' own models, and it does not say so.
     """
     check_times(wanted)
     write_seen(store)
     with store.writing() as session:
-        require_own_rounds(session)
         requested_plan(session, wanted.round)
         row = insert_schedule(session, wanted, first_time(wanted, now), now, by)
         open_due(session, now)

@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
 from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
-from aggregator_server.fleet.region import read_region
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
@@ -117,8 +116,6 @@ def read_class_terms(session: Session, *, review: bool = False) -> ClassTerms:
     """Return what a round may do about classes; the current shared model's head must have a slot for each."""
     model, proposed = current_model(session), frozenset(classes_in_state(session, PROPOSED))
     room = CLASSES if model is None else min(CLASSES, model.capacity)
-    if read_region(session) is not None:  # its classes are the upper fleet's: no round adds one
-        room = min(room, len(all_classes(session)))
     return ClassTerms(
         max_classes=room,
         proposed=proposed,

@@ -218,7 +218,7 @@ def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill |
 
 
 def _close_to_others(path: Path) -> None:
-    """Let nobody but its owner read a database: a region's secret at its upper server is in it as it is."""
+    """Let nobody but its owner read a database."""
     with suppress(OSError):  # to open it says what is wrong
         path.touch(mode=0o600)
         for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):

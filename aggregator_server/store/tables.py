@@ -157,8 +157,7 @@ class RoundRow(Base):
     is the schedule that opened it. One without ``deadline_at`` takes every upload at once (rounds/history.py).
 
     The result of an operator's operation (:class:`OperationRow`) is a round without devices. No later round starts from
-    one that is ``undone_by`` such a round. A region's round for a round of the upper fleet has that one's number as
-    ``upper_round``: its result goes up, and no device of the region learns from it.
+    one that is ``undone_by`` such a round.
     """
 
     __tablename__ = "rounds"
@@ -187,7 +186,6 @@ class RoundRow(Base):
     group_index: Mapped[int | None]
     schedule_id: Mapped[int | None] = mapped_column(ForeignKey("schedules.schedule_id"))
     undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    upper_round: Mapped[int | None]
     groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 
@@ -210,33 +208,6 @@ class OperationRow(Base):
     what: Mapped[str] = mapped_column(_text(16))
     restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     details: Mapped[Json]
-
-
-class RegionRow(Base):
-    """This aggregator as a device of an upper one, its fleet being a region of that one's: one row, or none.
-
-    ``urls`` and ``authority`` (PEM) are the upper server's, ``device_id`` and the secrets this aggregator's own there,
-    the latter as they are: it has to show them. ``rule`` is the region's own rule of aggregation (a Choice), None for
-    the strategy's. ``part`` is the region's round for the upper fleet's newest round that asked for one, ``adopted``
-    the number of the upper round whose result the region has, ``declined`` that of the one that it takes no part in.
-    ``trouble`` is why, and what the upper server is told; ``problem`` is why that one could not be asked.
-    """
-
-    __tablename__ = "region"
-    region_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
-    urls: Mapped[list[str]]
-    authority: Mapped[str | None] = mapped_column(_text(16_384))
-    device_id: Mapped[str] = mapped_column(_text(32))
-    secret: Mapped[str] = mapped_column(_text(200))
-    next_secret: Mapped[str] = mapped_column(_text(200))
-    name: Mapped[str] = mapped_column(_text(200))
-    rule: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
-    joined_at: Mapped[float]
-    part: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    adopted: Mapped[int | None]
-    declined: Mapped[int | None]
-    trouble: Mapped[str | None] = mapped_column(_text(1000))
-    problem: Mapped[str | None] = mapped_column(_text(1000))
 
 
 class ModelRow(Base):

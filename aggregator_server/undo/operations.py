@@ -9,7 +9,6 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotDoneError, RoundOpenError
 from aggregator_server.fleet.public_sets import public_set_row
-from aggregator_server.fleet.region import require_own_rounds
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import lock_open_round, newest_done, uploads_of_round
@@ -46,10 +45,8 @@ def ensure_no_open_round(session: Session, now: float, operation: str) -> None:
     """Make sure that no round is open; the open one of a continuous series ends.
 
     Raises:
-        InRegionError: the fleet is a region of another one.
         RoundOpenError: a round is open that devices work for, or an upload is just being merged.
     """
-    require_own_rounds(session)
     row = lock_open_round(session)
     if row is None:
         return

@@ -25,7 +25,6 @@ from aggregator_server.fleet.health import (
     is_outdated_one,
 )
 from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.fleet.region import read_region
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.limits import LEAST_FREE_SHARE
@@ -80,7 +79,6 @@ def examine(place: Path | Location, now: float) -> list[Observation]:
             lambda: _certificate(data, now),
             lambda: _clock(tables, now),
             lambda: _material(tables),
-            lambda: _region(tables),
             lambda: _devices(tables, now),
             lambda: _classes(tables),
         )
@@ -221,24 +219,6 @@ def _material(tables: Tables) -> Iterator[Observation]:
             )
         else:
             yield Observation("model", "ok", f"version {model.version}, {model.architecture}, {model.capacity} slots")
-
-
-def _region(tables: Tables) -> Iterator[Observation]:
-    """Say how this fleet does as a region of another one, where it is one."""
-    with tables.reading() as session:
-        region = read_region(session)
-    if region is None:
-        return
-    upper = region.urls[0]
-    if region.problem is not None:
-        way_out = "look whether the upper server runs, and whether its operator shut this region out"
-        yield Observation("region", "problem", f"{upper}: {region.problem}", way_out)
-    if region.trouble is not None:
-        way_out = "open rounds there that a region can pass on (docs/scaling.md), or see to this region's devices"
-        yield Observation("region", "warning", f"it took no part: {region.trouble}", way_out)
-    if region.problem is None and region.trouble is None:
-        newest = "of no round yet" if region.adopted is None else f"of round {region.adopted}"
-        yield Observation("region", "ok", f"of the fleet at {upper}; it has the result {newest}")
 
 
 def _devices(tables: Tables, now: float) -> Iterator[Observation]:

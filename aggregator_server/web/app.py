@@ -11,7 +11,6 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from aggregator_server import limits
-from aggregator_server.region.loop import RegionLoop
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.queries import write_seen
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
@@ -81,13 +80,10 @@ def create_app(
 
         await asyncio.to_thread(store.join, heard)
         await asyncio.to_thread(scheduler.clean)
-        region = RegionLoop(store, app.state.service.wake)
-        region.start()
         tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(guard.run())]
         try:
             yield
         finally:
-            await asyncio.to_thread(region.close)
             computation.close()  # first: the scheduler's thread waits for it
             for task in tasks:
                 task.cancel()

@@ -20,11 +20,11 @@ from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import CannotFollowError, ConfigError, StateError, WorkError
 from edge_client.fleet.enrolment import client_of_member, describe, enrol, trouble_of
 from edge_client.fleet.front_end import bundle_to_follow
+from edge_client.fleet.secret_change import renew_secret
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.addresses import is_clear
-from fleet_protocol.client.secret_change import renew_secret
 from fleet_protocol.errors import RefusedError, UnreachableError
 from fleet_protocol.messages import Enrolment, Learned, WantedFrontEnd, Work, parse
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from edge_client.clips.files import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
+from edge_client.fleet.secret_change import settle_secret
 from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.client.addresses import own_order
 from fleet_protocol.client.identity import Identity
-from fleet_protocol.client.secret_change import settle_secret
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.command_line import version
 from fleet_protocol.limits import LABELS, VERSION_LENGTH

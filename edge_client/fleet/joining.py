@@ -12,6 +12,7 @@ from edge_client.config import Config, load_config
 from edge_client.config.written import Answers, remove_server, write_new, write_server
 from edge_client.errors import ConfigError, RecordingError, StateError
 from edge_client.fleet.enrolment import client_of_member, enrol
+from edge_client.fleet.secret_change import settle_secret
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
@@ -19,7 +20,6 @@ from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.invitation import at_one_of
-from fleet_protocol.client.secret_change import settle_secret
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import RefusedError, UnreachableError
 from fleet_protocol.feature_settings import PRESETS

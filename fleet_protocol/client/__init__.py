@@ -1,1 +1,1 @@
-"""The protocol from the side of who asks: a device, and an aggregator that is a device of another one."""
+"""The protocol from the device's side."""

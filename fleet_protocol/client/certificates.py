@@ -22,7 +22,7 @@ _LARGEST_PEM = 1 << 14
 _NOT_YET_VALID, _EXPIRED, _OTHER_NAME = 9, 10, 62
 
 
-def trust(authority: str | None, program: str = "auricle-edge") -> ssl.SSLContext | bool:
+def trust(authority: str | None) -> ssl.SSLContext | bool:
     """Return what a connection is verified with, as httpx takes it: the pinned authority, PEM, or public ones for None.
 
     Raises CertificateError if it is not exactly one authority's certificate.
@@ -35,7 +35,7 @@ def trust(authority: str | None, program: str = "auricle-edge") -> ssl.SSLContex
         raise CertificateError(
             f"what this device pinned when it joined is not one authority's certificate ({error}). Somebody may have "
             "been in between, and may know this device's secret: have the device revoked, run "
-            f"`{program} leave --forget`, and join again by a new invitation (`{program} join LINK`)"
+            "`auricle-edge leave --forget`, and join again by a new invitation (`auricle-edge join LINK`)"
         ) from error
     # The authority vouches for this one server, whatever its name and address are by now.
     context.check_hostname = False
@@ -84,17 +84,17 @@ def _trusting(authority: bytes) -> ssl.SSLContext:
     return context
 
 
-def refusal(error: BaseException, url: str, authority: str | None, program: str) -> CertificateError | None:
+def refusal(error: BaseException, url: str, authority: str | None) -> CertificateError | None:
     """Return what to say of an error that a certificate caused; None where it had another cause."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
         cause = cause.__cause__ or cause.__context__
     if cause is None:
         return None
-    return CertificateError(f"{url} is not trusted: {_reason(cause, authority, program)}")
+    return CertificateError(f"{url} is not trusted: {_reason(cause, authority)}")
 
 
-def _reason(error: ssl.SSLCertVerificationError, authority: str | None, program: str) -> str:
+def _reason(error: ssl.SSLCertVerificationError, authority: str | None) -> str:
     today = time.strftime("%Y-%m-%d")
     if error.verify_code == _EXPIRED:
         return (
@@ -108,11 +108,11 @@ def _reason(error: ssl.SSLCertVerificationError, authority: str | None, program:
     if authority is None:
         return (
             f"no public authority vouches for its certificate ({error.verify_message}). If it runs with --tls auto, "
-            f"join by an invitation (`{program} join LINK`), which names its authority"
+            "join by an invitation (`auricle-edge join LINK`), which names its authority"
         )
     return (
         "the authority that this device pinned when it joined (SHA-256 "
         f"{fingerprint(authority)[:16]}...) does not vouch for its certificate. Another server answers there, or "
         "somebody is in between. If the aggregator was set up anew, ask for an invitation and run "
-        f"`{program} join LINK`"
+        "`auricle-edge join LINK`"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -19,13 +18,3 @@ class Identity:
     device_id: str
     secret: str
     next_secret: str = ""
-
-
-class Keeper(Protocol):
-    """Keeps an identity durably."""
-
-    def load(self) -> Identity:
-        """Return it."""
-
-    def save(self, identity: Identity) -> None:
-        """Replace it."""

@@ -70,7 +70,6 @@ class ServerClient:
         bounds: Bounds | None = None,
         authority: str | None = None,
         more: Sequence[str] = (),
-        program: str = "auricle-edge",
     ) -> None:
         """Prepare; nothing is sent yet. Raises LinkError if the address cannot be one, or the authority none.
 
@@ -78,15 +77,13 @@ class ServerClient:
             identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
             more: further addresses of the same aggregator; the authority vouches for all of them.
-            program: what people join and leave with, for messages.
         """
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
         self.front_end_wanted: WantedFrontEnd | None = None
         self.server_time: float | None = None
         self._authority = authority
-        self._program = program
-        self._verified_by = trust_nobody_yet() if identity is None else trust(authority, program)
+        self._verified_by = trust_nobody_yet() if identity is None else trust(authority)
         # Nothing is asked for compressed: a small answer could expand to any size.
         self._headers = {"Accept-Encoding": "identity"}
         if identity is not None:
@@ -136,14 +133,9 @@ class ServerClient:
 
     def bundle(self, path: Path) -> None:
         """Download the bundle of the fleet's shared model; what is shown may be an invitation instead of a secret."""
-        with written_durably(path) as file:
-            self.read_bundle(file.write)
-
-    def read_bundle(self, write: Callable[[bytes], object]) -> None:
-        """Download the same piece by piece."""
-        with self._asked("GET", "/v1/model/bundle") as answer:
+        with written_durably(path) as file, self._asked("GET", "/v1/model/bundle") as answer:
             for piece in self._pieces(answer, self.bounds.model_bytes):
-                write(piece)
+                file.write(piece)
 
     def public_set(self) -> str:
         """Return the digest of the fleet's public set."""
@@ -165,22 +157,13 @@ class ServerClient:
 
     def fetch(self, sha256: str, path: Path, largest: int, beat: Callable[[], None]) -> None:
         """Download a blob, refused from so many bytes on, into a file and check it against its name."""
-        with written_durably(path) as file:
-
-            def write(piece: bytes) -> None:
-                beat()
-                file.write(piece)
-
-            self.read_blob(sha256, write, largest)
-
-    def read_blob(self, sha256: str, write: Callable[[bytes], object], largest: int) -> None:
-        """Download a blob piece by piece, refused from so many bytes on; what was written counts if this returns."""
         found, size = hashlib.sha256(), 0
-        with self._asked("GET", f"/v1/blobs/{sha256}") as answer:
+        with written_durably(path) as file, self._asked("GET", f"/v1/blobs/{sha256}") as answer:
             for piece in self._pieces(answer, largest):
+                beat()
                 size += len(piece)
                 found.update(piece)
-                write(piece)
+                file.write(piece)
             if found.hexdigest() != sha256:
                 raise UnreachableError(f"blob {sha256} arrived damaged ({size} bytes)")
 
@@ -251,7 +234,7 @@ class ServerClient:
                     self._refuse(answer, f"{method} {path}")
                 yield answer
         except httpx.HTTPError as error:
-            if (refused := refusal(error, str(self._client.base_url), self._authority, self._program)) is not None:
+            if (refused := refusal(error, str(self._client.base_url), self._authority)) is not None:
                 raise refused from error
             late = f"took longer than {self.bounds.seconds + extra_s:g} s, or sends too slowly"
             problem = late if self._deadline.passed else f"does not answer: {error or type(error).__name__}"

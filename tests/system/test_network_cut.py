@@ -1,11 +1,11 @@
 """A server whose cable to database and store is pulled: packets are lost, connections stay. Needs root."""
 
 import contextlib
+import time
 
 import pytest
 
 from tests.support.network_room import Room, why_none
-from tests.support.regions import until
 from tests.support.shared_servers import PLANS, SharedServers, SharedState, undisturbed
 
 pytestmark = pytest.mark.slow
@@ -18,6 +18,13 @@ def room():
         pytest.skip(why)
     with Room() as made:
         yield made
+
+
+def until(found, what):
+    end = time.monotonic() + 120
+    while not found():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
 
 
 def test_a_fleet_goes_on_without_a_server_whose_cable_to_the_state_is_pulled(tmp_path, states, room, monkeypatch):

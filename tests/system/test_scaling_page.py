@@ -13,7 +13,6 @@ import pytest
 from benchmarks.first_round import Desk
 from tests.support.aggregator_process import Aggregator, Fleet
 from tests.support.checkout import ROOT
-from tests.support.regions import Upper
 from tests.support.state_servers import BUCKET
 
 pytestmark = pytest.mark.slow
@@ -61,7 +60,7 @@ def commands():
 def test_a_fleet_goes_there_by_the_page_gets_a_second_server_and_comes_back(tmp_path, states, monkeypatch):
     for name, value in states.s3.environment.items():
         monkeypatch.setenv(name, value)
-    (move, run), (back,), (several,), _ = commands()
+    (move, run), (back,), (several,) = commands()
     with Aggregator(tmp_path / "DIR", tokens={}) as server:
         server.start()
         token = json.loads((tmp_path / "DIR/tokens.json").read_text())["admin"]
@@ -90,26 +89,5 @@ def test_a_fleet_goes_there_by_the_page_gets_a_second_server_and_comes_back(tmp_
         reader.close()
         reader.enter(back)
         serves(reader.enter("auricle-aggregator run --data NEW"))
-    finally:
-        reader.close()
-
-
-def test_a_fleet_joins_another_one_by_the_page_and_leaves_it(tmp_path, start_aggregator):
-    invite, join, run, leave = (line.partition("#")[0] for line in commands()[-1])
-    upper = Upper(start_aggregator, "UPPER")
-    reader = Reader(tmp_path, "", "")
-
-    def regions():
-        return [one["name"] for one in upper.admin.get("/v1/devices").json() if not one["revoked_at"]]
-
-    try:
-        link = reader.enter(invite).split()[0]
-        reader.enter(join.replace("LINK", link))
-        with reader.enter(run, "REGION") as region:
-            assert region.get("/v1/public-set").json() == upper.admin.get("/v1/public-set").json()
-        assert regions() == ["Region North"]
-        reader.close()
-        reader.enter(leave)
-        assert regions() == []
     finally:
         reader.close()

@@ -124,7 +124,6 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.group_index.label("group"),
         case((merging(table_of(RoundRow)), first_of_schedule.scalar_subquery())).label("series"),
         RoundRow.schedule_id.label("schedule"),
-        RoundRow.upper_round,
         OperationRow.what.label("operation"),
         OperationRow.restores,
         func.nullif(RoundRow.undone_by, RoundRow.round_id).label(

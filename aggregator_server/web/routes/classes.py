@@ -28,7 +28,6 @@ _CHANGE_ERRORS = (
     *PERSON_ERRORS,
     errors.ClassNotFoundError,
     errors.RoundOpenError,
-    errors.InRegionError,
     errors.RoundNotDoneError,
     errors.InvalidRequestError,
 )

@@ -45,7 +45,6 @@ T = TypeVar("T", PublicSetInfo, ModelInfo, FrontEndInfo)
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
-        errors.InRegionError,
         errors.PublicSetInUseError,
         errors.FleetFeaturesError,
         errors.TooLargeError,
@@ -81,7 +80,6 @@ def describe_set(service: CurrentService) -> PublicSetInfo:
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
-        errors.InRegionError,
         errors.ModelTooSmallError,
         errors.TooLargeError,
         errors.MalformedModelError,
@@ -117,7 +115,6 @@ def describe_shared(service: CurrentService) -> ModelInfo:
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
-        errors.InRegionError,
         errors.PublicSetNotFoundError,
         errors.ModelTooSmallError,
         errors.TooLargeError,

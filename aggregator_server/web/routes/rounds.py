@@ -34,7 +34,6 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
     responses=documented(
         *PERSON_ERRORS,
         errors.RoundOpenError,
-        errors.InRegionError,
         errors.NoPublicSetError,
         errors.NoModelError,
         errors.ModelTooSmallError,
@@ -108,7 +107,6 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
         errors.RoundNotFoundError,
         errors.RoundNotDoneError,
         errors.RoundOpenError,
-        errors.InRegionError,
         errors.UploadsGoneError,
         errors.TooLargeError,
         errors.InvalidRequestError,
@@ -136,7 +134,6 @@ ScheduleId = Annotated[int, Path(ge=1, lt=2**31)]
     dependencies=[Operator],
     responses=documented(
         *PERSON_ERRORS,
-        errors.InRegionError,
         errors.ModelReplacedError,
         errors.TooLargeError,
         errors.InvalidRequestError,

@@ -160,7 +160,7 @@ def test_enrolment(fleet):
 JSON = {"Content-Type": "application/json"}
 EVERYWHERE = {
     *("internal_error", "storage_full", "too_slow", "upload_replaced", "busy", "unauthorised", "device_revoked"),
-    *("device_waiting", "role_too_low", "too_many", "state_away", "not_ready", "in_region"),
+    *("device_waiting", "role_too_low", "too_many", "state_away", "not_ready"),
 }
 
 

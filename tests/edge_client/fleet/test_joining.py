@@ -19,9 +19,9 @@ from edge_client.config import load_config
 from edge_client.daemon.daemon import Daemon
 from edge_client.errors import ConfigError, StateError
 from edge_client.fleet.joining import join, leave
+from edge_client.fleet.secret_change import renew_secret, settle_secret
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.addresses import InvitationLink
-from fleet_protocol.client.secret_change import renew_secret, settle_secret
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import CertificateError, RefusedError, UnreachableError
 from fleet_protocol.ready_bundles import find_bundle

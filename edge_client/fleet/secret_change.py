@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import secrets
 
-from fleet_protocol.client.identity import Keeper
+from edge_client.storage.identity import IdentityStore
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import RefusedError
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _UNKNOWN = 401
 
 
-def renew_secret(client: ServerClient, store: Keeper) -> None:
+def renew_secret(client: ServerClient, store: IdentityStore) -> None:
     """Change the device's secret. Both are kept until the aggregator has the new one: power may fail in between."""
     identity = dataclasses.replace(store.load(), next_secret=secrets.token_urlsafe(32))
     store.save(identity)
@@ -25,7 +25,7 @@ def renew_secret(client: ServerClient, store: Keeper) -> None:
     log.info("this device's secret was changed")
 
 
-def settle_secret(client: ServerClient, store: Keeper) -> None:
+def settle_secret(client: ServerClient, store: IdentityStore) -> None:
     """Find out which of two secrets the aggregator knows, after a change of it was interrupted."""
     identity = store.load()
     if not identity.next_secret:
