@@ -7,7 +7,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site texts bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,9 +61,6 @@ demo: $(DEMO_VENV)/.ready  ## three devices learn sounds together [DATA=folder N
 
 site: $(READY)  ## write the documentation as a site into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
-
-texts: $(READY)  ## take the dashboard's texts into its catalogues, and compile these; fails where one is not translated
-	$(BIN)/python -m tests.support.dashboard_texts
 
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
 	$(BIN)/python -m model_export.ready_bundles

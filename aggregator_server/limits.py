@@ -11,7 +11,7 @@ from fleet_protocol.tensors import TensorBounds
 
 # Bodies, in bytes.
 FORM_BYTES = 64 * 2**10  # of the dashboard, from whoever is signed in
-STRANGERS_FORM_BYTES = 4 * 2**10  # of its forms that anybody may send: to sign in, and to choose a language
+STRANGERS_FORM_BYTES = 4 * 2**10  # of the form that anybody may send: to sign in
 
 HEAD_BYTES = 16 * 2**10  # of a request's line and headers
 

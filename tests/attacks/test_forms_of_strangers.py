@@ -33,7 +33,6 @@ def test_these_are_all_addresses_that_take_a_form(aggregator):
     from aggregator_server.web.app import PAGES
 
     taken = {route.path for page in PAGES for route in page.router.routes if "POST" in getattr(route, "methods", ())}
-    taken.remove("/language")  # which anybody may send
     patterns = [re.sub(r"\{\w+\}", "[^/]+", path) for path in taken]
     assert len(taken) == len(FORMS)
     assert all(any(re.fullmatch(pattern, path) for path in FORMS) for pattern in patterns)
@@ -54,17 +53,10 @@ def test_the_form_for_signing_in_is_small_also_with_a_cookie_and_a_form_token_th
     assert post(aggregator, "/sign-in", STRANGERS_FORM_BYTES, "auricle-visitor=made-up", fields)[0] == 401
 
 
-def test_the_form_for_a_language_is_small_too(aggregator):
-    assert post(aggregator, "/language", STRANGERS_FORM_BYTES + 1)[0] == 413
-    fields = b"language=en&next=/"
-    assert post(aggregator, "/language", len(fields), body=fields)[0] == 303
-
-
-@pytest.mark.parametrize("path", ["/sign-in", "/language"])
 @pytest.mark.parametrize("separator", [b"&", b"a=&", b"&=&"])
-def test_fields_are_counted_before_they_are_parsed(aggregator, path, separator):
+def test_fields_are_counted_before_they_are_parsed(aggregator, separator):
     body = (separator * STRANGERS_FORM_BYTES)[:STRANGERS_FORM_BYTES]
-    status, answer = post(aggregator, path, STRANGERS_FORM_BYTES, "auricle-visitor=made-up", body)
+    status, answer = post(aggregator, "/sign-in", STRANGERS_FORM_BYTES, "auricle-visitor=made-up", body)
     assert (status, f"at most {FORM_FIELDS} fields" in answer) == (422, True)
 
 

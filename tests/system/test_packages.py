@@ -41,7 +41,7 @@ def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
     shared = {name.partition(".data/data/share/")[2] for name in names if ".data/" in name}
     code = {name for name in names if ".data/" not in name}
     sources = {name for name in tracked_files() if name.startswith(tuple(f"{part}/" for part in PRODUCT))}
-    assert code == {name for name in sources if not name.endswith(".po")}  # what the server reads is the .mo beside it
+    assert code == sources
     assert {f"auricle/systemd/{path.name}" for path in (ROOT / "systemd").iterdir()} <= shared
     examples = {name for name in tracked_files() if name.startswith("examples/")}
     assert {f"auricle/{name}" for name in examples} <= shared

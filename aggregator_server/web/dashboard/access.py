@@ -16,7 +16,6 @@ from aggregator_server.fleet.tokens import Person, find_session, form_token
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.security import same
-from aggregator_server.web.dashboard.languages import gettext, spoken
 from aggregator_server.web.dashboard.page_route import SignInNeededError
 from aggregator_server.web.guard import caller
 from aggregator_server.web.routes.access import CurrentService, know
@@ -105,10 +104,7 @@ async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
 def require(visit: Visit, role: Role) -> None:
     """Check a role. Raises RoleError: it is too low."""
     if not visit.person.may(role):
-        problem = gettext("%(name)s has the role %(role)s; this needs the role %(needed)s")
-        raise RoleError(
-            problem % {"name": visit.person.name, "role": gettext(visit.person.role), "needed": gettext(role)}
-        )
+        raise RoleError(f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}")
 
 
 class Form:
@@ -129,7 +125,7 @@ class Form:
         """Return a field's number; None where it is empty. Raises InvalidRequestError: it is no number."""
         text = self.text(name)
         try:
-            return float(text.replace(spoken().decimal, ".")) if text else None
+            return float(text) if text else None
         except ValueError:
             raise not_a_number(called, text) from None
 
@@ -139,14 +135,12 @@ class Form:
         try:
             return int(text) if text else None
         except ValueError:
-            problem = gettext("%(what)s must be a whole number, not %(given)s")
-            raise InvalidRequestError(problem % {"what": called, "given": repr(text[:100])}) from None
+            raise InvalidRequestError(f"{called} must be a whole number, not {text[:100]!r}") from None
 
 
 def not_a_number(called: str, text: str) -> InvalidRequestError:
     """Return what to raise where a number should stand, and something else does."""
-    problem = gettext("%(what)s must be a number, not %(given)s")
-    return InvalidRequestError(problem % {"what": called, "given": repr(text[:100])})
+    return InvalidRequestError(f"{called} must be a number, not {text[:100]!r}")
 
 
 async def read_form(request: Request, cookie: str) -> Form:
@@ -159,41 +153,33 @@ async def read_form(request: Request, cookie: str) -> Form:
         InvalidRequestError: it is no form.
         TooLargeError, TooSlowError: it is too large, or comes too slowly.
     """
-    require_own_page(request)
+    _require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
-        raise InvalidRequestError(gettext("this address takes a form of these pages"))
+        raise InvalidRequestError("this address takes a form of these pages")
     secret = secret_of(request, cookie)
-    form = await read_fields(request) if secret else None
+    form = await _read_fields(request) if secret else None
     if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
         raise ForgedFormError(
-            gettext(
-                "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
-                "allow cookies of this address"
-            )
+            "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
+            "allow cookies of this address"
         )
     return form
 
 
-async def read_fields(request: Request) -> Form:
-    """Read a form, whoever sends it; how many fields there are is counted before they are parsed.
-
-    Raises:
-        InvalidRequestError: there are too many.
-        TooLargeError, TooSlowError: it is too large, or comes too slowly.
-    """
+async def _read_fields(request: Request) -> Form:
+    """Read a form, whoever sends it; how many fields there are is counted before they are parsed."""
     body = (await request.body()).decode("utf-8", "replace")
     try:
         return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
     except ValueError:
-        problem = gettext("a form has at most %(most)s fields")
-        raise InvalidRequestError(problem % {"most": FORM_FIELDS}) from None
+        raise InvalidRequestError(f"a form has at most {FORM_FIELDS} fields") from None
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:
     return await read_form(request, SESSION)
 
 
-def require_own_page(request: Request) -> None:
+def _require_own_page(request: Request) -> None:
     """Check what browsers say about where a form comes from, as far as they say it.
 
     Raises:
@@ -202,7 +188,7 @@ def require_own_page(request: Request) -> None:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):
-        raise ForgedFormError(gettext("this form was sent by another site; nothing was changed"))
+        raise ForgedFormError("this form was sent by another site; nothing was changed")
 
 
 Signed = Annotated[Visit, Depends(visitor)]

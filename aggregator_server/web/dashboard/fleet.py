@@ -17,7 +17,6 @@ from aggregator_server.store.tables import DeviceRow
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
 from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json
 from aggregator_server.web.dashboard.fleet_search import EXACT, WALK, pages, search
-from aggregator_server.web.dashboard.languages import N_, gettext
 from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
@@ -26,12 +25,7 @@ from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_ACTIONS = {
-    "admit": N_("Admit"),
-    "quarantine": N_("Put in quarantine"),
-    "release": N_("Lift quarantine"),
-    "revoke": N_("Revoke"),
-}
+_ACTIONS = {"admit": "Admit", "quarantine": "Put in quarantine", "release": "Lift quarantine", "revoke": "Revoke"}
 
 
 FromAddress = Annotated[Wanted, Depends(Wanted.of)]
@@ -84,14 +78,14 @@ def change_chosen(request: Request, service: CurrentService, visit: Signed, form
     """Ask whether to do something with the devices that were ticked; once that is confirmed, do it with all or none."""
     action, chosen = form.text("action"), tuple(dict.fromkeys(form.all("device")))
     if action not in _ACTIONS or not 1 <= len(chosen) <= PAGE:
-        raise InvalidRequestError(gettext("Choose devices of one page, and what to do with them."))
+        raise InvalidRequestError("Choose devices of one page, and what to do with them.")
     if action == "revoke":
         require(visit, "admin")
     with service.store.reading() as session:
         listed = {device.device_id: device for device in devices.find_devices(session, chosen)}
     strangers = [device_id for device_id in chosen if device_id not in listed]
     if strangers:
-        raise DeviceNotFoundError(gettext("One of the chosen devices is not of this fleet. Nothing was changed."))
+        raise DeviceNotFoundError("One of the chosen devices is not of this fleet. Nothing was changed.")
     error = None
     if form.text("confirmed"):
         try:

@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 from fastapi import Query
 
 from aggregator_server.schemas import DeviceInfo
-from aggregator_server.web.dashboard.languages import N_
 from fleet_protocol.limits import NAME_LENGTH
 
 PAGE = 100  # devices
@@ -22,26 +21,26 @@ _PAGES = 10_000
 _DEVICE_ID = re.compile("[0-9a-f]{32}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 STATES = {
-    "online": N_("heard of lately"),
-    "silent": N_("not heard of"),
-    "waiting": N_("waits to be admitted"),
-    "quarantine": N_("in quarantine"),
-    "trouble": N_("cannot contribute"),
-    "suspicious": N_("stood out"),
-    "outdated": N_("outdated"),
-    "well": N_("well"),
-    "revoked": N_("revoked"),
+    "online": "heard of lately",
+    "silent": "not heard of",
+    "waiting": "waits to be admitted",
+    "quarantine": "in quarantine",
+    "trouble": "cannot contribute",
+    "suspicious": "stood out",
+    "outdated": "outdated",
+    "well": "well",
+    "revoked": "revoked",
 }
 Listed = tuple[DeviceInfo, str]
 SORTS = ("name", "health", "seen", "network", "version", "clips")
 COLUMNS = {
-    "name": N_("Device"),
-    "health": N_("Health"),
-    "seen": N_("Last seen"),
-    "network": N_("Network"),
-    "version": N_("Version"),
-    "": N_("Owner's labels"),
-    "clips": N_("Clips"),
+    "name": "Device",
+    "health": "Health",
+    "seen": "Last seen",
+    "network": "Network",
+    "version": "Version",
+    "": "Owner's labels",
+    "clips": "Clips",
 }
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula begins so
 

@@ -14,7 +14,6 @@ from aggregator_server.fleet import invitations
 from aggregator_server.schemas import InvitationRequest, NewInvitation
 from aggregator_server.server_address import make_link
 from aggregator_server.web.dashboard.access import Admin, Form, OwnForm, Signed
-from aggregator_server.web.dashboard.languages import gettext
 from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
@@ -37,9 +36,9 @@ def invite(request: Request, service: CurrentService, visit: Signed, form: OwnFo
     """Make an invitation. The answer alone shows it: the server keeps a hash."""
     try:
         link_of = make_link(service.store.folder, re.split(r"[\s,]+", form.text("url")) if form.text("url") else ())
-        hours = form.number("hours", gettext("the hours"))
+        hours = form.number("hours", "the hours")
         wanted = InvitationRequest(
-            devices=form.whole("devices", gettext("the number of devices")) or 1,
+            devices=form.whole("devices", "the number of devices") or 1,
             expires_s=None if hours is None else hours * _HOUR_S,
             group=form.text("group") or None,
         )
@@ -91,6 +90,6 @@ def code_of(link: str) -> Markup:
         svgclass="code",
         lineclass=None,
         omitsize=True,
-        title=gettext("Invitation as a QR code"),
+        title="Invitation as a QR code",
     )
     return Markup(text.getvalue().decode())  # noqa: S704  (segno's own markup; the link is only drawn)

@@ -20,7 +20,6 @@ from aggregator_server.errors import BusyError
 from aggregator_server.rounds.views.replies import list_rounds, summarise_round
 from aggregator_server.schemas import RoundSummary
 from aggregator_server.web.dashboard.access import Signed, Visit
-from aggregator_server.web.dashboard.languages import gettext
 from aggregator_server.web.dashboard.page_route import PageRoute
 from aggregator_server.web.dashboard.rendering import render_text
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
@@ -48,7 +47,7 @@ class Streams:
         """
         own = sum(secret == visit.secret for secret in self.sessions.values())
         if own >= limits.STREAMS_PER_SESSION or len(self.sessions) >= limits.STREAMS:
-            raise BusyError(gettext("too many live pages are open; this one shows what it showed when it was opened"))
+            raise BusyError("too many live pages are open; this one shows what it showed when it was opened")
         number = next(number for number in itertools.count() if number not in self.sessions)
         self.sessions[number] = visit.secret
         return number

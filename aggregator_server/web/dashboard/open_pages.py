@@ -1,4 +1,4 @@
-"""What anybody may open: styles and scripts, help, the choice of a language, and the form to sign in with a token."""
+"""What anybody may open: styles and scripts, help, and the form to sign in with a token."""
 
 import time
 from typing import Annotated
@@ -14,15 +14,11 @@ from aggregator_server.web.dashboard.access import (
     Form,
     OwnForm,
     Signed,
-    is_private,
     keep_secret,
-    read_fields,
     read_form,
-    require_own_page,
     secret_of,
 )
 from aggregator_server.web.dashboard.documents import documents, read_document
-from aggregator_server.web.dashboard.languages import COOKIE, LANGUAGES, gettext
 from aggregator_server.web.dashboard.page_route import SIGN_IN, PageRoute, own_page
 from aggregator_server.web.dashboard.rendering import assets, render
 from aggregator_server.web.guard import client_address
@@ -37,7 +33,7 @@ async def static_file(name: str) -> Response:
     """Return a file; a browser may keep it, because its address changes with it."""
     found = assets().get(name)
     if found is None:
-        raise NotFoundError(gettext("there is no file %(name)s") % {"name": repr(name[:100])})
+        raise NotFoundError(f"there is no file {name[:100]!r}")
     return Response(found.data, media_type=found.media_type, headers={"Cache-Control": "max-age=31536000, immutable"})
 
 
@@ -45,26 +41,8 @@ async def static_file(name: str) -> Response:
 def show_document(request: Request, name: str) -> Response:
     """Show a document."""
     if name not in documents():
-        raise NotFoundError(gettext("there is no page of help %(name)s") % {"name": repr(name[:100])})
+        raise NotFoundError(f"there is no page of help {name[:100]!r}")
     return render(request, "help.html", document=read_document(name))
-
-
-_YEAR_S = 365 * 86_400
-
-
-@router.post("/language")
-async def choose_language(request: Request) -> Response:
-    """Keep the choice in the browser, and show the page again. It holds nothing secret and changes nothing here."""
-    require_own_page(request)
-    form = await read_fields(request)
-    code = form.text("language")
-    if code not in LANGUAGES:
-        raise NotFoundError(gettext("the pages do not speak that language"))
-    response = RedirectResponse(own_page(form.text("next") or "/"), 303)
-    response.set_cookie(
-        COOKIE, code, max_age=_YEAR_S, path="/", secure=is_private(request), httponly=True, samesite="lax"
-    )
-    return response
 
 
 @router.get(SIGN_IN)

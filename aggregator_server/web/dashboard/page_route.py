@@ -10,7 +10,6 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
-from aggregator_server.web.dashboard.languages import N_, gettext, language_of, speak
 from aggregator_server.web.dashboard.rendering import BY_STATUS, NOTES, WORDS, details, plain, render
 from aggregator_server.web.http_errors import status_of
 
@@ -29,13 +28,13 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _TITLES = {
-    401: N_("Not signed in"),
-    403: N_("Not allowed"),
-    404: N_("Nothing here"),
-    409: N_("Not now"),
-    422: N_("Not understood"),
-    429: N_("Too many attempts"),
-    503: N_("Busy"),
+    401: "Not signed in",
+    403: "Not allowed",
+    404: "Nothing here",
+    409: "Not now",
+    422: "Not understood",
+    429: "Too many attempts",
+    503: "Busy",
 }
 
 
@@ -51,7 +50,6 @@ class PageRoute(APIRoute):
         answer = super().get_route_handler()
 
         async def answer_as_page(request: Request) -> Response:
-            speak(language_of(request))
             try:
                 response = await answer(request)
             except SignInNeededError:
@@ -59,7 +57,7 @@ class PageRoute(APIRoute):
             except AggregatorError as error:
                 response = error_page(request, error)
             except RequestValidationError:
-                response = error_page(request, NotFoundError(gettext("the address names something that cannot be")))
+                response = error_page(request, NotFoundError("the address names something that cannot be"))
             response.headers.setdefault("Cache-Control", "no-store")
             response.headers.update(HEADERS)
             return response
@@ -69,16 +67,15 @@ class PageRoute(APIRoute):
 
 def error_page(request: Request, error: AggregatorError) -> Response:
     """Return the page that says what went wrong."""
-    title = gettext(_TITLES.get(status_of(type(error)), N_("That did not work")))
+    title = _TITLES.get(status_of(type(error)), "That did not work")
     return render(request, "error.html", error=error, title=title, message=plain(error), more=details(error))
 
 
 def page_of(request: Request, answer: Response) -> Response:
     """Return the page for a browser in place of an answer for programs: of an address that is none, for example."""
-    speak(language_of(request))
     status = answer.status_code
-    title = gettext(_TITLES.get(status, N_("That did not work")))
-    message = gettext(BY_STATUS.get(status, WORDS["internal_error"]))
+    title = _TITLES.get(status, "That did not work")
+    message = BY_STATUS.get(status, WORDS["internal_error"])
     page = render(request, "error.html", title=title, message=message, more="")
     page.status_code = status
     kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "connection", "allow")}
@@ -89,7 +86,7 @@ def page_of(request: Request, answer: Response) -> Response:
 def _to_sign_in(request: Request) -> Response:
     """Send a browser to the sign-in page; from there it comes back to the page that it asked for."""
     if request.url.path.startswith("/live/"):
-        return error_page(request, NotAuthenticatedError(gettext("nobody is signed in")))
+        return error_page(request, NotAuthenticatedError("nobody is signed in"))
     if request.method != "GET":
         return RedirectResponse(SIGN_IN, 303)
     return RedirectResponse(f"{SIGN_IN}?next={quote(request.url.path)}", 303)

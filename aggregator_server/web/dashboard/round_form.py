@@ -9,8 +9,6 @@ from aggregator_server.strategies.registry import known_settings
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.web.dashboard.access import Form, not_a_number
-from aggregator_server.web.dashboard.languages import gettext as _
-from aggregator_server.web.dashboard.languages import spoken
 from fleet_protocol.messages import CONTINUOUS, Choice
 from fleet_protocol.setting import Setting, Value
 
@@ -85,8 +83,8 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         best = any(choice.is_recommended and choice.name == name for choice in choices)
         return RoundRequest(RECOMMENDED if best else lookup(name).name, replace_model=agreed)
     strategy = lookup(name)
-    minutes, quorum = form.number("minutes", _("the deadline")), form.number("quorum", _("the quorum"))
-    hours, aggregation = form.number("hours", _("the hours between uploads")), form.text("aggregation")
+    minutes, quorum = form.number("minutes", "the deadline"), form.number("quorum", "the quorum")
+    hours, aggregation = form.number("hours", "the hours between uploads"), form.text("aggregation")
     defaults = RoundRequest()
     return RoundRequest(
         strategy.name,
@@ -94,7 +92,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         aggregation=Choice(aggregation) if aggregation and aggregation != strategy.aggregation else {},
         deadline_s=defaults.deadline_s if minutes is None else minutes * _MINUTE_S,
         quorum=defaults.quorum if quorum is None else quorum / 100.0,
-        new_classes=form.whole("new_classes", _("the number of new classes")),
+        new_classes=form.whole("new_classes", "the number of new classes"),
         selection=_named(form.text("selection"), strategy.selection),
         personalisation=_named(form.text("personalisation"), strategy.personalisation),
         rounds=CONTINUOUS if form.text("continuous") else "single",
@@ -119,9 +117,9 @@ def _changed(strategy: Strategy, form: Form) -> Iterator[tuple[str, Value]]:
 def _value(name: str, setting: Setting, text: str) -> Value:
     kind = type(setting.default)
     try:
-        return text == "true" if kind is bool else kind(text.replace(spoken().decimal, ".") if kind is float else text)
+        return text == "true" if kind is bool else kind(text)
     except ValueError:
-        raise not_a_number(f"{name} ({_(setting.about)})", text) from None
+        raise not_a_number(f"{name} ({setting.about})", text) from None
 
 
 def _text(value: Value) -> str:

@@ -16,7 +16,6 @@ from aggregator_server.strategies.registry import personalisations
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.languages import gettext as _
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
@@ -129,7 +128,7 @@ def schedule_of(form: Form, wanted: RoundRequest) -> ScheduleRequest | None:
         InvalidRequestError: a field cannot be read.
     """
     when = form.text("when")
-    hours = form.number("interval_hours", _("the hours between two rounds"))
+    hours = form.number("interval_hours", "the hours between two rounds")
     if when == "daily":
         return ScheduleRequest(round=wanted, daily_at=form.text("daily_at"), zone=form.text("zone") or None)
     if when == "interval":

@@ -24,7 +24,7 @@ _STREAMED = (
     (re.compile(r"/v1/model"), MODEL_BYTES),
     (re.compile(r"/v1/rounds/[^/]*/update"), UPDATE_BYTES),
 )
-_OF_STRANGERS = ("/sign-in", "/language")  # forms that anybody may send
+_OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 RequireKnown = Callable[[Request], Awaitable[None]]
 
@@ -69,7 +69,7 @@ class Intake:
         """Return a receive that keeps the bounds: of a stream while it is read, of a message by reading it now."""
         streamed = _largest_stream(scope)
         if not scope["path"].startswith(_MESSAGES):  # a form: its page checks who sends it, and reads it
-            limit = limits.STRANGERS_FORM_BYTES if scope["path"] in _OF_STRANGERS else limits.FORM_BYTES
+            limit = limits.STRANGERS_FORM_BYTES if scope["path"] == _OF_STRANGERS else limits.FORM_BYTES
             return _Body(scope, receive, limit).receive
         body = _Body(scope, receive, streamed or MESSAGE_BYTES)
         if streamed:
