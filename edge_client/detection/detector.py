@@ -247,16 +247,7 @@ class Detector:
         if slot is not None:
             known = self._label_map.slots[slot]
             score = float(averaged[slot])
-            event = Event(
-                now,
-                "detected",
-                known.name,
-                known.class_id,
-                score,
-                self.level_db,
-                input=self._input,
-                above_noise_db=self._unknown_sounds.above_noise_db,
-            )
+            event = Event(now, "detected", known.name, known.class_id, score, self.level_db, input=self._input)
             if slot in self._decisions.sounding:
                 self._going_on[slot] = event, at_s
             return Heard(event, self._window.copy())

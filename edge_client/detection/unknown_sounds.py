@@ -48,15 +48,9 @@ class UnknownSounds:
         self._hop_s = hop_s
         self._levels: deque[float] = deque(maxlen=max(2, round(_FLOOR_S / hop_s)))
         self._floor_db = 0.0
-        self._newest = max(1, round((clip_s + average_s) / hop_s))
         self._loud = False
         self._sound: _Sound | None = None
         self._last_s = -np.inf
-
-    @property
-    def above_noise_db(self) -> float:
-        """Level of the loudest hop of the newest window, and of those that were averaged, above the noise floor, dB."""
-        return max(list(self._levels)[-self._newest :], default=self._floor_db) - self._floor_db
 
     def update(
         self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool

@@ -32,7 +32,6 @@ class Event:
         ended: Time until which an everyday sound was heard, in seconds since 1970, UTC; None while it lasts, and for
             what has no length, such as a word.
         input: Name of the microphone or stream that gave the sound; "" where the device has one alone.
-        above_noise_db: Level of the loudest part above the noise floor, dB; None where it is not known any more.
     """
 
     time: float
@@ -43,7 +42,6 @@ class Event:
     level_db: float
     ended: float | None = None
     input: str = ""
-    above_noise_db: float | None = None
 
     @property
     def lasted_s(self) -> float | None:
@@ -53,8 +51,6 @@ class Event:
     def to_json(self) -> Document:
         """Return the event JSON-ready, its times in ISO 8601; without the end, and the input, where it has none."""
         more: Document = {"input": self.input} if self.input else {}
-        if self.above_noise_db is not None:
-            more["above_noise_db"] = round(self.above_noise_db, 1)
         if self.ended is not None:
             more["ended"] = _iso(self.ended)
         return {

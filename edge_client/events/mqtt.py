@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,6 @@ from edge_client.events import Asked, Event, Health, Reply, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, question_topics, sensor_topic
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, asked, reply_of, shown
-from edge_client.events.nearest import Hearing, NearestDevice
 from edge_client.logs import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -29,15 +27,12 @@ log = logging.getLogger(__name__)
 _KEEPALIVE_S = 30
 _PAUSE_S = (1, 60)
 _GRACE_S = 2.0
-# Bytes of a packet that the broker sends: confirmations, answers to questions, and what other devices say that they
-# heard, are small.
+# Bytes of a packet that the broker sends: confirmations, and answers to questions, are small.
 _LARGEST_PACKET = 1 << 14
 # Messages that were sent and not yet confirmed; while the broker is away none are taken. An announcement is up to four
 # for each label that there is or was.
 _UNCONFIRMED = 2_000
 _ANNOUNCED = "mqtt.json"
-# Behind the prefix, the topic that all devices share.
-_NEAREST = "nearest"
 # Stands among the keys of announced labels for the entities that ask.
 _ASKS = "asks"
 # Answers that may wait for the disk: whoever writes to the broker may send any number.
@@ -57,7 +52,6 @@ class MqttSection:
     tls: bool = False
     topic: str = "auricle"
     discovery: str = "homeassistant"
-    nearest: bool = False
 
     def __post_init__(self) -> None:
         require_between(self, 1, 65_535, "port")
@@ -105,7 +99,6 @@ class MqttSink:
         self._health: Health | None = None
         self._lock = threading.Lock()
         self._trouble = RateLimitedLog(log)
-        self._nearest = NearestDevice(device_id, self._send_nearest) if config.nearest else None
         self._client = self._connect()
 
     def announce(self, labels: Sequence[str]) -> None:
@@ -128,8 +121,6 @@ class MqttSink:
         self._send_last()
         if event.kind == "detected":
             self._send(f"label/{label_key(event.label)}", "ON", retain=False)
-            if self._nearest is not None:
-                self._nearest.tell(self._hearing(event))
 
     def follow(self, event: Event) -> None:
         """Say that a sound goes on, before its sensor switches itself off, or is over."""
@@ -161,8 +152,6 @@ class MqttSink:
 
     def close(self) -> None:
         """Say that the device is offline, and disconnect."""
-        if self._nearest is not None:
-            self._nearest.close()
         self._announcing.close(_GRACE_S)
         self._answers.close(_GRACE_S)
         if self._client.is_connected():
@@ -210,8 +199,6 @@ class MqttSink:
             return
         log.info("connected to the MQTT broker %s:%d", self._config.host, self._config.port)
         self._client = client
-        if self._nearest is not None:
-            client.subscribe(f"{self._config.topic}/{_NEAREST}/#", qos=1)
         self._send("availability", "online", retain=True)
         self._announcing.put(False)
         self._send_status()
@@ -229,33 +216,9 @@ class MqttSink:
             self._trouble.warning("an answer by MQTT was refused: %s", error)
 
     def _received(self, _client: Client, _data: object, message: MQTTMessage) -> None:
-        """Take the owner's answer, or what a device of the fleet heard or decided. What is retained is too old."""
-        if message.retain:
-            return
-        if message.topic == f"{self._base}/{ANSWER}":
+        """Take the owner's answer, unless it is retained and so may be old."""
+        if not message.retain:
             self._answers.put(bytes(message.payload))
-        elif self._nearest is not None:
-            try:
-                self._nearest.take(json.loads(message.payload))
-            except (ValueError, RecursionError) as error:
-                self._trouble.warning("a message on %s cannot be used: %s", message.topic, error)
-
-    def _hearing(self, event: Event) -> Hearing:
-        """Return what the fleet's other devices are told of an event."""
-        return Hearing(
-            id=uuid.uuid4().hex,
-            device=self._device_id,
-            name=self._name,
-            input=event.input,
-            label=event.label,
-            class_id=event.class_id or "",
-            above_noise_db=round(event.above_noise_db or 0.0, 1),
-        )
-
-    def _send_nearest(self, topic: str, document: dict[str, Any]) -> None:
-        if self._client.is_connected():
-            whole = "/".join(filter(None, (self._config.topic, _NEAREST, topic)))
-            self._client.publish(whole, json.dumps(document, ensure_ascii=False), qos=1)
 
     def _failed(self, _client: Client, _data: object) -> None:
         self._trouble.warning(

@@ -107,9 +107,6 @@ def test_a_detected_sound_comes_with_its_window(taught):
     (heard,) = [one for one in pushed(Detector(*taught, CONFIG), stream_of("yes")) if one.event.kind == "detected"]
     assert heard.window.shape == (RATE,)
     assert np.abs(heard.window).max() > 0.1
-    loudest = 20 * np.log10(np.sqrt(np.square(heard.window.reshape(-1, RATE // 4)).mean(axis=1)).max())
-    floor = 20 * np.log10(np.sqrt(np.square(quiet(1.0)).mean()))
-    assert heard.event.above_noise_db == pytest.approx(loudest - floor, abs=2)
 
 
 def test_how_the_stream_is_cut_changes_nothing(taught):
