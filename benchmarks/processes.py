@@ -49,12 +49,6 @@ def _family(root: int) -> list[int]:
     return found
 
 
-def children(pid: int) -> tuple[int, ...]:
-    """Return the processes that a process started and that still run."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return tuple(int(child) for task in tasks for child in task.read_text().split())
-
-
 def peak_mb(pid: int) -> float:
     """Return the largest resident memory of a process, MB."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -78,11 +72,6 @@ class Server:
     def cpu_s(self) -> float:
         """Processor seconds that it has used."""
         return cpu_s(self.pid)
-
-    @property
-    def all_cpu_s(self) -> float:
-        """The same with those of the process that computes results."""
-        return sum(map(cpu_s, (self.pid, *children(self.pid))))
 
 
 @contextmanager

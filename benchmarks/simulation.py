@@ -63,7 +63,7 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
     return [statistics.median(seconds[1:]), watch.usage.peak_mb, (watch.cpu_s[-1] - watch.cpu_s[0]) / (rounds - 1)]
 
 
-def in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
+def _in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a fleet in processes of its own; return its figures, of the processor milliseconds a device's."""
     rounds = options.rounds if engine == "auricle" else min(options.rounds, _FLOWER_ROUNDS)
     worker = [engine, str(bundle), str(devices), str(rounds), str(options.workers)]
@@ -122,7 +122,7 @@ def work(options: argparse.Namespace) -> object:
         for engine, devices in itertools.product(engines, options.devices):
             if engine == "flower" and devices > options.flower_most:
                 continue
-            results.append(said(in_own_process(engine, bundle, devices, options)))
+            results.append(said(_in_own_process(engine, bundle, devices, options)))
     return results
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +29,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.simulation.workers import end_with_parent
-from studies.run import Figures, Run, RunFiles, perform
+from studies.run import Run, RunFiles, perform
 
 # What the short training takes on the machine of docs/results.md, in seconds.
 _TRAINING_S = 0.074
@@ -204,27 +203,3 @@ def _work(run: Run, output: Path) -> str | None:
     except Exception:  # whatever it is, the main process has to say it
         return traceback.format_exc()
     return None
-
-
-def figures_of(runs: Sequence[Run], folder: Path, processes: int) -> Mapping[str, list[Figures]]:
-    """Do what is left of some runs; return the figures of all by their names, in the order of their seeds.
-
-    Raises BenchmarkError: with what went wrong, run by run; the others are kept.
-    """
-    files = RunFiles(folder)
-    left = [run for run in runs if files.load(run) is None]
-    done = len(runs) - len(left)
-
-    def tell(run: Run) -> None:
-        nonlocal done
-        done += 1
-        print(f"{done}/{len(runs)}  {run.name}, seed {run.seed}", file=sys.stderr, flush=True)
-
-    if problems := run_all(left, folder, processes, tell):
-        raise BenchmarkError("\n".join(problems))
-    found: dict[str, list[Figures]] = {}
-    for run in sorted(runs, key=lambda run: run.seed):
-        outcome = files.load(run)
-        assert outcome is not None
-        found.setdefault(run.name, []).append(outcome.figures)
-    return found

@@ -359,7 +359,7 @@ def _partial(name: str, condition: ColumnElement[bool], *columns: InstrumentedAt
     Index(name, *columns, sqlite_where=condition, postgresql_where=condition)
 
 
-# What lists of a large fleet are ordered and searched by; benchmarks/large_database measures them.
+# What lists of a large fleet are ordered and searched by.
 Index("devices_by_enrolment", DeviceRow.enrolled_at, DeviceRow.device_id)
 Index("devices_by_invitation", DeviceRow.invitation_id, DeviceRow.enrolled_at)
 Index("devices_by_name", folded(DeviceRow.name), DeviceRow.device_id)

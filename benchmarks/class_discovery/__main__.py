@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.class_discovery.many_reports import run_many
 from benchmarks.class_discovery.trials import CEPSTRA, NEW, Corpus, FrontEnd, build, cases, front_end, read, run_trial
 from benchmarks.class_discovery.unheard import run_strategy, run_unheard
 from benchmarks.command import ROOT, Command, recordings, said
 
 Row = dict[str, Any]
-_EXACT = 1_000  # reports up to which all pairs are compared beside
 _loaded: list[Corpus] = []  # the corpus, once a worker process has read it
 
 
@@ -56,12 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--unheard", type=int, default=10, help="trials of a word that a device never heard (10)")
     parser.add_argument("--strategy", type=int, default=10, help="the same by the strategy prototypes (10)")
 
-    parser.add_argument("--many", type=int, nargs="+", metavar="N", help="only so many made-up reports in a round")
-
     def work(options: argparse.Namespace) -> object:
-        if options.many:
-            seeds = range(options.seed, options.seed + options.trials)
-            return [said(row) for count in options.many for row in run_many(count, seeds, exact=count <= _EXACT)]
         data = recordings("gsc_v2_logmel_jpg.zip")
         counts: dict[Callable[[int], Any], int] = {
             _trials: options.trials,

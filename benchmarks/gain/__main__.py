@@ -3,12 +3,8 @@
 - embeddings: forty devices with one pretrained front end learn from 40 clips each of Speech Commands' test speakers,
   whom no pretraining heard; in a second fleet a fifth of them was taught two words that nobody else knows. On a front
   end that had these words in its pretraining, such as base, there is no second fleet.
-- weights: fifty devices that train one network from nothing (benchmarks/gain/shared_weights.py).
-- scores: three users with networks and labels of their own (benchmarks/zero_shot.py).
 - corrections: ten devices, one or three of which deny that a sound is a word (benchmarks/gain/corrections.py, which has
   figures of its own).
-
-Runs of the last two are kept in build/gain: a killed command goes on with those that are left.
 
 Every figure is a mean over devices and seeds, in per cent: of clips of a device's own people that it did not learn
 from, of people whom nobody knows, and of these people's clips of words that the device has no clip of. A device is
@@ -28,21 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import zero_shot
 from benchmarks.bundles import build_bundles
 from benchmarks.command import ROOT, Command, recordings, said
-from benchmarks.gain import corrections, shared_weights
+from benchmarks.gain import corrections
 from benchmarks.gain.deal import Fleet, deal, read_words
 from benchmarks.gain.heads import ALONE, PLANS, EmbeddingFleet, Judged
 from fleet_protocol.arrays import Bools
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_simulator.runs.run_folder import available_cores
-from studies.fleets import Scale
-from studies.processes import figures_of
-from studies.run import Call, Run
 
-EMBEDDINGS, WEIGHTS, SCORES, CORRECTIONS = FLEETS = ("embeddings", "weights", "scores", "corrections")
+EMBEDDINGS, CORRECTIONS = FLEETS = ("embeddings", "corrections")
 OF_EMBEDDINGS = (Fleet("ten words"), Fleet("two new words", new=("stop", "go")))
 FOLDER = ROOT / "build" / "gain"
 _BEYOND_CHANCE = 0.05
@@ -56,13 +47,10 @@ def main() -> int:
         "--front-end", default="base", metavar="NAME|FILE", help="of embeddings: base, or a file NAME.frontend (base)"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="fleets (1 2 3); choose with 100 up")
-    parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
 
     def work(chosen: argparse.Namespace) -> object:
         found = {
             EMBEDDINGS: lambda: on_embeddings(chosen.front_end, recordings("gsc_v2_test"), chosen.seeds),
-            WEIGHTS: lambda: sharing_weights(chosen.seeds, chosen.processes),
-            SCORES: lambda: sharing_scores([402 + seed for seed in chosen.seeds], chosen.processes),
             CORRECTIONS: lambda: correcting(recordings("gsc_v2_test"), chosen.seeds),
         }
         return [row for name in chosen.fleets for row in found[name]()]
@@ -102,30 +90,6 @@ def correcting(data: Path, seeds: list[int]) -> Iterator[dict[str, Any]]:
         yield said({"fleet": corrections.FLEET.name, "plan": plan, **row, "kept": kept})
 
 
-def sharing_weights(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of fleets that share a network's weights, and print each."""
-    found = figures_of(shared_weights.runs(Scale(full=False, output=FOLDER), seeds), FOLDER, processes)
-    for fleet in shared_weights.FLEETS:
-        of_fleet = {name: found[f"{fleet.name}: {name}"] for name in fleet.methods}
-        for plan, row in shared_weights.rows(fleet, of_fleet):
-            yield _said(fleet.name, fleet.own, plan, never_heard=None, **row)
-
-
-def sharing_scores(seeds: list[int], processes: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of users who share scores, and print each."""
-    plans = {zero_shot.PUBLIC_ONLY: Call(zero_shot.public_only)}
-    plans |= {form: Call(zero_shot.played, {"form": form}) for form in zero_shot.FORMS}
-    runs = [
-        Run(plan, seed, Call(call.function, {"seed": seed, **call.arguments}), corpus=f"zero shot {seed}")
-        for seed in seeds
-        for plan, call in plans.items()
-    ]
-    for plan, found in figures_of(runs, FOLDER, processes).items():
-        own, strangers = (_mean([row[name] for row in found]) for name in ("own", "strangers"))
-        plan = plan if plan in (zero_shot.PUBLIC_ONLY, zero_shot.ALONE) else f"zero_shot, {plan}"
-        yield _said("three users", "gudur", plan, own, strangers, None, None)
-
-
 def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alone: list[list[Bools]]) -> dict[str, Any]:
     """Return and print a row: means over devices and seeds; a device's number without clips does not count."""
     pairs = [
@@ -141,29 +105,15 @@ def _row(fleet: str, front_end: str, plan: str, judged: list[list[Judged]], alon
         "worse_beyond_chance": sum(chance_of_loss(before, now) < _BEYOND_CHANCE for before, now in pairs),
         "refused": sum(found.kept_own for found in every),
     }
-    return _said(fleet, front_end, plan, **shares, **{name: count / len(judged) for name, count in counts.items()})
+    figures = shares | {name: count / len(judged) for name, count in counts.items()}
+    rounded = {name: None if np.isnan(value) else round(value, 1) for name, value in figures.items()}
+    return said({"fleet": fleet, "front_end": front_end, "plan": plan, **rounded})
 
 
 def chance_of_loss(before: Bools, after: Bools) -> float:
     """Return how likely so many clips, or more, are lost of those on which two equally good models differ."""
     lost, differ = int((before & ~after).sum()), int((before != after).sum())
     return float(sum(math.comb(differ, count) for count in range(lost, differ + 1)) / 2**differ)
-
-
-def _said(
-    fleet: str,
-    front_end: str,
-    plan: str,
-    own: float,
-    strangers: float,
-    never_heard: float | None,
-    worse_than_alone: float | None,
-    **more: float,
-) -> dict[str, Any]:
-    figures = {"own": own, "strangers": strangers, "never_heard": never_heard, "worse_than_alone": worse_than_alone}
-    figures |= more
-    rounded = {name: None if value is None or np.isnan(value) else round(value, 1) for name, value in figures.items()}
-    return said({"fleet": fleet, "front_end": front_end, "plan": plan, **rounded})
 
 
 def _mean(values: list[float]) -> float:

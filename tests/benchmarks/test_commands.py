@@ -35,16 +35,6 @@ def test_a_small_fleet_that_does_everything_at_once_goes_through_a_round_without
     assert all(report[name] > 0 for name in figures), report
 
 
-def test_a_round_of_prototypes_is_a_few_kilobytes_and_one_of_weights_more():
-    report, _ = measured("round_overhead", "--devices", "2", "--rounds", "2", "--without-flower")
-    assert report["flower_overhead_s"] is None
-    assert report["overhead_s"] > 0
-    few, many = report["strategies"]
-    assert (few["strategy"], many["strategy"]) == ("prototypes", "fedavg")
-    assert few["bytes_up"] < 3_000 < many["bytes_up"]
-    assert few["bytes_down"] < many["bytes_down"]
-
-
 def test_simulated_fleets_have_figures_for_each_size(bundles):
     settings = ["--devices", "2", "5", "--rounds", "3", "--workers", "1", "--without-flower"]
     results, lines = measured("simulation", "--bundle", bundles["ann3"], *settings)

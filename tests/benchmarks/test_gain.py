@@ -1,23 +1,14 @@
-"""`benchmarks.gain`: who has which clips, what its rows say, and that the runs of shared weights are kept."""
-
-from dataclasses import replace
+"""`benchmarks.gain`: who has which clips, and what its rows say."""
 
 import numpy as np
 import pytest
 
-from aggregator_server.rounds.plan import make_plan
-from benchmarks.command import BenchmarkError
-from benchmarks.gain import corrections, shared_weights
+from benchmarks.gain import corrections
 from benchmarks.gain.__main__ import chance_of_loss
 from benchmarks.gain.deal import WORDS, Fleet, Words, deal
 from benchmarks.gain.heads import ALONE, PROTOTYPES, EmbeddingFleet
-from benchmarks.gain.shared_weights import FLEETS
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_simulator.experiment.sections import BaselinesSection, DataSection, FleetSection, ModelSection
-from studies.fleets import simulated
-from studies.processes import figures_of
-from tests.support.tiny_study import NoTraining, TinyStudy
 
 SPEAKERS = np.repeat([f"{number:08x}" for number in range(120)], 10)
 SAID = np.tile(WORDS, 120)
@@ -93,59 +84,3 @@ def test_one_owner_s_correction_helps_every_device_and_three_liars_of_ten_take_n
     assert helped["others"] < before["others"] + 0.02
     assert found[corrections.BOTH]["taken"] < 0.8 * before["taken"]
     assert max(one["missed"] for one in found.values()) < before["missed"] + 0.05
-
-
-@pytest.fixture
-def scale(tmp_path):
-    return NoTraining(False, tmp_path)
-
-
-def test_every_strategy_that_shares_weights_and_the_recommended_plan_have_a_run_for_each_seed(scale):
-    runs = shared_weights.runs(scale, [1, 2])
-    assert len({run.digest for run in runs}) == len(runs) == 2 * sum(len(fleet.methods) for fleet in FLEETS)
-    strategies = {run.work.rounds.strategy for run in runs}
-    assert strategies == {"fedavg", "fedprox", "fedopt", "fedmmd", "fedmlac", "fedkws_ui"}
-    plan = next(run.work for run in runs if run.name == "fifty devices: recommended, without the guard")
-    asked = make_plan(plan.rounds.request)
-    assert asked.aggregation.name == "screened_mean"
-    assert asked.local.settings["rehearsal_by"] == "labels"
-    assert plan.personal.name == "local"
-
-
-def test_rows_are_means_over_seeds_beside_what_devices_have_without_a_fleet(scale, bundles, tmp_path):
-    fleet = FLEETS[0]
-
-    def tiny(name, seed):
-        bundle = {shared_weights.PLUG_IN: bundles["ann3"]}
-        whole = shared_weights.experiment(fleet, fleet.methods[name], bundle, scale, seed)
-        small = replace(
-            whole,
-            data=DataSection("synthetic", clips=400, classes=4, speakers=40, noise=1.0, public=0.2),
-            fleet=FleetSection(devices=5, held_out=0.4),
-            model=ModelSection(bundles["ann3"]),
-            rounds=replace(whole.rounds, count=2),
-            baselines=BaselinesSection(passes=2) if whole.baselines else None,
-        )
-        return simulated(small, tmp_path / "run")
-
-    played = {name: [tiny(name, seed) for seed in (1, 2)] for name in (fleet.judge, "fedavg")}
-    found = dict.fromkeys(fleet.methods, played["fedavg"]) | played
-    rows = dict(shared_weights.rows(fleet, found))
-    assert set(rows) == {"alone", "public only", "own and public", "recommended", *fleet.methods}
-    assert rows["alone"]["worse_than_alone"] == 0
-    own = [100 * entry["listening_own"] for figures in found["fedavg"] for entry in figures["devices"]]
-    assert rows["fedavg"]["own"] == pytest.approx(sum(own) / len(own))
-    worse = sum(entry["guarded_own"] < entry["alone_own"] for one in found[fleet.judge] for entry in one["devices"])
-    assert rows["recommended"]["worse_than_alone"] == worse / 2
-
-
-def test_what_was_run_is_kept_and_what_failed_is_named(bundles, tmp_path):
-    table = TinyStudy(bundles["ann3"], tmp_path)
-    runs = [run for run in table.runs(None) if run.name == "counted"]
-    (tmp_path / "broken").touch()
-    with pytest.raises(BenchmarkError, match=r"(?s)counted, seed 2: .*seed 2 is broken"):
-        figures_of(runs[1:], tmp_path / "kept", 1)
-    (tmp_path / "broken").unlink()
-    for _ in range(2):
-        assert figures_of(runs, tmp_path / "kept", 1) == {"counted": [{"share": 0.1}, {"share": 0.2}]}
-    assert sorted(table.calls.read_text().split()) == ["1", "2", "2"]

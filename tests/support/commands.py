@@ -10,9 +10,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from aggregator_server.cli import main
-from benchmarks.first_round import Desk
 from tests.support.aggregator_process import ADMIN, TOKENS
 from tests.support.checkout import ROOT
+from tests.support.desk import Desk
 
 PROGRAMS = {"auricle-aggregator": "aggregator_server.cli", "auricle-edge": "edge_client.cli"}
 

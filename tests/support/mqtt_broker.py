@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from benchmarks.first_round import free_port
 from edge_client.events import Event
 from edge_client.events.mqtt import MqttSection
+from tests.support.desk import free_port
 
 DEVICE = "0123456789abcdef0123456789abcdef"
 

@@ -21,7 +21,6 @@ import psycopg
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
-from benchmarks.first_round import free_port
 from fleet_protocol.client.addresses import own_order
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
@@ -30,6 +29,7 @@ from fleet_protocol.messages import Learned
 from fleet_protocol.tensors import digest
 from tests.support.aggregator_process import ADMIN, ENROL, TOKENS, Aggregator, SharingDevice, public_set, tiny_bundle
 from tests.support.core_fleet import SAMPLES, CoreFleet
+from tests.support.desk import free_port
 from tests.support.faulty_state import Link
 from tests.support.state_servers import BUCKET
 

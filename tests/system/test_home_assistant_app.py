@@ -18,10 +18,10 @@ import yaml
 from wyoming.client import AsyncClient
 from wyoming.info import Describe, Info
 
-from benchmarks.first_round import free_port
 from edge_client.config import load_config
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 from tests.support.ingress import ADDRESS, Ingress
 from tests.support.sound_server import no_sound_devices

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from aggregator_server import tls
-from benchmarks.first_round import free_port
 from tests.support.checkout import ROOT
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.first_round import free_port
 from edge_client.config import load_config
 from edge_client.storage.device_state import DeviceState
 from tests.support.checkout import ROOT
 from tests.support.commands import OwnDesk
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_two_homes
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.first_round import Desk, free_port, next_commands
 from edge_client.audio.resampling import resample
 from tests.support.checkout import ROOT
+from tests.support.desk import Desk, free_port, next_commands
 from tests.support.edge_process import wait_for
 from tests.support.packages import copy_sources, service_wheels, wheels_for
 from tests.support.pythons import other_pythons, version

@@ -10,9 +10,9 @@ import sys
 import httpx
 import pytest
 
-from benchmarks.first_round import Desk
 from tests.support.aggregator_process import Aggregator, Fleet
 from tests.support.checkout import ROOT
+from tests.support.desk import Desk
 from tests.support.state_servers import BUCKET
 
 pytestmark = pytest.mark.slow

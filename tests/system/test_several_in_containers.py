@@ -21,9 +21,9 @@ import yaml
 
 from aggregator_server.cli import parser
 from aggregator_server.web.server import _GRACE_S
-from benchmarks.first_round import free_port
 from tests.support.aggregator_process import public_set
 from tests.support.checkout import ROOT
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 
 SEVERAL = ROOT / "docker/several"

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from aggregator_server import tls
-from benchmarks.first_round import free_port
 from edge_client.cli import main
 from edge_client.config import load_config
 from edge_client.daemon.daemon import Daemon
@@ -27,6 +26,7 @@ from fleet_protocol.errors import CertificateError, RefusedError, UnreachableErr
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
 from tests.support.checkout import ROOT
+from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 from tests.support.tls_server import TlsServer
