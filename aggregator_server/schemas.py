@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Rounds, RoundState, Versions
+from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, RoundState, Versions
 from fleet_protocol.setting import Value
 
 if TYPE_CHECKING:
@@ -415,8 +415,6 @@ class RoundRequest:
         new_classes: Number of new classes among the reports, where it is known.
         selection: Method that selects the devices, or only settings of the strategy's own one.
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
-        rounds: ``single``, or ``continuous``: uploads are merged when they arrive, one round after the other.
-        every_s: Seconds after which a device contributes to continuous rounds again.
         others: Strategy that devices with another network than the shared model's follow in the same round, with
             settings of their part; None: they do as all devices.
         replace_model: Whether devices that have a model of their own so far may take over the shared one.
@@ -433,22 +431,19 @@ class RoundRequest:
     new_classes: int | None = None
     selection: Choice | dict[str, Value] | None = None
     personalisation: Choice | None = None
-    rounds: Rounds = "single"
-    every_s: float = 86_400.0
     others: Choice | None = None
     replace_model: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleRequest:
-    """Rounds that shall open by themselves. One of ``daily_at``, ``interval_s`` and ``continuous`` says when.
+    """Rounds that shall open by themselves. One of ``daily_at`` and ``interval_s`` says when.
 
     Attributes:
         round: Request of every round.
         daily_at: Time of day at which one opens, such as ``03:00``.
         zone: Time zone of that time, such as ``Europe/Berlin``; None for the server's.
         interval_s: Seconds from one opening to the next; the first is at once.
-        continuous: Whether each opens when the one before has closed.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -456,7 +451,6 @@ class ScheduleRequest:
     daily_at: str | None = None
     zone: str | None = None
     interval_s: float | None = None
-    continuous: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,10 +463,8 @@ class ScheduleInfo:
         daily_at: Time of day at which a round opens.
         zone: Time zone of that time; None for the server's.
         interval_s: Seconds from one opening to the next.
-        continuous: Whether each round opens when the one before has closed.
         made_at: Time at which it was made.
-        next_at: Time of the next opening, a past one where it waits for the end of another round; None where the next
-            round opens at the end of the last.
+        next_at: Time of the next opening, a past one where it waits for the end of another round.
         last_round: Number of the last round that it opened.
         problem: Reason for which the last time's round could not be opened.
     """
@@ -482,9 +474,8 @@ class ScheduleInfo:
     daily_at: str | None
     zone: str | None
     interval_s: float | None
-    continuous: bool
     made_at: datetime
-    next_at: datetime | None
+    next_at: datetime
     last_round: int | None
     problem: str | None
 
@@ -499,7 +490,7 @@ class RoundSummary:
         reason: Reason of the failure.
         strategy: Name of the strategy.
         opened_at: Time of the opening.
-        deadline_at: Time at which the round closes at the latest; None for a continuous round.
+        deadline_at: Time at which the round closes at the latest; None for an operator's change.
         closed_at: Time of the end.
         selected: Number of devices that were selected.
         uploaded: Number of devices that uploaded.
@@ -508,8 +499,6 @@ class RoundSummary:
         training_loss: Median of the uploaded training losses; None before the round is done, and without any.
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
-        series: Number of the first of the continuous rounds that it is one of.
-        schedule: Number of the schedule that opened it.
         operation: Change in place of a round with devices, by an operator: approve, merge, split, retire or restore.
         restores: Number of the round whose state was restored.
         undone_by: Number of the restoration since which this round does not count.
@@ -529,11 +518,9 @@ class RoundSummary:
     training_loss: float | None
     follows: int | None
     group: int | None
-    series: int | None
     operation: str | None = None
     restores: int | None = None
     undone_by: int | None = None
-    schedule: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

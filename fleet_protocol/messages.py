@@ -23,8 +23,6 @@ T = TypeVar("T")
 
 RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
-Rounds = Literal["single", "continuous"]
-CONTINUOUS: Rounds = "continuous"
 RENEWAL_HEADER = "Auricle-New-Secret"
 """Header of an answer that asks a device to change its secret."""
 
@@ -206,8 +204,6 @@ class RoundPlan:
         quorum: Share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: Seed of everything random in the round.
         personalisation: Personalisation: how the round's result becomes a model of each device's own.
-        rounds: ``continuous``: the round closes with the first upload, without deadline or quorum, and another follows.
-        every_s: Seconds after which a device contributes to continuous rounds again.
         others: Plan of devices with another network than the shared model's; None: the same as of all devices. The plan
             that such a device gets has these parts for its own, and none here.
     """
@@ -219,8 +215,6 @@ class RoundPlan:
     quorum: float
     seed: int
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
-    rounds: Rounds = "single"
-    every_s: float = 86_400.0
     others: OthersPart | None = None
 
 

@@ -29,10 +29,6 @@ def add(commands: Commands) -> None:
     actions = group.add_subparsers(required=True, metavar="ACTION")
     start = actions.add_parser("start", help="open a round for the devices that are enrolled now")
     _add_plan(start)
-    start.add_argument("--continuous", action="store_true", help="take every upload the moment it comes")
-    start.add_argument(
-        "--every", type=duration, metavar="TIME", help="of one device in continuous rounds, like 1d (1d)"
-    )
     start.add_argument("--watch", action="store_true", help="then follow it, as `round watch` does")
     start.set_defaults(run=_start)
     follow = actions.add_parser(
@@ -109,7 +105,7 @@ def choice(text: str) -> dict[str, Any]:
 def _start(options: argparse.Namespace) -> int:
     client = connect(options)
     opened = _send_agreed(client, options, "/v1/rounds", lambda plan: plan, _request(options))
-    if options.learned and not options.continuous:
+    if options.learned:
         print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
         return watch(client, int(opened["round_id"]), learned=options.learned, as_json=options.json)
@@ -140,11 +136,7 @@ def _send_agreed(
 def _request(options: argparse.Namespace) -> dict[str, Any]:
     """Return the request of a round that is opened now."""
     given = _plan_of(options)
-    if options.continuous:
-        given["rounds"] = "continuous"
-    if options.every is not None:
-        given["every_s"] = options.every
-    if options.learned and not options.continuous:
+    if options.learned:
         given.setdefault("selection", {"seen_within_s": AWAY_S})
     return given
 
@@ -230,12 +222,11 @@ _SCHEDULE_COLUMNS = ("schedule", "strategy", "when", "next", "last round", "prob
 def _add_schedules(commands: Commands) -> tuple[argparse.ArgumentParser, ...]:
     group = commands.add_parser("schedule", help="let rounds open by themselves, list schedules, end one")
     actions = group.add_subparsers(required=True, metavar="ACTION")
-    new = actions.add_parser("add", help="open rounds every day at a time, every so often, or one after the other")
+    new = actions.add_parser("add", help="open rounds every day at a time, or every so often")
     _add_plan(new)
     when = new.add_mutually_exclusive_group(required=True)
     when.add_argument("--daily-at", metavar="HH:MM", help="every day at this time, like 03:00")
     when.add_argument("--interval", type=duration, metavar="TIME", help="now, and then so often, like 6h")
-    when.add_argument("--continuous", action="store_true", help="each when the one before has closed")
     new.add_argument("--zone", metavar="ZONE", help="time zone of --daily-at, like Europe/Berlin (the server's)")
     new.set_defaults(run=_add)
     listing = actions.add_parser("list", help="list the schedules that go on")
@@ -247,12 +238,7 @@ def _add_schedules(commands: Commands) -> tuple[argparse.ArgumentParser, ...]:
 
 
 def _add(options: argparse.Namespace) -> int:
-    given = {
-        "daily_at": options.daily_at,
-        "zone": options.zone,
-        "interval_s": options.interval,
-        "continuous": options.continuous or None,
-    }
+    given = {"daily_at": options.daily_at, "zone": options.zone, "interval_s": options.interval}
     when = {name: value for name, value in given.items() if value is not None}
     made = _send_agreed(
         connect(options), options, "/v1/schedules", lambda plan: when | {"round": plan}, _plan_of(options)
@@ -293,4 +279,4 @@ def _schedule_row(item: dict[str, Any]) -> dict[str, Any]:
 def _when(item: dict[str, Any]) -> str:
     if item["daily_at"]:
         return f"daily at {item['daily_at']}" + (f" {item['zone']}" if item["zone"] else "")
-    return "continuous" if item["continuous"] else f"every {item['interval_s'] / 3_600:g} h"
+    return f"every {item['interval_s'] / 3_600:g} h"

@@ -1,22 +1,16 @@
-"""Which round goes on from which: the fleet's rounds in a line, each group's in a branch, continuous ones in a series.
+"""Which round goes on from which: the fleet's rounds in a line, each group's in a branch.
 
 Every published model begins a history of its own: the first round with it starts from the bundle's own weights.
-Continuous rounds merge an upload when it arrives, without deadline or quorum. A round of such a series closes with the
-first upload, by the same step as any other, and its schedule opens the next one in the transaction that closes it
-(rounds/schedules.py). So every upload has a result.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.shared_models import required_model
-from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import OF_FLEET, lock_open_round, newest_done, of_group
-from aggregator_server.rounds.states import is_merging, is_open
-from aggregator_server.store.tables import AssignmentRow, LearnedRow, ParticipantRow, RoundRow
+from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group
+from aggregator_server.store.tables import RoundRow
 from fleet_protocol.messages import parse
 from fleet_protocol.personalisation import Schedule
 
@@ -92,42 +86,3 @@ def newest_result(session: Session, device_id: str) -> RoundRow | None:
 def schedule_of(fleets: RoundRow) -> Schedule:
     """Return the groups whose rounds follow a round of the fleet; none without group-balanced personalisation."""
     return Schedule((), ()) if fleets.groups is None else parse(Schedule, fleets.groups)
-
-
-# The columns of which devices get notice.
-_RESULTS = ("result_public_set", "result_consensus", "result_prototypes")
-
-
-def present_round(session: Session, row: RoundRow) -> RoundRow:
-    """Return the open round of a round's series, which takes the uploads that were meant for a former one."""
-    if not is_merging(row) or is_open(row):
-        return row
-    current = lock_open_round(session)
-    return current if current is not None and current.schedule_id == row.schedule_id else row
-
-
-def is_due(session: Session, row: RoundRow, device_id: str, now: float) -> bool:
-    """Tell whether a device may contribute to the open round of a series: its last upload is long enough ago."""
-    last = session.scalar(
-        select(func.max(ParticipantRow.uploaded_at))
-        .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-        .where(ParticipantRow.device_id == device_id, RoundRow.schedule_id == row.schedule_id)
-    )
-    return last is None or not 0 <= now - last < parsed_plan(row.plan).every_s
-
-
-def has_learned_as_much(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Return whether a round of a series held nothing new for a device."""
-    if not is_merging(row):
-        return False
-    last = session.scalar(
-        select(RoundRow)
-        .join(LearnedRow, LearnedRow.round_id == RoundRow.round_id)
-        .where(LearnedRow.device_id == device_id)
-        .order_by(RoundRow.round_id.desc())
-        .limit(1)
-    )
-    if last is None or any(getattr(last, name) != getattr(row, name) for name in _RESULTS):
-        return False
-    pending = AssignmentRow.acknowledged.is_(False) & (AssignmentRow.device_id == device_id)
-    return session.scalar(select(AssignmentRow.slot).where(pending).limit(1)) is None

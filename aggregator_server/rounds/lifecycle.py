@@ -8,8 +8,6 @@ Killed anywhere, it can start again and comes to the same bytes. The states stan
 
 from collections.abc import Callable
 
-from sqlalchemy.orm import Session
-
 from aggregator_server.errors import RoundClosedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import compute_here
@@ -19,17 +17,15 @@ from aggregator_server.rounds.queries import read_waiting, require_round, write_
 from aggregator_server.rounds.quorum import is_complete, shortfall
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
-from aggregator_server.rounds.schedules import end_with_round, insert_schedule, open_due
 from aggregator_server.rounds.snapshot import read_open_round
-from aggregator_server.rounds.states import is_done, is_merging, is_open, mark_failed
-from aggregator_server.schemas import RoundRequest, ScheduleRequest
+from aggregator_server.rounds.states import is_open, mark_failed
+from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
-from fleet_protocol.messages import CONTINUOUS
 
 
 def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
-    """Open a round with the devices that are enrolled now, and return its number. Continuous ones get a schedule.
+    """Open a round with the devices that are enrolled now, and return its number.
 
     Raises:
         UnknownStrategyError, InvalidPlanError: the request cannot be met.
@@ -40,10 +36,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
     write_seen(store)
     with store.writing() as session:
         row = open_requested(session, request, now)
-        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy, rounds=request.rounds)
-        if request.rounds == CONTINUOUS:
-            wanted = ScheduleRequest(round=request, continuous=True)
-            row.schedule_id = insert_schedule(session, wanted, now, now, by).schedule_id
+        audit(session, "round_opened", by, now, round_id=row.round_id, strategy=row.strategy)
         return row.round_id
 
 
@@ -59,7 +52,6 @@ def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) ->
         if not is_open(row):
             raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
         mark_failed(session, round_id, now, "cancelled by an administrator")
-        end_with_round(session, row, now, by)
         audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)
 
@@ -94,16 +86,9 @@ def advance(
             else:
                 apply_result(session, snapshot.round_id, result, now)
             session.expire_all()
-            _note_end(session, snapshot.round_id, now)
+            row = session.get_one(RoundRow, snapshot.round_id)
+            audit(session, "round_closed", SERVER, now, round_id=row.round_id, state=row.state, reason=row.reason)
             open_next_group_round(session, snapshot.round_id, now)
-            open_due(session, now)
         closed()
         remove_uploads(store, snapshot.round_id)
         return snapshot.round_id
-
-
-def _note_end(session: Session, round_id: int, now: float) -> None:
-    """Audit the end of a round; one of a series only where it failed, for every upload ends one."""
-    row = session.get_one(RoundRow, round_id)
-    if not is_merging(row) or not is_done(row):
-        audit(session, "round_closed", SERVER, now, round_id=round_id, state=row.state, reason=row.reason)

@@ -40,10 +40,10 @@ from aggregator_server.strategies.registry import FleetKind, local_methods, reco
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy, read_statistics
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.messages import CONTINUOUS, RoundPlan
+from fleet_protocol.messages import RoundPlan
 
 
-def open_requested(session: Session, request: RoundRequest, now: float, schedule_id: int | None = None) -> RoundRow:
+def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
     """Open a round as somebody asked for it, now or once for a schedule.
 
     Raises:
@@ -56,7 +56,7 @@ def open_requested(session: Session, request: RoundRequest, now: float, schedule
         raise errors.RoundOpenError(
             f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
         )
-    return insert_round(session, strategy, plan, request.new_classes, now, schedule_id=schedule_id)
+    return insert_round(session, strategy, plan, request.new_classes, now)
 
 
 def requested_plan(session: Session, request: RoundRequest) -> tuple[str, RoundPlan]:
@@ -73,15 +73,9 @@ def requested_plan(session: Session, request: RoundRequest) -> tuple[str, RoundP
 
 
 def insert_round(
-    session: Session,
-    strategy: str,
-    plan: RoundPlan,
-    new_classes: int | None,
-    now: float,
-    group: Group | None = None,
-    schedule_id: int | None = None,
+    session: Session, strategy: str, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
 ) -> RoundRow:
-    """Open a round; no other may be open. A continuous one takes the uploads of all devices, and selects none.
+    """Open a round; no other may be open.
 
     Args:
         new_classes: how many there are among the reports, where it is known.
@@ -108,7 +102,7 @@ def insert_round(
         plan=asdict(plan),
         new_classes=new_classes,
         opened_at=now,
-        deadline_at=None if plan.rounds == CONTINUOUS else now + plan.deadline_s,
+        deadline_at=now + plan.deadline_s,
         public_set=public_set.sha256,
         consensus=current_consensus(session),
         model_version=None if start is None else start.version,
@@ -117,13 +111,10 @@ def insert_round(
         prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,
-        schedule_id=schedule_id,
         details={},
     )
     session.add(row)
     session.flush()
-    if plan.rounds == CONTINUOUS:
-        return row
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
     statement, connection = insert(table_of(ParticipantRow)), session.connection()
     for batch in batches(selected):

@@ -14,7 +14,7 @@ from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
 from aggregator_server.strategies.registry import complete, known_settings, personalisations, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import CONTINUOUS, Choice, OthersPart, RoundPlan, parse
+from fleet_protocol.messages import Choice, OthersPart, RoundPlan, parse
 from fleet_protocol.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0
@@ -40,8 +40,6 @@ def make_plan(request: RoundRequest) -> RoundPlan:
     """
     chosen = strategy(request.strategy)
     _check(request)
-    if request.rounds == CONTINUOUS:
-        _check_continuous(request, chosen)
     selection = _choice(request.selection or {}, chosen.selection)
     personalisation = request.personalisation or Choice(chosen.personalisation)
     try:
@@ -55,8 +53,6 @@ def make_plan(request: RoundRequest) -> RoundPlan:
             quorum=float(request.quorum),
             seed=request.seed,
             personalisation=personalisation,
-            rounds=request.rounds,
-            every_s=float(request.every_s),
             others=None if request.others is None else _part_for_others(request.others, chosen),
         )
     except PlanError as error:
@@ -86,21 +82,6 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
             f"strategy {chosen.name!r} shares no model that groups could train among themselves; "
             f"its personalisation can be: {able}"
         )
-
-
-def _check_continuous(request: RoundRequest, chosen: Strategy) -> None:
-    """Check what continuous rounds allow."""
-    if not chosen.continuous:
-        able = ", ".join(sorted(name for name, other in strategies().items() if other.continuous))
-        raise InvalidPlanError(
-            f"strategy {request.strategy!r} combines the uploads of a round, so its rounds cannot be continuous; "
-            f"those of {able} can"
-        )
-    selection = _choice(request.selection or {}, "all").name
-    if selection != "all":
-        raise InvalidPlanError(f"continuous rounds take every device, so leave out selection {selection!r}")
-    if not 1 <= request.every_s <= _MAX_DEADLINE_S:
-        raise InvalidPlanError(f"every_s must be from 1 to {_MAX_DEADLINE_S:g} s, not {request.every_s!r}")
 
 
 def _part_for_others(wanted: Choice, chosen: Strategy) -> OthersPart:

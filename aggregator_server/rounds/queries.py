@@ -4,7 +4,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, case, exists, false, func, select, true, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, true, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
@@ -28,12 +28,7 @@ _ACTIVE = (
     & _DEVICES.c.device_id.not_in(QUARANTINED)
 )
 _WAITING = select(
-    _ROUNDS.c.deadline_at,
-    exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing"),
-    # Only a round without a deadline ends with its first upload: of any other, nobody has to look for one.
-    case(
-        (_ROUNDS.c.deadline_at.is_(None), exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_not(None))), else_=false()
-    ).label("uploaded"),
+    _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
 ).where(TABLE_IS_OPEN)
 OPEN_ROUND = select(_ROUNDS.c.round_id).where(TABLE_IS_OPEN)
 """The number of the open round."""
@@ -61,13 +56,11 @@ def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
     """Return (whether the open round need not wait any longer, when it closes at the latest).
 
     The former as rounds/quorum.py says it, but at the cost of one lookup: a server asks after every upload. The latter
-    in seconds since 1970; None where no round has a deadline.
+    in seconds since 1970; None where no round is open.
     """
     found: Any = session.execute(_WAITING).first()
     if found is None:
         return False, None
-    if found.deadline_at is None:
-        return bool(found.uploaded), None
     return not found.missing or now >= found.deadline_at, found.deadline_at
 
 

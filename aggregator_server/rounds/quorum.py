@@ -6,12 +6,7 @@ from aggregator_server.rounds.snapshot import RoundSnapshot
 
 
 def is_complete(snapshot: RoundSnapshot, now: float) -> bool:
-    """Tell whether the round need not wait any longer.
-
-    Every selected device uploaded, or the deadline passed; or any device uploaded, where there is no deadline.
-    """
-    if snapshot.deadline_at is None:
-        return bool(snapshot.uploads)
+    """Tell whether the round need not wait any longer: every selected device uploaded, or the deadline passed."""
     return len(snapshot.uploads) == snapshot.selected or now >= snapshot.deadline_at
 
 
@@ -20,8 +15,6 @@ def shortfall(snapshot: RoundSnapshot) -> str | None:
 
     The quorum is a share of the selected devices that were not revoked; one upload is always needed.
     """
-    if snapshot.deadline_at is None:
-        return None
     if not snapshot.selected:
         return "every selected device was revoked, or put in quarantine"
     quorum = float(snapshot.plan["quorum"])

@@ -47,7 +47,7 @@ class RoundSnapshot:
     Attributes:
         plan: The round's plan as JSON.
         new_classes: Number of new classes among the reports; None where nobody knows it.
-        deadline_at: Time at which the round closes at the latest, in seconds since 1970; None for a continuous round.
+        deadline_at: Time at which the round closes at the latest, in seconds since 1970.
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were neither revoked nor put in quarantine since.
@@ -65,7 +65,7 @@ class RoundSnapshot:
     strategy: str
     plan: Json
     new_classes: int | None
-    deadline_at: float | None
+    deadline_at: float
     public_set: str
     consensus: str | None
     selected: int
@@ -94,7 +94,7 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
         strategy=row.strategy,
         plan=row.plan,
         new_classes=row.new_classes,
-        deadline_at=row.deadline_at,
+        deadline_at=float(row.deadline_at or 0.0),  # an open round has one
         public_set=row.public_set,
         consensus=row.consensus,
         selected=len(participants),

@@ -8,7 +8,7 @@ for rounds by state stand in rounds/queries.py.
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, update
+from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from aggregator_server.store.tables import DONE, FAILED, OPEN, RoundRow, table_of
@@ -29,16 +29,6 @@ _REASON_LENGTH = 1_000
 def is_open(row: RoundRow) -> bool:
     """Tell whether a round still takes uploads, its deadline aside."""
     return row.state == OPEN
-
-
-def is_merging(row: RoundRow) -> bool:
-    """Tell whether a round closes with any upload, and is one of a series of such (rounds/history.py)."""
-    return row.schedule_id is not None and row.deadline_at is None
-
-
-def merging(table: FromClause) -> ColumnElement[bool]:
-    """Return the same as a column of statements on tables."""
-    return table.c.schedule_id.is_not(None) & table.c.deadline_at.is_(None)
 
 
 def is_done(row: RoundRow) -> bool:

@@ -133,7 +133,7 @@ class ScheduleRow(Base):
     """Rounds that open by themselves as ``request`` (a RoundRequest) says, until ``ended_at``.
 
     ``daily_at`` is a time of day ("03:00") in ``zone``, None for the server's; ``interval_s`` the time between two
-    rounds. With neither, one follows the other. ``next_at`` is when the next is due, ``problem`` why the last time's
+    rounds. ``next_at`` is when the next is due, ``last_round`` the last that it opened, ``problem`` why the last time's
     could not be opened.
     """
 
@@ -146,6 +146,7 @@ class ScheduleRow(Base):
     made_at: Mapped[float]
     next_at: Mapped[float]
     ended_at: Mapped[float | None]
+    last_round: Mapped[int | None]
     problem: Mapped[str | None] = mapped_column(_text(1000))
 
 
@@ -153,8 +154,7 @@ class RoundRow(Base):
     """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 
     ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
-    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group. ``schedule_id``
-    is the schedule that opened it. One without ``deadline_at`` takes every upload at once (rounds/history.py).
+    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group.
 
     The result of an operator's operation (:class:`OperationRow`) is a round without devices. No later round starts from
     one that is ``undone_by`` such a round.
@@ -184,14 +184,12 @@ class RoundRow(Base):
     training_loss: Mapped[float | None]
     follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     group_index: Mapped[int | None]
-    schedule_id: Mapped[int | None] = mapped_column(ForeignKey("schedules.schedule_id"))
     undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 
     __table_args__ = (
         Index("rounds_by_state", "state", "round_id"),
-        Index("rounds_by_schedule", "schedule_id", "round_id"),
         # The database itself ensures that one round is open at a time.
         Index("one_open_round", "state", unique=True, sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
     )

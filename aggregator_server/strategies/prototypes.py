@@ -198,7 +198,6 @@ STRATEGY = Strategy(
     aggregate=aggregate,
     prepare=prepare,
     needs_embeddings=True,
-    continuous=True,
     about="Every device sends the mean embedding of each of its sounds. What one device was taught, all know after the "
     "round. No network is trained.",
     cost="The cheapest: no training in the round, and the smallest upload. Every device needs the pretrained front "

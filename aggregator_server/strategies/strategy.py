@@ -83,7 +83,6 @@ class Strategy:
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
         shares_scores: Whether it makes a consensus of scores alone, and keeps no state, so that devices can follow it
             in rounds of a strategy that shares a model (``others``).
-        continuous: Whether one upload alone is a round's worth, so that rounds can be continuous.
         aliases: Former names, which are still accepted.
         about: Description of a round, in plain words, for people who choose.
         cost: Cost for a device, and what leaves it, in plain words.
@@ -101,7 +100,6 @@ class Strategy:
     prepare: Prepare = unchanged
     needs_embeddings: bool = False
     shares_scores: bool = False
-    continuous: bool = False
     aliases: tuple[str, ...] = ()
     about: str = ""
     cost: str = ""

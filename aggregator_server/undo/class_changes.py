@@ -15,7 +15,6 @@ from aggregator_server.fleet.classes import all_classes, identifiers, require_cl
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.rounds.result import ROWS
-from aggregator_server.rounds.schedules import open_due
 from aggregator_server.rounds.snapshot import read_class_terms
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow, RoundRow
@@ -178,7 +177,7 @@ def _change(
                 continue
             if all_classes(session) != classes:
                 continue
-            ensure_no_open_round(session, now, operation)
+            ensure_no_open_round(session)
             for row, results in zip(present, stored, strict=True):
                 inserted = insert_operation(session, row, now, operation, results, details)
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)
@@ -186,7 +185,6 @@ def _change(
             effects(session, inserted.round_id)
             audit(session, _AUDITED[operation], by, now, **_flat(details), round_id=inserted.round_id)
             session.flush()
-            open_due(session, now)
         _log.info("%s: %s", operation, details)
         return
 

@@ -19,7 +19,6 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.front_end import FRONT_END, newest_change
 from aggregator_server.rounds.opening import requested_plan
 from aggregator_server.rounds.queries import newest_done
-from aggregator_server.rounds.schedules import open_due
 from aggregator_server.rounds.states import COUNTS
 from aggregator_server.schemas import FrontEndInfo, RoundRequest, moment
 from aggregator_server.store import Store
@@ -86,7 +85,6 @@ def change_front_end(
         _set_grace(session, now + grace_s)
         audit(session, "front_end_changed", by, now, bundle=bundle, grace_s=grace_s)
         session.flush()
-        open_due(session, now)
         return _describe(session, store)
 
 
@@ -113,7 +111,7 @@ def _newest_with(store: Store, session: Session, settings: FeatureSettings, bund
 def _change(
     store: Store, session: Session, bundle: str, settings: FeatureSettings, public_set: PublicSet, now: float
 ) -> None:
-    ensure_no_open_round(session, now, FRONT_END)
+    ensure_no_open_round(session)
     classes, model = all_classes(session), shared_models.current_model(session)
     if not classes:
         raise errors.PublicSetNotFoundError("the fleet has no classes yet; publish a public set")

@@ -11,8 +11,7 @@ from aggregator_server.errors import RoundNotDoneError, RoundOpenError
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import lock_open_round, newest_done, uploads_of_round
-from aggregator_server.rounds.states import is_merging, mark_failed
+from aggregator_server.rounds.queries import lock_open_round, newest_done
 from aggregator_server.store.tables import DONE, BlobRow, Json, OperationRow, PublicSetRow, RoundRow
 from fleet_protocol.public_set import PublicSet
 
@@ -41,24 +40,14 @@ def lines(session: Session) -> tuple[RoundRow, ...]:
     return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
 
 
-def ensure_no_open_round(session: Session, now: float, operation: str) -> None:
-    """Make sure that no round is open; the open one of a continuous series ends.
-
-    Raises:
-        RoundOpenError: a round is open that devices work for, or an upload is just being merged.
-    """
+def ensure_no_open_round(session: Session) -> None:
+    """Make sure that no round is open. Raises RoundOpenError: devices work for one."""
     row = lock_open_round(session)
-    if row is None:
-        return
-    if not is_merging(row):
+    if row is not None:
         raise RoundOpenError(
             f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
             f"DELETE /v1/rounds/{row.round_id}"
         )
-    if uploads_of_round(session, row.round_id):
-        raise RoundOpenError(f"round {row.round_id} is merging an upload at this moment; try again")
-    mark_failed(session, row.round_id, now, f"ended by an operator: {operation}")
-    session.expire(row)
 
 
 def insert_operation(

@@ -19,7 +19,6 @@ from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.queries import require_round
 from aggregator_server.rounds.result import Compute, StoredResult, apply_result
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.schedules import open_due
 from aggregator_server.rounds.snapshot import RoundSnapshot, read_class_terms, revoked_devices
 from aggregator_server.rounds.states import COUNTS, is_done
 from aggregator_server.store import Store
@@ -81,14 +80,13 @@ def restore_round(
             if _last_round(session) != last:
                 continue
             based_on = _require_restorable(session, round_id)
-            ensure_no_open_round(session, now, _RESTORE)
+            ensure_no_open_round(session)
             if snapshot is None or result is None:
                 new = _as_it_was(session, based_on, public_set, now)
             else:
                 new = _again(session, based_on, public_set, snapshot, result, without, now)
             audit(session, "round_restored", by, now, round_id=new, restores=round_id, without=", ".join(without))
             session.flush()
-            open_due(session, now)
         if without:
             remove_left_uploads(store)  # theirs among them
         _log.info("round %d restores the state after round %d, without %s", new, round_id, ", ".join(without) or "none")
@@ -196,7 +194,7 @@ def _snapshot(store: Store, session: Session, row: RoundRow, without: Collection
         strategy=row.strategy,
         plan=row.plan,
         new_classes=row.new_classes,
-        deadline_at=None,
+        deadline_at=0.0,
         public_set=row.public_set,
         consensus=row.consensus,
         selected=len(left),

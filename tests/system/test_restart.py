@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 
-from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.schedules import add_schedule
 from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from fleet_protocol.messages import Choice
@@ -22,13 +21,10 @@ pytestmark = pytest.mark.slow
 KINDS = {"zero_shot": FakeDevice, "fedopt": SharingDevice}
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    ["zero_shot", "zero_shot, scheduled", "fedopt", "fedavg, others", "prototypes", "prototypes, continuous"],
-)
+@pytest.mark.parametrize("strategy", ["zero_shot", "fedopt", "fedavg, others", "prototypes"])
 def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
     strategy, _, what = strategy.partition(", ")
-    request = {"rounds": "continuous"} if what == "continuous" else {}
+    request = {}
     if strategy == "prototypes":
         public = embedded_public_set(np.random.default_rng(7))
         fleet = CoreFleet(tmp_path / "data", devices(kind=PrototypeDevice), public=public)
@@ -39,12 +35,8 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
         fleet = CoreFleet(tmp_path / "data", devices(kind=KINDS[strategy]))
     if strategy != "prototypes":
         fleet.publish_model()
-    if what == "scheduled":
-        wanted = RoundRequest(strategy, deadline_s=200.0)
-        add_schedule(fleet.store, ScheduleRequest(round=wanted, continuous=True), 100.0)
-    else:
-        fleet.open(100.0, deadline_s=200, strategy=strategy, **request)
-    for device in fleet.devices[:2] if what == "continuous" else fleet.devices:
+    fleet.open(100.0, deadline_s=200, strategy=strategy, **request)
+    for device in fleet.devices:
         fleet.upload(device)
     fleet.store.close()
     outcome = killed_at(tmp_path / "data", 10)
@@ -64,7 +56,6 @@ def killed_at(data, kills, *action):
 def test_killed_at_any_line_of_a_schedules_step_it_has_opened_one_round_in_the_end(tmp_path):
     fleet = CoreFleet(tmp_path / "data")
     add_schedule(fleet.store, ScheduleRequest(round=RoundRequest("zero_shot"), interval_s=120.0), 100.0)
-    cancel_round(fleet.store, 1, 101.0)
     fleet.store.close()
     outcome = killed_at(tmp_path / "data", 10, "open")
     assert outcome["undisturbed"].count("state='open'") == 1

@@ -4,7 +4,6 @@ The same bytes sent twice are one upload. The statements are built once, because
 """
 
 import dataclasses
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,9 @@ from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.history import is_due, present_round
 from aggregator_server.rounds.plan import followed_strategy, plan_of_text
 from aggregator_server.rounds.queries import no_such_round
-from aggregator_server.rounds.states import is_open, merging
+from aggregator_server.rounds.states import is_open
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import (
@@ -47,7 +45,6 @@ _ROUND_AND_PARTICIPANT = (
         _ROUNDS.c.round_id,
         _ROUNDS.c.state,
         _ROUNDS.c.deadline_at,
-        merging(_ROUNDS).label("merges"),
         _ROUNDS.c.strategy,
         cast(_ROUNDS.c.plan, Text).label("plan"),
         _MODELS.c.sha256.label("model"),
@@ -85,36 +82,24 @@ _NOTE_CLIPS = (
 )
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where an upload belongs.
-
-    Attributes:
-        round_id: The round that takes it; of a series, the open one.
-        found: The round that the device named, with the device's part in it, as ``_ROUND_AND_PARTICIPANT`` selects it.
-    """
-
-    round_id: int
-    found: Any
-
-
-def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Place | None:
-    """Return where the upload belongs, or None where it is there already, or may be: only its bytes decide.
+def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Any:  # noqa: ANN401
+    """Return the round with the device's part in it, as ``_ROUND_AND_PARTICIPANT`` selects it.
 
     Args:
         sha256: of the bytes; None where they are not known yet.
 
+    Returns:
+        None where the upload is there already, or may be: only its bytes decide.
+
     Raises:
         RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
     """
-    of = {"round_id": round_id, "device_id": device_id}
-    found: Any = session.connection().execute(_ROUND_AND_PARTICIPANT, of).first()
+    found: Any = (
+        session.connection().execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
+    )
     if found is None:
         raise no_such_round(round_id)
-    if found.merges:
-        current = _admit_to_series(session, found, device_id, sha256, now)
-        return None if current is None else Place(current, found)
-    return Place(round_id, found) if _is_new(found, round_id, device_id, sha256, now) else None
+    return found if _is_new(found, round_id, device_id, sha256, now) else None
 
 
 def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:  # noqa: ANN401
@@ -138,36 +123,13 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
     return True
 
 
-def _admit_to_series(session: Session, found: Any, device_id: str, sha256: str | None, now: float) -> int | None:  # noqa: ANN401
-    """Return the open round of a series, or None where the upload is in one of its rounds already."""
-    round_row = session.get_one(RoundRow, found.round_id)
-    same = ParticipantRow.device_id == device_id
-    if sha256 is not None:
-        same &= ParticipantRow.upload == sha256
-    of_series = select(ParticipantRow.round_id).join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-    if session.scalar(of_series.where(same, RoundRow.schedule_id == round_row.schedule_id).limit(1)) is not None:
-        return None
-    current = present_round(session, round_row)
-    if not is_open(current):
-        raise errors.RoundClosedError(f"the continuous rounds that round {round_row.round_id} was one of are over")
-    _require_trusted(found, device_id)
-    if not is_due(session, current, device_id, now):
-        raise errors.NotSelectedError(
-            f"device {device_id} contributed lately; GET /v1/work says when it is asked again"
-        )
-    return current.round_id
-
-
-def note_upload(session: Session, place: Place, sha256: str, update: Update, now: float) -> None:
+def note_upload(session: Session, sha256: str, update: Update, now: float) -> None:
     """Write the rows of an upload that is on disk."""
     who = {"of_device": update.device_id}
-    if place.found.merges:
-        session.add(ParticipantRow(round_id=place.round_id, device_id=update.device_id, metrics={}))
-        session.flush()
     write = session.connection().execute  # not the session's, which looks for objects to load
     write(_NOTE_BLOB, {"sha256": sha256})
     values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
-    write(_NOTE_UPLOAD, who | {"of_round": place.round_id} | values)
+    write(_NOTE_UPLOAD, who | {"of_round": update.round_id} | values)
     write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
 
 
@@ -203,11 +165,10 @@ def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming
         MalformedUpdateError, ForeignUpdateError, WrongPublicSetError, ForeignFeaturesError: the upload is wrong.
     """
     with store.reading() as session:
-        place = admit(session, round_id, device_id, incoming.sha256, now)
-        if place is None:
+        found = admit(session, round_id, device_id, incoming.sha256, now)
+        if found is None:
             return None
         terms = upload_terms(session)
-    found = place.found
     terms = dataclasses.replace(terms, feature_range=partial(feature_range, store, terms.public_set))
     if found.model is not None:
         terms = dataclasses.replace(terms, manifest=read_manifest(store, found.model))
@@ -217,8 +178,7 @@ def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming
     except ProtocolError as error:
         raise errors.MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
-    if not found.merges:  # else rounds may have ended since, which let the public set grow
-        _check_public_set(terms, update)
+    _check_public_set(terms, update)
     chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
     _check_values(store, chosen, terms, update, arrays, now)
     return update
@@ -232,13 +192,13 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
     """
     with store.writing(durable=False) as session:
         try:
-            place = admit(session, update.round_id, update.device_id, sha256, now)
+            found = admit(session, update.round_id, update.device_id, sha256, now)
         except errors.AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
             store.blobs.remove(sha256)
             raise
-        if place is not None:
-            note_upload(session, place, sha256, update, now)
-    return Receipt(update.round_id, sha256, repeated=place is None)
+        if found is not None:
+            note_upload(session, sha256, update, now)
+    return Receipt(update.round_id, sha256, repeated=found is None)
 
 
 def check_metrics(metrics: dict[str, float]) -> None:

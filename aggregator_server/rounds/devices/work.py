@@ -15,10 +15,10 @@ from aggregator_server.fleet.front_end import change_of_text, newest_change_text
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.groups import fine_tuning_due
-from aggregator_server.rounds.history import has_learned_as_much, is_due, newest_result
+from aggregator_server.rounds.history import newest_result
 from aggregator_server.rounds.plan import is_other, parsed_plan, plan_for_others, plan_of_text
 from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
-from aggregator_server.rounds.states import is_done, merging
+from aggregator_server.rounds.states import is_done
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     PROPOSED,
@@ -47,11 +47,9 @@ _PLACE = (
         _REPUTATIONS.c.quarantined_at,
         _NEWEST.c.round_id.label("newest_round"),
         cast(_NEWEST.c.plan, Text).label("plan"),
-        merging(_NEWEST).label("newest_merges"),
         _NEWEST.c.groups.is_not(None).label("has_groups"),
         _LEARNED.c.personalised,
         _OPEN.c.round_id.label("open_round"),
-        merging(_OPEN).label("merges"),
         _OPEN.c.deadline_at,
         and_(_PARTICIPANTS.c.device_id.is_not(None), _PARTICIPANTS.c.upload.is_(None)).label("is_asked"),
         newest_change_text().label("front_end"),
@@ -127,9 +125,8 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
         finished = _to_learn(session, device_id, place) if _may_learn(place) else None
         if finished is not None:
             return _work(session, _for_all(store, state, "learn", finished), device_id)
-        open_round = _to_contribute(session, device_id, place, now) if _may_contribute(place, now) else None
-        if open_round is not None:
-            return _work(session, _for_all(store, state, "contribute", open_round), device_id)
+        if _may_contribute(place, now):
+            return _work(session, _for_all(store, state, "contribute", int(place.open_round)), device_id)
     return None
 
 
@@ -167,35 +164,20 @@ def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
     return not place.personalised and plan_of_text(place.plan).personalisation.name != "none"
 
 
-def _is_new(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
-    """Tell whether a device has the fleet's newest result to learn, by this row alone."""
-    return place.personalised is None and not place.newest_merges and not place.has_groups
-
-
 def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
-    """Return whether the open round may want something of a device. Series are ignored."""
-    if place.open_round is None or place.quarantined_at is not None:
-        return False
-    return place.merges or bool(place.is_asked and place.deadline_at > now)
+    """Return whether the open round wants something of a device."""
+    return bool(place.is_asked and place.deadline_at > now and place.quarantined_at is None)
 
 
 def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
-    if _is_new(place):
+    if place.personalised is None and not place.has_groups:  # this row alone says it
         return int(place.newest_round)
     row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
-    if learned is None and has_learned_as_much(session, row, device_id):
-        return None
     if learned is None or (not learned.personalised and fine_tuning_due(session, row, device_id)):
         return row.round_id
     return None
-
-
-def _to_contribute(session: Session, device_id: str, place: Any, now: float) -> int | None:  # noqa: ANN401
-    if place.merges and not is_due(session, session.get_one(RoundRow, place.open_round), device_id, now):
-        return None
-    return int(place.open_round)
 
 
 @lru_cache(maxsize=4)

@@ -6,15 +6,15 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, case, func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import followed_strategy, parsed_plan
 from aggregator_server.rounds.queries import OF_FLEET, OPEN_ROUND, open_round_id, require_round
-from aggregator_server.rounds.states import COUNTS, merging
+from aggregator_server.rounds.states import COUNTS
 from aggregator_server.schemas import (
     DiscoveryInfo,
     ParticipantInfo,
@@ -26,7 +26,7 @@ from aggregator_server.schemas import (
 )
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobStore
-from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import RoundPlan, parse
 from fleet_protocol.tensors import read_document
 
@@ -104,8 +104,6 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         own = (LearnedRow.round_id == RoundRow.round_id, *conditions)
         return select(func.count()).select_from(LearnedRow).where(*own).correlate(RoundRow).scalar_subquery()
 
-    first = aliased(RoundRow)
-    first_of_schedule = select(func.min(first.round_id)).where(first.schedule_id == RoundRow.schedule_id)
     return select(
         RoundRow.round_id,
         RoundRow.state,
@@ -122,8 +120,6 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.training_loss,
         RoundRow.follows,
         RoundRow.group_index.label("group"),
-        case((merging(table_of(RoundRow)), first_of_schedule.scalar_subquery())).label("series"),
-        RoundRow.schedule_id.label("schedule"),
         OperationRow.what.label("operation"),
         OperationRow.restores,
         func.nullif(RoundRow.undone_by, RoundRow.round_id).label(

@@ -9,10 +9,10 @@ from aggregator_server.strategies.registry import known_settings
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.web.dashboard.access import Form, not_a_number
-from fleet_protocol.messages import CONTINUOUS, Choice
+from fleet_protocol.messages import Choice
 from fleet_protocol.setting import Setting, Value
 
-_MINUTE_S, _HOUR_S = 60.0, 3_600.0
+_MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +84,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         return RoundRequest(RECOMMENDED if best else lookup(name).name, replace_model=agreed)
     strategy = lookup(name)
     minutes, quorum = form.number("minutes", "the deadline"), form.number("quorum", "the quorum")
-    hours, aggregation = form.number("hours", "the hours between uploads"), form.text("aggregation")
-    defaults = RoundRequest()
+    defaults, aggregation = RoundRequest(), form.text("aggregation")
     return RoundRequest(
         strategy.name,
         settings=dict(_changed(strategy, form)),
@@ -95,8 +94,6 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         new_classes=form.whole("new_classes", "the number of new classes"),
         selection=_named(form.text("selection"), strategy.selection),
         personalisation=_named(form.text("personalisation"), strategy.personalisation),
-        rounds=CONTINUOUS if form.text("continuous") else "single",
-        every_s=defaults.every_s if hours is None else hours * _HOUR_S,
         others=Choice("zero_shot") if form.text("others") else None,
         replace_model=agreed,
     )

@@ -131,9 +131,7 @@ def schedule_of(form: Form, wanted: RoundRequest) -> ScheduleRequest | None:
     hours = form.number("interval_hours", "the hours between two rounds")
     if when == "daily":
         return ScheduleRequest(round=wanted, daily_at=form.text("daily_at"), zone=form.text("zone") or None)
-    if when == "interval":
-        return ScheduleRequest(round=wanted, interval_s=(hours or 0.0) * _HOUR_S)
-    return ScheduleRequest(round=wanted, continuous=True) if when == "continuous" else None
+    return ScheduleRequest(round=wanted, interval_s=(hours or 0.0) * _HOUR_S) if when == "interval" else None
 
 
 @router.post("/schedules/{schedule_id}/end", dependencies=[Operator])

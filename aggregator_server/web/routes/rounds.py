@@ -142,7 +142,7 @@ ScheduleId = Annotated[int, Path(ge=1, lt=2**31)]
     ),
 )
 def add_schedule(service: CurrentService, by: By, wanted: ScheduleRequest) -> ScheduleInfo:
-    """Open rounds every day at a time, every so many seconds, or one after the other."""
+    """Open rounds every day at a time, or every so many seconds from now on."""
     made = schedules.add_schedule(service.store, wanted, time.time(), by)
     service.wake()
     return made
@@ -169,6 +169,6 @@ def list_schedules(service: CurrentService) -> tuple[ScheduleInfo, ...]:
     responses=documented(*PERSON_ERRORS, errors.ScheduleNotFoundError, errors.InvalidRequestError),
 )
 def end(service: CurrentService, by: By, schedule_id: ScheduleId) -> None:
-    """Open no more rounds by a schedule. Its open round goes on to its end; a continuous one that waits ends."""
+    """Open no more rounds by a schedule. Its open round goes on to its end."""
     schedules.end_schedule(service.store, schedule_id, time.time(), by)
     service.wake()

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from aggregator_server import errors
@@ -11,8 +10,6 @@ from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.schemas import RoundRequest
-from tests.support.core_fleet import CoreFleet
-from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
 pytestmark = pytest.mark.scaled
 
@@ -26,7 +23,7 @@ def entries(fleet, what=None, before=None, limit=100):
 def test_a_round_its_classes_and_its_end_are_noted(fleet):
     fleet.run_round()
     opened, closed = entries(fleet, "round_opened")[0], entries(fleet, "round_closed")[0]
-    assert opened.details == {"round_id": 1, "strategy": "zero_shot", "rounds": "single"}
+    assert opened.details == {"round_id": 1, "strategy": "zero_shot"}
     assert (opened.who, opened.at.timestamp()) == ("server", 100.0)
     assert closed.details == {"round_id": 1, "state": "done", "reason": None}
     made = [(entry.details["class_id"], entry.details["round_id"]) for entry in entries(fleet, "class_made")]
@@ -70,17 +67,6 @@ def test_entries_are_read_page_by_page(fleet):
     second = entries(fleet, before=first[-1].audit_id, limit=2)
     names = [entry.details["name"] for entry in (*first, *second)]
     assert names == ["name 4", "name 3", "name 2", "name 1"]
-
-
-def test_the_rounds_of_a_series_do_not_fill_the_audit(tmp_path):
-    members = [PrototypeDevice(1, ("c0",)), PrototypeDevice(2, ("c1",))]
-    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
-    fleet.open(100.0, strategy="prototypes", rounds="continuous")
-    for round_id, member in enumerate(members, start=1):
-        fleet.upload(member, 100.0 + round_id)
-        assert fleet.advance() == round_id
-    assert [entry.details["round_id"] for entry in entries(fleet, "round_opened")] == [1]
-    assert entries(fleet, "round_closed") == ()
 
 
 def test_entries_of_each_kind_are_counted_and_each_once(fleet):

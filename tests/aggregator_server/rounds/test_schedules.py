@@ -11,12 +11,11 @@ from sqlalchemy import update
 from aggregator_server.errors import InvalidPlanError, InvalidRequestError, ModelReplacedError, ScheduleNotFoundError
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.limits import SCHEDULES
-from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.schedules import (
     add_schedule,
     end_schedule,
-    first_time,
     list_schedules,
+    next_daily,
     next_opening,
     open_scheduled,
 )
@@ -65,7 +64,7 @@ def close(fleet, now):
 
 
 def states(fleet):
-    return [(found.round_id, found.state, found.schedule) for found in reversed(list_rounds(fleet.store, None, 50))]
+    return [(found.round_id, found.state) for found in reversed(list_rounds(fleet.store, None, 50))]
 
 
 def next_at(fleet, index=0):
@@ -80,7 +79,7 @@ def test_every_night_a_round_opens_at_its_time(fleet):
     assert open_scheduled(fleet.store, night + 1) == 1
     assert open_scheduled(fleet.store, night + 2) is None
     assert close(fleet, night + 60) == 1
-    assert states(fleet) == [(1, "done", 1)]
+    assert states(fleet) == [(1, "done")]
     assert next_at(fleet) == night + DAY
     assert list_schedules(fleet.store)[0].last_round == 1
     opened = list_entries(fleet.store, None, 9, "round_opened")[0]
@@ -89,37 +88,33 @@ def test_every_night_a_round_opens_at_its_time(fleet):
 
 def test_summer_time_moves_a_named_zones_time_and_a_time_that_is_skipped_comes_an_hour_later():
     berlin = ZoneInfo("Europe/Berlin")
-    daily = ScheduleRequest(daily_at="03:00", zone="Europe/Berlin")
-    assert first_time(daily, at("2026-03-28T12:00")) == at("2026-03-29T01:00")
-    assert first_time(daily, at("2026-10-24T12:00")) == at("2026-10-25T02:00")
-    skipped = first_time(ScheduleRequest(daily_at="02:30", zone="Europe/Berlin"), at("2026-03-28T12:00"))
+    assert next_daily("03:00", "Europe/Berlin", at("2026-03-28T12:00")) == at("2026-03-29T01:00")
+    assert next_daily("03:00", "Europe/Berlin", at("2026-10-24T12:00")) == at("2026-10-25T02:00")
+    skipped = next_daily("02:30", "Europe/Berlin", at("2026-03-28T12:00"))
     assert datetime.fromtimestamp(skipped, berlin).isoformat() == "2026-03-29T03:30:00+02:00"
-    twice = ScheduleRequest(daily_at="02:30", zone="Europe/Berlin")
-    once = first_time(twice, at("2026-10-24T12:00"))
-    assert first_time(twice, once) - once > DAY - HOUR  # the hour that comes twice has one round
+    once = next_daily("02:30", "Europe/Berlin", at("2026-10-24T12:00"))
+    assert next_daily("02:30", "Europe/Berlin", once) - once > DAY - HOUR  # the hour that comes twice has one round
 
 
 @pytest.mark.usefixtures("far_east")
 def test_without_a_zone_the_time_is_the_servers():
-    assert first_time(ScheduleRequest(daily_at="03:00"), at("2026-03-01T12:00")) == at("2026-03-01T18:00")
-    assert first_time(ScheduleRequest(daily_at="03:00", zone="UTC"), at("2026-03-01T12:00")) == at("2026-03-02T03:00")
+    assert next_daily("03:00", None, at("2026-03-01T12:00")) == at("2026-03-01T18:00")
+    assert next_daily("03:00", "UTC", at("2026-03-01T12:00")) == at("2026-03-02T03:00")
 
 
-def test_every_so_many_hours_beginning_at_once(fleet):
-    assert schedule(fleet, 1_000.0, interval_s=6 * HOUR).last_round == 1
+def test_every_so_many_hours_beginning_at_once_until_it_ends(fleet):
+    schedule(fleet, 1_000.0, interval_s=6 * HOUR)
+    assert open_scheduled(fleet.store, 1_000.0) == 1
     close(fleet, 1_100.0)
     assert next_at(fleet) == 1_000.0 + 6 * HOUR
     assert open_scheduled(fleet.store, 1_000.0 + 6 * HOUR) == 2
-
-
-def test_continuously_each_round_opens_in_the_transaction_that_closes_the_one_before(fleet):
-    schedule(fleet, 1_000.0, continuous=True)
-    for round_id in (1, 2, 3):
-        assert close(fleet, 1_000.0 + round_id) == round_id
-    assert states(fleet) == [(1, "done", 1), (2, "done", 1), (3, "done", 1), (4, "open", 1)]
-    assert {found.series for found in list_rounds(fleet.store, None, 9)} == {None}  # each has devices and a deadline
-    assert fleet.advance(5_000.0) == 4  # nobody came
-    assert states(fleet)[-2:] == [(4, "failed", 1), (5, "open", 1)]
+    end_schedule(fleet.store, 1, 1_001.0 + 6 * HOUR)
+    assert list_schedules(fleet.store) == ()
+    close(fleet, 1_002.0 + 6 * HOUR)  # its open round goes on
+    assert open_scheduled(fleet.store, DAY) is None
+    for number in (1, 2):
+        with pytest.raises(ScheduleNotFoundError):
+            end_schedule(fleet.store, number, DAY)
 
 
 def test_times_that_passed_while_the_server_was_off_are_made_up_once(fleet, tmp_path):
@@ -141,16 +136,9 @@ def test_a_time_at_which_a_round_is_open_waits_for_its_end(fleet):
     with fleet.store.reading() as session:
         assert next_opening(session) is None  # the clock need not look
     assert close(fleet, due + 120) == 1
-    assert states(fleet) == [(1, "done", None), (2, "open", 1)]
+    assert open_scheduled(fleet.store, due + 121) == 2
+    assert states(fleet) == [(1, "done"), (2, "open")]
     assert next_at(fleet) == due + DAY
-
-
-def test_a_time_of_day_has_its_turn_between_rounds_that_follow_each_other(fleet):
-    schedule(fleet, 1_000.0, continuous=True)
-    schedule(fleet, 1_000.0, daily_at="00:20", zone="UTC")
-    close(fleet, 1_201.0)
-    close(fleet, 1_202.0)
-    assert [found[2] for found in states(fleet)] == [1, 2, 1]
 
 
 def test_a_round_that_cannot_open_says_why_and_is_tried_at_the_next_time(empty):
@@ -167,39 +155,15 @@ def test_a_round_that_cannot_open_says_why_and_is_tried_at_the_next_time(empty):
     assert list_schedules(empty.store)[0].problem is None
 
 
-def test_a_continuous_schedule_that_cannot_open_a_round_is_tried_every_minute(empty):
-    assert "no device is enrolled" in schedule(empty, 1_000.0, continuous=True).problem
-    assert next_at(empty) == 1_060.0
-
-
-def test_a_request_that_nobody_can_meet_any_more_does_not_keep_a_round_from_closing(fleet):
-    schedule(fleet, 1_000.0, continuous=True)
+def test_a_request_that_nobody_can_meet_any_more_does_not_keep_others_from_their_turn(fleet):
+    for _ in range(2):
+        schedule(fleet, 1_000.0, interval_s=HOUR)
     with fleet.store.writing() as session:
-        session.execute(update(ScheduleRow).values(request={"strategy": "of a package that is gone"}))
-    assert close(fleet, 1_001.0) == 1
-    assert states(fleet) == [(1, "done", 1)]
-    assert "of a package that is gone" in list_schedules(fleet.store)[0].problem
-
-
-def test_a_schedule_ends_and_its_open_round_goes_on(fleet):
-    schedule(fleet, 1_000.0, continuous=True)
-    end_schedule(fleet.store, 1, 1_001.0)
-    assert list_schedules(fleet.store) == ()
-    close(fleet, 1_002.0)
-    assert states(fleet) == [(1, "done", 1)]
-    for number in (1, 2):
-        with pytest.raises(ScheduleNotFoundError):
-            end_schedule(fleet.store, number, 1_003.0)
-
-
-def test_who_cancels_a_round_ends_a_continuous_schedule_and_no_other(fleet):
-    schedule(fleet, 1_000.0, interval_s=HOUR)
-    cancel_round(fleet.store, 1, 1_001.0)
-    assert len(list_schedules(fleet.store)) == 1
-    schedule(fleet, 1_002.0, continuous=True)
-    cancel_round(fleet.store, 2, 1_003.0)
-    assert [found.schedule_id for found in list_schedules(fleet.store)] == [1]
-    assert list_entries(fleet.store, None, 9, "schedule_ended")[0].details["schedule_id"] == 2
+        gone = update(ScheduleRow).where(ScheduleRow.schedule_id == 1)
+        session.execute(gone.values(request={"strategy": "of a package that is gone"}))
+    assert open_scheduled(fleet.store, 1_000.0) == 1
+    first, second = list_schedules(fleet.store)
+    assert ("of a package that is gone" in first.problem, first.last_round, second.last_round) == (True, None, 1)
 
 
 def test_a_request_is_kept_whole(fleet):
@@ -207,6 +171,7 @@ def test_a_request_is_kept_whole(fleet):
         "zero_shot", settings={"epochs": 3}, selection=Choice("uniform", {"fraction": 0.5}), quorum=0.25, seed=4
     )
     assert schedule(fleet, 1_000.0, wanted, interval_s=HOUR).round == wanted
+    open_scheduled(fleet.store, 1_000.0)
     plan = describe_round(fleet.store, 1).plan
     assert (plan.selection.name, plan.quorum, plan.seed, plan.local.settings["epochs"]) == ("uniform", 0.25, 4, 3)
 
@@ -215,7 +180,7 @@ def test_a_request_is_kept_whole(fleet):
     ("when", "message"),
     [
         ({}, "needs one of daily_at"),
-        ({"daily_at": "03:00", "continuous": True}, "needs one of daily_at"),
+        ({"daily_at": "03:00", "interval_s": 3_600.0}, "needs one of daily_at"),
         ({"daily_at": "24:00"}, "daily_at is a time of day such as \"03:00\", not '24:00'"),
         ({"daily_at": "3"}, "daily_at is a time of day"),
         ({"daily_at": "0\u0663:00"}, "daily_at is a time of day"),
@@ -227,7 +192,6 @@ def test_a_request_is_kept_whole(fleet):
         ({"interval_s": 1.0}, "interval_s must be from 60"),
         ({"interval_s": float("nan")}, "interval_s must be from 60"),
         ({"interval_s": 1e12}, "interval_s must be from 60"),
-        ({"daily_at": "03:00", "round": RoundRequest("prototypes", rounds="continuous")}, "have no times"),
     ],
 )
 def test_what_is_no_schedule_is_refused(fleet, when, message):

@@ -263,18 +263,3 @@ def test_what_is_not_a_class_goes_with_the_class_stays_with_others_and_waits_for
     merge_class(fleet.store, "c3", "c1", 1100.0)
     last = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
     assert last.negatives is None
-
-
-def test_a_continuous_series_goes_on_after_a_change(tmp_path):
-    members = [PrototypeDevice(1, ("c0", "c1")), PrototypeDevice(2, ("c1", "c2"))]
-    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
-    fleet.open(100.0, strategy="prototypes", rounds="continuous")
-    fleet.upload(members[0], 101.0)
-    fleet.advance(102.0)
-    remove_class(fleet.store, "c3", 103.0)
-    found = [(item.round_id, item.state, item.operation) for item in list_rounds(fleet.store, None, 9)]
-    assert found == [(4, "open", None), (3, "done", "retire"), (2, "failed", None), (1, "done", None)]
-    assert list_rounds(fleet.store, None, 1)[0].series == 1
-    for member in members:
-        fleet.learned(member, fleet.work(member, 104.0).round_id)
-    assert fleet.work(members[1], 105.0).kind == "contribute"

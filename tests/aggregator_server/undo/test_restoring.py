@@ -156,19 +156,3 @@ def test_what_a_device_said_in_earlier_rounds_goes_with_its_upload(tmp_path):
     restored = restore_round(fleet.store, second, [members[0].device_id], 300.0)
     found = FleetPrototypes.unpack(fleet.store.blobs.read(state_after(fleet, restored)[3]))
     assert dict(zip(found.class_ids, found.devices.tolist(), strict=True)) == {"c1": 1, "c2": 1}
-
-
-def test_a_continuous_series_goes_on_from_the_restored_state(tmp_path):
-    members = [PrototypeDevice(1, ("c0", "c1")), PrototypeDevice(2, ("c1", "c2"))]
-    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
-    fleet.open(100.0, strategy="prototypes", rounds="continuous")
-    for when, member in enumerate(members, start=101):
-        fleet.upload(member, float(when))
-        fleet.advance(float(when))
-        for other in members:
-            fleet.learned(other, when - 100)
-    restored = restore_round(fleet.store, 1, (), 110.0)
-    following = list_rounds(fleet.store, None, 1)[0]
-    assert (following.state, following.series, following.round_id) == ("open", 1, restored + 1)
-    shown = describe_round(fleet.store, following.round_id)
-    assert shown.prototypes == state_after(fleet, 1)[3]

@@ -473,7 +473,7 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
 def test_devices_own_models_are_not_replaced_unasked(fleet):
     weights = {"strategy": "fedavg"}
     refused(fleet.admin.post("/v1/rounds", json=weights), 409, "model_replaced", "(zero_shot)", '"replace_model": true')
-    refused(fleet.admin.post("/v1/schedules", json={"round": weights, "continuous": True}), 409, "model_replaced")
+    refused(fleet.admin.post("/v1/schedules", json={"round": weights, "interval_s": 3600}), 409, "model_replaced")
 
 
 def test_a_shared_model_with_more_room(fleet):

@@ -7,6 +7,7 @@ import pytest
 from tests.support.aggregator_process import Aggregator, FakeDevice
 from tests.support.core_fleet import CoreFleet
 from tests.support.dashboard_visitor import Visitor
+from tests.support.edge_process import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +104,7 @@ def test_rounds_are_scheduled_listed_and_ended(aggregator, operator):
     assert newest(aggregator) == ("schedule_made", "administrator's token")
     settings = {"with_settings": "yes", "when": "interval", "interval_hours": "6", "quorum": "80"}
     done(operator.post("/rounds", "/rounds/new", strategy="zero_shot", **settings), "/rounds", "scheduled")
+    wait_for(lambda: answer(aggregator, "/v1/schedules")[1]["last_round"])  # the clock opens it
     daily, interval = answer(aggregator, "/v1/schedules")
     assert (daily["daily_at"], daily["zone"], interval["interval_s"]) == ("03:00", "Europe/Paris", 21_600.0)
     assert interval["round"]["quorum"] == 0.8

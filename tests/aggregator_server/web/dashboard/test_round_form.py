@@ -74,11 +74,6 @@ def test_what_was_changed_is_asked_for():
     assert (plan.local.settings["epochs"], plan.aggregation.name) == (3, "median")
 
 
-def test_continuous_rounds():
-    wanted = asked(**as_shown("prototypes") | {"continuous": "yes", "hours": "2"})
-    assert (wanted.rounds, wanted.every_s) == ("continuous", 7200.0)
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
