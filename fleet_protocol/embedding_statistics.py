@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +62,7 @@ class Scatter:
         result: Doubles = np.linalg.cholesky(self.shrunk).T
         return result
 
-    @property
+    @cached_property
     def whitening(self) -> Doubles:
         """Matrix W for z = (e - mean) W, after which clips scatter alike in all directions, [embedding, embedding].
 
@@ -70,9 +71,14 @@ class Scatter:
         result: Doubles = np.linalg.cholesky(np.linalg.inv(self.shrunk))
         return result
 
+    @cached_property
+    def centre(self) -> Doubles:
+        """Mean of the classes' means, float64 [embedding]."""
+        return np.asarray(self.means.mean(axis=0, dtype=np.float64))
+
     def whitened(self, embeddings: Floats) -> Doubles:
         """Return directions, float64 [clips, embedding] of length 1, whose products are whitened cosines."""
-        z = (embeddings - self.means.mean(axis=0, dtype=np.float64)) @ self.whitening
+        z = (embeddings - self.centre) @ self.whitening
         return np.asarray(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-9))
 
     def draw(self, mean: Array, count: int, rng: np.random.Generator) -> Floats:
@@ -99,6 +105,10 @@ class EmbeddingStatistics(Scatter):
     noise: Floats  # Embeddings of clips in which nobody speaks, float32 [clips, embedding]
     varied: Scatter  # Statistics of the same words, over clips and variants of them: moved, stretched, in noise
     speech: Scatter  # Statistics of one class, windows in which words follow one another without a pause, in noise
+
+    def word_directions(self, embeddings: Floats) -> Doubles:
+        """Return the whitened directions of embeddings as of words, float64 [clips, embedding] of length 1."""
+        return self.whitened(embeddings)
 
     def pack(self, more: Mapping[str, Array] | None = None) -> bytes:
         """Return them, and more arrays, as a safetensors file; single clips as float16."""

@@ -81,6 +81,10 @@ class JointStatistics(EmbeddingStatistics):
         found[:, half] = (embeddings[:, half] - mean) @ whiten
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9))
 
+    def word_directions(self, embeddings: Floats) -> Doubles:
+        """Return the whitened directions of embeddings as of words, float64 [clips, numbers] of length 1."""
+        return self.whitened_as(embeddings, sound=False)
+
     @cached_property
     def _own_halves(self) -> tuple[tuple[slice, Doubles, Doubles], ...]:
         """Of words and of sounds: the half that knows them, their mean in it, and what whitens it."""

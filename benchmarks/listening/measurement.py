@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.listening.material import KNOWN, RATE_HZ, Stream, Word
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import Loaded
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import RELEASE, ROUNDING_S
 from edge_client.detection.thresholds import Tail
@@ -163,9 +162,7 @@ def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> L
     """Push a stream, given in parts at ``RATE_HZ``, through a detector, hop by hop."""
     now = [0.0]
     label_map = loaded.label_map
-    detector = Detector(
-        loaded.model, label_map, config, clock=lambda: now[0], tails=loaded.tails, lasting=loaded.lasting
-    )
+    detector = Detector(loaded, config, clock=lambda: now[0])
     hop, rate = detector.hop_samples, detector.sample_rate_hz
     resampler = StreamResampler(RATE_HZ, rate)
     events, scores, at_s, pending, seconds, spent = [], [], [], np.zeros(0, np.float32), 0.0, 0.0

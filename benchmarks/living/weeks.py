@@ -13,7 +13,9 @@ from benchmarks.living.owners import Owner
 from benchmarks.living.rooms import Part
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import Loaded, load_listening
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.detector import Loaded
+from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.teaching.room_material import helps, judge_room
@@ -83,9 +85,8 @@ def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.d
 
 def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
-    labels = len(loaded.label_map.slots)
-    x = loaded.model.normalise(part.embeddings.astype(np.float32)[:, None])
-    scores = loaded.model.predict(x, loaded.label_map.listening_mask)[:, :labels]
+    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes)
+    scores = scorer(part.embeddings.astype(np.float32)[:, None])
     scores[_is_quiet(part, config)] = 0.0
     return averaged(scores, times(part), layout.averaged * part.hop_s)
 

@@ -22,12 +22,13 @@ from edge_client.clips.store import ClipStore
 from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
-from edge_client.daemon.listening_loop import ListeningLoop, Loaded, load_listening
+from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status import StatusFile, health_of, listening_name, model_status, resident_mb, temperature_c
 from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TeachingLoop, TrainingProcess
+from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
 from edge_client.events import Heard, Reply
 from edge_client.events.delivery import Delivery
@@ -279,7 +280,8 @@ class Daemon:
                     self._room = RoomMemory.open(self._config, self._state, manifest)
                 if self._asker is not None and not self._asker.fits(manifest):
                     self._ask_by(manifest)
-                self._loaded = loaded._replace(
+                self._loaded = dataclasses.replace(
+                    loaded,
                     look=None if self._room is None else self._room.look,
                     doubt=None if self._doubts is None else self._doubts.put,
                 )

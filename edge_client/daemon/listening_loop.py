@@ -6,10 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from functools import partial
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,8 +14,7 @@ from edge_client.capture import AudioSource
 from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Detector, Look
-from edge_client.detection.doubts import Doubt
+from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -29,7 +25,6 @@ from edge_client.room.memory import tails_here
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats
-from fleet_protocol.labels import LabelMap
 
 log = logging.getLogger(__name__)
 
@@ -43,20 +38,6 @@ _FAST_ENOUGH = 0.5
 _RECENT = 1000
 
 
-class Loaded(NamedTuple):
-    """A detector's model, labels, and tails of other sounds' scores by label; none where the front end is not
-    pretrained. ``lasting`` are labels of everyday sounds, which have a begin and an end. ``look`` takes what a detector
-    on this front end looks at (:meth:`edge_client.room.reservoir.Reservoir.look`), ``doubt`` what it is in doubt about.
-    """
-
-    model: ModelRuntime
-    label_map: LabelMap
-    tails: Mapping[str, Tail] = MappingProxyType({})
-    lasting: frozenset[str] = frozenset()
-    look: Callable[..., None] | None = None
-    doubt: Callable[[Doubt], None] | None = None
-
-
 def load_listening(config: Config) -> Loaded:
     """Return the model with the weights that listen, its labels, and how often other sounds score high for them.
 
@@ -67,8 +48,9 @@ def load_listening(config: Config) -> Loaded:
     saved = state.model.load(config.bundle)
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
-    labels, lasting = saved.progress.listening_labels, lasting_labels(saved, state)
-    return Loaded(model, labels, tails_here(config, state, model, labels, tails), lasting)
+    labels, near = saved.progress.listening_labels, saved.progress.listening_prototypes
+    here = tails_here(config, state, model, labels, tails, near)
+    return Loaded(model, labels, here, near, lasting_labels(saved, state))
 
 
 def lasting_labels(saved: SavedModel, state: DeviceState) -> frozenset[str]:
@@ -116,17 +98,7 @@ class ListeningLoop:
         self._feed = feed
         self._patient = patient
         loaded = load()
-        self._input = input_name
-        self._detector = Detector(
-            loaded.model,
-            loaded.label_map,
-            config,
-            tails=loaded.tails,
-            lasting=loaded.lasting,
-            look=self._look(loaded),
-            doubt=loaded.doubt,
-            input_name=input_name,
-        )
+        self._detector = Detector(loaded, config, input_name=input_name)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)
@@ -193,9 +165,6 @@ class ListeningLoop:
             "trouble": self._source.trouble,
         }
 
-    def _look(self, loaded: Loaded) -> Look | None:
-        return None if loaded.look is None else partial(loaded.look, stream=self._input)
-
     def _real_time_factor(self) -> float | None:
         """Return the share of the time that the detector needs; None before the first hop."""
         with self._lock:
@@ -207,9 +176,7 @@ class ListeningLoop:
         with self._lock:
             loaded, self._pending = self._pending, None
         if loaded is not None:
-            self._detector = self._detector.following(
-                loaded.model, loaded.label_map, loaded.tails, loaded.lasting, self._look(loaded), loaded.doubt
-            )
+            self._detector = self._detector.following(loaded)
             self._publish_labels()
             self._publisher.announce(self._detector.labels)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
+from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
@@ -28,8 +28,28 @@ log = logging.getLogger(__name__)
 
 # Seconds after which it is said again that a sound goes on.
 _AGAIN_S = 2.0
-_NO_TAILS: Mapping[str, Tail] = MappingProxyType({})
-Look = Callable[[Floats | None, float, str], None]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a detector recognises sounds by.
+
+    Attributes:
+        tails: How high other sounds score, by label; a label without one gets a fixed threshold.
+        prototypes: Directions of words, float32 [numbers], by label; ``edge_client.detection.scores``.
+        lasting: Labels of everyday sounds, which have a begin and an end; see :meth:`Detector.take_followed`.
+        look: Takes the features of every window, None for one too quiet, the best averaged score, what was detected,
+            and the input (:meth:`edge_client.room.reservoir.Reservoir.look`).
+        doubt: Takes every sound of which it is doubtful whether it is a label.
+    """
+
+    model: ModelRuntime
+    label_map: LabelMap
+    tails: Mapping[str, Tail] = field(default_factory=dict)
+    prototypes: Mapping[str, Floats] = field(default_factory=dict)
+    lasting: frozenset[str] = frozenset()
+    look: Callable[[Floats | None, float, str, str], None] | None = None
+    doubt: Callable[[Doubt], None] | None = None
 
 
 @dataclass
@@ -52,39 +72,21 @@ class Detector:
     """
 
     def __init__(
-        self,
-        model: ModelRuntime,
-        label_map: LabelMap,
-        config: DetectorConfig,
-        clock: Callable[[], float] = time.time,
-        tails: Mapping[str, Tail] = _NO_TAILS,
-        lasting: Collection[str] = (),
-        look: Look | None = None,
-        doubt: Callable[[Doubt], None] | None = None,
-        input_name: str = "",
+        self, loaded: Loaded, config: DetectorConfig, clock: Callable[[], float] = time.time, input_name: str = ""
     ) -> None:
-        """Begin with an empty stream. Labels without a tail get a fixed threshold; clock: seconds since 1970.
-
-        Args:
-            lasting: labels whose sounds have a begin and an end; see :meth:`take_followed`.
-            look: takes the features of every window, None for one too quiet, the best averaged score, and what was
-                detected.
-            doubt: takes every sound of which it is doubtful whether it is a label.
-            input_name: where the stream comes from, for events.
-        """
+        """Begin with an empty stream; clock: seconds since 1970; input_name: where it comes from, for events."""
         self.counters = Counters()
         self.level_db = FLOOR_DB
         self.scores: Floats = np.zeros(0, np.float32)
         self._config = config
         self._clock = clock
-        self._look = look
         self._input = input_name
         self._features_now: Floats | None = None
         self._warned: set[str] = set()
-        settings = model.manifest.feature_settings
+        settings = loaded.model.manifest.feature_settings
         self._settings: FeatureSettings = settings
         self.sample_rate_hz = settings.sample_rate_hz
-        self._doubts = None if doubt is None else Doubts(settings.clip_s, doubt)
+        self._doubts = None if loaded.doubt is None else Doubts(settings.clip_s, loaded.doubt)
         self._pace = pace_of(config, settings)
         frames = hop_frames(settings, self._pace.hop_s)
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
@@ -97,30 +99,26 @@ class Detector:
         self._heard_samples = 0
         self._going_on: dict[int, tuple[Event, float]] = {}
         self._followed: list[Event] = []
-        self.adopt(model, label_map, tails, lasting)
+        self.adopt(loaded)
 
-    def adopt(
-        self,
-        model: ModelRuntime,
-        label_map: LabelMap,
-        tails: Mapping[str, Tail] = _NO_TAILS,
-        lasting: Collection[str] = (),
-    ) -> None:
+    def adopt(self, loaded: Loaded) -> None:
         """Go on with other weights or labels; the stream is not interrupted.
 
         Raises FeatureMismatchError if the model computes its features in another way.
         """
+        model, label_map = loaded.model, loaded.label_map
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
         self._end_all()
         if self._doubts is not None:
             self._doubts.reset()
-        self._model = model
+        self._look = loaded.look
         self._label_map = label_map
+        self._scorer = Scorer(model, label_map, loaded.prototypes)
         self._decisions = PosteriorHandler(
-            self._thresholds(tails),
+            self._thresholds(loaded.tails),
             self._pace.average_s,
             self._config.refractory_s,
-            [slot for slot, name in enumerate(label_map.names) if name in lasting],
+            [slot for slot, name in enumerate(label_map.names) if name in loaded.lasting],
             self._config.over_after_s,
         )
         # With a single output every score is 1: nothing follows from it.
@@ -131,25 +129,16 @@ class Detector:
                 "only %r is known, which cannot be distinguished from anything else: teach a second sound", heard[0]
             )
 
-    def following(
-        self,
-        model: ModelRuntime,
-        label_map: LabelMap,
-        tails: Mapping[str, Tail] = _NO_TAILS,
-        lasting: Collection[str] = (),
-        look: Look | None = None,
-        doubt: Callable[[Doubt], None] | None = None,
-    ) -> Detector:
+    def following(self, loaded: Loaded) -> Detector:
         """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
 
-        The new one has the newest sound as far as its window is not longer. It shows its features to ``look`` and
-        ``doubt``, because what takes those of this front end knows no others.
+        The new one has the newest sound as far as its window is not longer.
         """
-        if model.manifest.feature_settings.digest == self._settings.digest:
-            self.adopt(model, label_map, tails, lasting)
+        if loaded.model.manifest.feature_settings.digest == self._settings.digest:
+            self.adopt(loaded)
             return self
         self._end_all()
-        other = Detector(model, label_map, self._config, self._clock, tails, lasting, look, doubt, self._input)
+        other = Detector(loaded, self._config, self._clock, self._input)
         other.counters, other._followed = self.counters, self._followed
         both = min(len(self._window), len(other._window), self._heard_samples)
         other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
@@ -227,7 +216,8 @@ class Detector:
         averaged = self._decisions.averaged
         best = float(averaged.max(initial=0.0))
         if self._look is not None:
-            self._look(self._features_now, best, "" if slot is None else self._label_map.slots[slot].name)
+            detected = "" if slot is None else self._label_map.slots[slot].name
+            self._look(self._features_now, best, detected, self._input)
         now = self._clock()
         if self._doubts is not None and len(averaged):
             top = int(averaged.argmax())
@@ -275,13 +265,12 @@ class Detector:
 
     def _scores(self) -> Floats:
         """Return the newest window's scores, float32 [labels]; zeros where it is too quiet to say."""
-        labels = len(self._label_map.slots)
         quiet = self.level_db < self._config.energy_gate_db
         self.counters.gated += quiet
         if quiet or not self._discriminates:
             self._features.reset()
             self._features_now = None
-            return np.zeros(labels, np.float32)
+            return np.zeros(self._scorer.labels, np.float32)
         self._features_now = self._features(self._window)
-        x = self._model.normalise(self._features_now[None])
-        return self._model.predict(x, self._label_map.listening_mask)[0, :labels]
+        scores: Floats = self._scorer(self._features_now[None])[0]
+        return scores

@@ -80,6 +80,8 @@ def _without(progress: Progress, gone: set[str], names: dict[str, str]) -> Progr
             known = f"{known} ({slot.class_id})"
         label_map = label_map.put(number, known, slot.class_id)
     renamed = dict(zip(progress.label_map.names, label_map.names, strict=True))
-    tails = {renamed[label]: tail for label, tail in progress.tails.items() if renamed.get(label) in label_map.labels}
+    kept = {label: name for label, name in renamed.items() if name in label_map.labels}
+    tails = {kept[label]: tail for label, tail in progress.tails.items() if label in kept}
+    prototypes = {kept[label]: direction for label, direction in progress.prototypes.items() if label in kept}
     # Clips that come back, as by an undo, are those that were taught; they have to be learned anew all the same.
-    return dataclasses.replace(progress, label_map=label_map, tails=tails, taught="")
+    return dataclasses.replace(progress, label_map=label_map, tails=tails, prototypes=prototypes, taught="")

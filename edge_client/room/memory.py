@@ -11,6 +11,7 @@ from typing import Any
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
+from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
 from edge_client.features.front_end import hop_frames
 from edge_client.logs import RateLimitedLog
@@ -20,6 +21,7 @@ from edge_client.room.rates import room_tails
 from edge_client.room.reservoir import Layout, Reservoir, Sample
 from edge_client.room.store import read_denials, read_sample, write_sample
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.labels import LabelMap
 
@@ -52,14 +54,20 @@ def kept_sample(config: Config, state: DeviceState, manifest: Manifest) -> tuple
 
 
 def tails_here(
-    config: Config, state: DeviceState, model: ModelRuntime, label_map: LabelMap, tails: Mapping[str, Tail]
+    config: Config,
+    state: DeviceState,
+    model: ModelRuntime,
+    label_map: LabelMap,
+    tails: Mapping[str, Tail],
+    prototypes: Mapping[str, Floats],
 ) -> Mapping[str, Tail]:
     """Return labels' tails for this room, as far as it is known."""
     found = kept_sample(config, state, model.manifest) if tails else None
     if found is None or not len(found[1].at_s):
         return tails
     layout, sample = found
-    return room_tails(sample, layout.averaged, model, label_map, tails, read_denials(state.denials_path))
+    scorer = Scorer(model, label_map, prototypes)
+    return room_tails(sample, layout.averaged, scorer, label_map, tails, read_denials(state.denials_path))
 
 
 class RoomMemory:

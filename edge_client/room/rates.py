@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
-from edge_client.model.runtime import ModelRuntime
 from edge_client.room.reservoir import HOUR_S, Sample, local_cell
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.labels import LabelMap
@@ -100,7 +100,7 @@ class RoomTail(Tail):
 def room_tails(
     sample: Sample,
     averaged: int,
-    model: ModelRuntime,
+    scorer: Scorer,
     label_map: LabelMap,
     tails: Mapping[str, Tail],
     denied: Collection[tuple[float, str]],
@@ -109,9 +109,10 @@ def room_tails(
 
     Args:
         averaged: windows whose scores are averaged.
+        scorer: scores windows for the labels of ``label_map``.
         denied: times, seconds since 1970, and labels of detections that the owner said were wrong.
     """
-    scores = run_scores(sample, averaged, model, label_map)
+    scores = run_scores(sample, averaged, scorer)
     shares = _shares(sample)
     counts = np.array([shares.get(local_cell(moment), 0.0) for moment in sample.at_s]) / sample.chances()
     hours = sum(seconds / HOUR_S * shares[cell] for cell, seconds in sample.heard_s.items())
@@ -150,17 +151,15 @@ def is_denied(sample: Sample, label: str, denied: Collection[tuple[float, str]])
     return found
 
 
-def run_scores(sample: Sample, averaged: int, model: ModelRuntime, label_map: LabelMap) -> Doubles:
+def run_scores(sample: Sample, averaged: int, scorer: Scorer) -> Doubles:
     """Return the highest logit that each label reached in each run as the best of all, float64 [runs, labels]."""
     runs, windows, numbers = sample.windows.shape
-    labels = len(label_map.slots)
-    scores: Floats = np.zeros((runs * windows, labels), np.float32)
+    scores: Floats = np.zeros((runs * windows, scorer.labels), np.float32)
     rows = sample.windows.reshape(-1, numbers).astype(np.float32)
     heard = np.flatnonzero(np.isfinite(rows).all(axis=1))
     if len(heard):
-        x = model.normalise(rows[heard][:, None])
-        scores[heard] = model.predict(x, label_map.listening_mask)[:, :labels]
-    scores = scores.reshape(runs, windows, labels)
+        scores[heard] = scorer(rows[heard][:, None])
+    scores = scores.reshape(runs, windows, scorer.labels)
     width = min(averaged, windows)
     means = np.stack([scores[:, at : at + width].mean(axis=1) for at in range(windows - width + 1)], axis=1)
     best = means == means.max(axis=2, keepdims=True)

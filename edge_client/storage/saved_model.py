@@ -10,12 +10,14 @@ from typing import Any
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import read_twice, write_twice
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, TensorError
 from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_protocol.tensors import Arrays, pack, require, unpack
 
 _KINDS = ("trained/", "listening/")
+_PROTOTYPE = "prototype/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +33,8 @@ class Progress:
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
+        prototypes: Direction of each word that was last taught, float32 [numbers]
+            (``edge_client.detection.scores.prototype``), by label; the tails are those of both scores.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
         unheard: Slots that the weights that listen never learned; they are off.
@@ -46,6 +50,7 @@ class Progress:
     fine_tuned: int = 0
     features: str = ""
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    prototypes: Mapping[str, Floats] = field(default_factory=dict, compare=False)
     background_trained: bool = False
     provisional: tuple[str, ...] = ()
     unheard: tuple[int, ...] = ()
@@ -66,6 +71,11 @@ class Progress:
     def listening_tails(self) -> Mapping[str, tuple[float, float]]:
         """The tails for listening: none from a round's result on, until the device went over its clips again."""
         return self.tails if self.background_trained else {}
+
+    @property
+    def listening_prototypes(self) -> Mapping[str, Floats]:
+        """The prototypes for listening, which go with the tails."""
+        return self.prototypes if self.background_trained else {}
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,7 @@ class ModelStore:
                 fine_tuned=int(document["fine_tuned"]),
                 features=str(document["features"]) or manifest.feature_settings.digest,
                 tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document["tails"]).items()},
+                prototypes=_prototypes(arrays, manifest),
                 background_trained=bool(document["background_trained"]),
                 provisional=tuple(map(str, document["provisional"])),
                 unheard=tuple(map(int, document["unheard"])),
@@ -125,7 +136,7 @@ class ModelStore:
         except (DamagedError, TensorError, LabelError, KeyError, ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
-        fits = {name: array.shape for name, array in arrays.items()} == shapes
+        fits = {name: array.shape for name, array in arrays.items() if not name.startswith(_PROTOTYPE)} == shapes
         labels = progress.label_map
         if not fits or (labels.capacity, labels.reserved) != (manifest.capacity, len(manifest.background)):
             raise StateError(
@@ -213,8 +224,10 @@ class ModelStore:
     def save(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""
         document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
+        del document["prototypes"]
         sets = zip(_KINDS, (trained, listening), strict=True)
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
+        arrays |= {_PROTOTYPE + label: direction for label, direction in progress.prototypes.items()}
         write_twice(self.path, pack(arrays, document))
 
     def forget_fleet(self, bundle_path: Path) -> None:
@@ -247,6 +260,13 @@ def _with_clips(document: Mapping[str, Any], empty: LabelMap, labels: Collection
     used = [number for number in range(len(before.slots)) if number not in before.given_up]
     slots = before.slots[: used[-1] + 1] if used else ()
     return dataclasses.replace(empty, slots=slots) if len(slots) <= empty.free else empty
+
+
+def _prototypes(arrays: Arrays, manifest: Manifest) -> dict[str, Floats]:
+    """Return the prototypes by label. Raises TensorError if they are no directions in the front end's embedding."""
+    names = [name for name in arrays if name.startswith(_PROTOTYPE)]
+    numbers = manifest.feature_settings.shape[-1]
+    return {name.removeprefix(_PROTOTYPE): require(arrays, name, (numbers,)) for name in names}
 
 
 def _start(manifest: Manifest) -> Progress:

@@ -22,8 +22,7 @@ from wyoming.wake import Detect, Detection, NotDetected
 
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import Loaded
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
 from fleet_protocol.command_line import version
 
@@ -53,7 +52,7 @@ class Stream:
         if start.width != 2 or start.channels < 1:
             raise ValueError(f"the sound must be 16-bit PCM, not {8 * start.width}-bit in {start.channels} channels")
         self._channels = start.channels
-        self._detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
+        self._detector = Detector(loaded, config)
         self._resampler = StreamResampler(start.rate, self._detector.sample_rate_hz)
 
     def push(self, audio: bytes) -> list[str]:

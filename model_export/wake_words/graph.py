@@ -7,9 +7,13 @@ classifier averages their scores, as a device does that looks every 80 ms and av
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
+from edge_client.detection.scores import NEUTRAL, WORTH
+from edge_client.detection.thresholds import LARGEST
 from model_export import network
 from model_export.bundle import convert, load_weights
 from model_export.errors import ExportError
@@ -46,11 +50,13 @@ def wake_word_graph(word: TaughtWord) -> bytes:
             f"hands {_COLUMNS} of {_NUMBERS} to a classifier; build it with --features speech_embedding"
         )
 
+    near = _nearness(word)
+
     def score(columns: Tensor) -> Tensor:
         windows = tf.nn.avg_pool2d(tf.expand_dims(columns, 2), (settings.frames, 1), 1, "VALID")
         x = (tf.reshape(windows, (-1, *settings.shape)) - mean) * (1.0 / scale)
         logits, _ = model.stateless_call(weights, [], x)
-        shares = tf.nn.softmax(logits + off)[:, slot : slot + 1]
+        shares = near(tf.reshape(windows, (-1, _NUMBERS)), tf.nn.softmax(logits + off)[:, slot : slot + 1])
         p = tf.reduce_mean(shares, axis=0, keepdims=True)
         above = p * (1.0 - threshold)
         return above / (above + (1.0 - p) * threshold)
@@ -58,3 +64,22 @@ def wake_word_graph(word: TaughtWord) -> bytes:
     shape = tf.TensorSpec((1, _COLUMNS, _NUMBERS), tf.float32, "columns")
     function = tf.function(score, autograph=False).get_concrete_function(shape)
     return convert(tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()))
+
+
+def _nearness(word: TaughtWord) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what adds the prototype's score to the head's, as :class:`edge_client.detection.scores.Scorer` does."""
+    statistics = word.bundle.manifest.embedding_statistics
+    direction = word.prototype
+    if direction is None or statistics is None:
+        return lambda _, shares: shares
+    centre, whitening = statistics.centre.astype(np.float32), statistics.whitening.astype(np.float32)
+    least = np.float32(1 / (1 + np.exp(LARGEST)))
+
+    def add(embeddings: Tensor, shares: Tensor) -> Tensor:
+        z = tf.matmul(embeddings - centre, whitening)
+        cosines = tf.matmul(z, direction[:, None]) / tf.sqrt(tf.reduce_sum(z * z, axis=1, keepdims=True))
+        p = tf.clip_by_value(shares, least, 1 - least)
+        logits = tf.math.log(p) - tf.math.log(1 - p) + WORTH * (cosines - NEUTRAL)
+        return tf.sigmoid(tf.clip_by_value(logits, -LARGEST, LARGEST))
+
+    return add

@@ -10,6 +10,7 @@ from edge_client.config import load_config
 from edge_client.config.sections import THRESHOLD
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.storage.saved_model import ModelStore
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.feature_settings import SpeechEmbeddingSettings
 from fleet_protocol.labels import LabelMap
@@ -28,6 +29,7 @@ class TaughtWord:
     labels: LabelMap  # Which of its outputs are used
     label: str  # One of the labels
     threshold: float  # Score from which it counts as heard, above 0, at most 1
+    prototype: Floats | None = None  # Its direction, float32 [numbers]; None: the head alone scores
 
 
 def read_word(source: Path, label: str, model: Path | None = None) -> TaughtWord:
@@ -66,7 +68,8 @@ def _of_device(source: Path, label: str) -> TaughtWord:
     saved = store.load(config.bundle)
     tails = {name: Tail(*numbers) for name, numbers in saved.progress.listening_tails.items()}
     threshold = threshold_of(label, config.detector, tails)
-    return TaughtWord(saved.listening_bundle, saved.progress.listening_labels, label, threshold)
+    near = saved.progress.listening_prototypes.get(label)
+    return TaughtWord(saved.listening_bundle, saved.progress.listening_labels, label, threshold, near)
 
 
 def _of_classifier(source: Path, label: str, model: Path | None) -> TaughtWord:

@@ -21,7 +21,9 @@ def result_of(config: Config, state: DeviceState, saved: SavedModel, job: Networ
 
     A device with a microphone listens with it as it is, so the owner's clips and room are gone over first.
     """
-    progress = dataclasses.replace(after_round(saved.progress, job), background_trained=False, tails={}, unheard=())
+    progress = dataclasses.replace(
+        after_round(saved.progress, job), background_trained=False, tails={}, prototypes={}, unheard=()
+    )
     made = SavedModel(saved.bundle, job.model.get_weights(), progress)
     again = go_over(config, state, made) if config.microphone is not None else None
     return (DeviceModel(made), False) if again is None else (again, True)

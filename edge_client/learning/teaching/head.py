@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from edge_client.clips.files import SOUND, chosen_kinds
 from edge_client.config import Config
+from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import RecordingError
 from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
@@ -128,8 +130,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
     denied = {} if fleet is None or fleet.negatives is None else fleet.negatives.of_classes()
     settings, start = config.training, read_bundle(config.bundle).weights
+    every_sound = model.manifest.feature_settings.hears_sounds
 
-    def learn(heard: Heard) -> tuple[HeadMaterial, Arrays, dict[str, tuple[float, float]]]:
+    def learn(heard: Heard) -> _Learned:
         material = head_material(
             label_map,
             known,
@@ -148,25 +151,44 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
         rejected = [clips[:, 0] for clips in heard.rejected.values()]
         negatives = np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected])
-        return material, weights, _tails(model, label_map, negatives, material)
+        scorer = Scorer(model, label_map, near := _prototypes(label_map, material, statistics, every_sound))
+        return _Learned(material, weights, near, _tails(scorer, label_map, negatives, material, every_sound))
 
     if (room := KnownRoom.of(config, state, saved.bundle.manifest)) is not None:
 
         def misses(heard: Heard, held_out: Mapping[str, Floats]) -> int:
-            tails = learn(heard)[2]
-            return _misses(model, label_map, held_out, tails, room, config.detector.false_accepts_per_hour)
+            half = learn(heard)
+            scorer = Scorer(model, label_map, half.prototypes)
+            return _misses(scorer, label_map, held_out, half.tails, room, config.detector.false_accepts_per_hour)
 
         heard = with_room(state, heard, room_negatives(room, heard.takes, statistics), misses)
-    material, weights, tails = learn(heard)
+    learned = learn(heard)
     expected = expectations(
-        model, label_map, heard, statistics, np.random.default_rng([seed, 2]), material.kinds(label_map)
+        model, label_map, heard, statistics, np.random.default_rng([seed, 2]), learned.material.kinds(label_map)
     )
     clips = sum(len(takes) for takes in heard.takes.values())
-    return Taught(weights, weights, label_map, clips, background_trained=True, expected=expected, tails=tails)
+    return Taught(
+        learned.weights,
+        learned.weights,
+        label_map,
+        clips,
+        background_trained=True,
+        expected=expected,
+        tails=learned.tails,
+        prototypes=learned.prototypes,
+    )
+
+
+@dataclass(frozen=True)
+class _Learned:
+    material: HeadMaterial
+    weights: Arrays
+    prototypes: dict[str, Floats]
+    tails: dict[str, tuple[float, float]]
 
 
 def _misses(
-    model: ModelRuntime,
+    scorer: Scorer,
     label_map: LabelMap,
     takes: Mapping[str, Floats],
     tails: Mapping[str, tuple[float, float]],
@@ -175,25 +197,35 @@ def _misses(
 ) -> int:
     """Return how many takes and variants of them the model misses at its thresholds for this room."""
     own = {label: Tail(*tail) for label, tail in tails.items()}
-    here = room_tails(room.sample, room.layout.averaged, model, label_map, own, room.denied)
+    here = room_tails(room.sample, room.layout.averaged, scorer, label_map, own, room.denied)
     missed = 0
     for label, clips in takes.items():
         rows = clips.reshape(-1, 1, clips.shape[-1])
-        scores = model.predict(model.normalise(rows), label_map.listening_mask)[:, : len(label_map.slots)]
+        scores = scorer(rows)
         slot = label_map.slot_of(label)
         heard = (scores.argmax(axis=1) == slot) & (scores[:, slot] >= here[label].threshold(promised))
         missed += int((~heard).sum())
     return missed
 
 
+def _prototypes(
+    label_map: LabelMap, material: HeadMaterial, statistics: EmbeddingStatistics, every_sound: bool
+) -> dict[str, Floats]:
+    """Return the prototypes of labels that are words: of takes and recordings, else of the centres that are known."""
+    if every_sound:
+        return {}
+    names = dict(enumerate(label_map.names))
+    words = [sound for sound in material.sounds if sound.slot in names and sound.kind != SOUND]
+    return {names[word.slot]: prototype(word.rows if len(word.rows) else word.centres, statistics) for word in words}
+
+
 def _tails(
-    model: ModelRuntime, label_map: LabelMap, negatives: Floats, material: HeadMaterial
+    scorer: Scorer, label_map: LabelMap, negatives: Floats, material: HeadMaterial, every_sound: bool
 ) -> dict[str, tuple[float, float]]:
     """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it."""
-    scores = model.predict(model.normalise(negatives[:, None]), label_map.listening_mask)[:, : len(label_map.slots)]
-    every = model.manifest.feature_settings.hears_sounds
-    sounds = {sound.slot for sound in material.sounds if every or sound.kind == SOUND}
-    tails = [tail.at_least(_SOUNDS) if slot in sounds else tail for slot, tail in enumerate(fit_tails(scores))]
+    sounds = {sound.slot for sound in material.sounds if every_sound or sound.kind == SOUND}
+    found = fit_tails(scorer(negatives[:, None]))
+    tails = [tail.at_least(_SOUNDS) if slot in sounds else tail for slot, tail in enumerate(found)]
     return {name: (tail.level, tail.scale) for name, tail in zip(label_map.names, tails, strict=True)}
 
 

@@ -109,6 +109,7 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
         taught=digest or "",
         background_trained=taught.background_trained,
         tails=taught.tails,
+        prototypes=taught.prototypes,
         unheard=tuple(slot for slot in unheard if slot not in taught.slots),
     )
     bundle = dataclasses.replace(saved.bundle, weights=taught.trained)

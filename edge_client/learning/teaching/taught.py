@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from edge_client.errors import ModelError
 from edge_client.learning.teaching.expectation import Expectation
+from fleet_protocol.arrays import Floats
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
 
@@ -29,6 +30,7 @@ class Taught:
     slots: frozenset[int] = frozenset()
     expected: tuple[Expectation, ...] = ()
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    prototypes: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def with_labels(label_map: LabelMap, labels: Iterable[str]) -> LabelMap:

@@ -9,7 +9,8 @@ import pytest
 
 from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import ListeningLoop, Loaded
+from edge_client.daemon.listening_loop import ListeningLoop
+from edge_client.detection.detector import Loaded
 from edge_client.errors import AudioError, StateError
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime

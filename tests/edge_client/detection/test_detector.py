@@ -7,7 +7,7 @@ import pytest
 
 from edge_client.audio.resampling import resample
 from edge_client.config.sections import THRESHOLD, DetectorConfig
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.thresholds import Tail
 from edge_client.features.augmentation import augment
 from edge_client.features.mfcc import Mfcc
@@ -67,7 +67,7 @@ def pushed(detector, stream, block=1000):
 
 def test_each_sound_is_heard_once_and_with_the_right_name(taught):
     said = ["yes", "no", "up", "no", "yes", "up"] * 3
-    events = hear(Detector(*taught, CONFIG), stream_of(*said))
+    events = hear(Detector(Loaded(*taught), CONFIG), stream_of(*said))
     assert [event.label for event in events if event.kind == "detected"] == said
     assert all(THRESHOLD <= event.score <= 1 for event in events if event.kind == "detected")
 
@@ -75,7 +75,7 @@ def test_each_sound_is_heard_once_and_with_the_right_name(taught):
 def test_an_everyday_sound_has_a_begin_and_an_end_and_a_word_none(taught):
     now = [0.0]
     gated = dataclasses.replace(CONFIG, energy_gate_db=-35.0)  # the background is no sound
-    detector = Detector(*taught, gated, clock=lambda: now[0], lasting=("yes",))
+    detector = Detector(Loaded(*taught, lasting=frozenset({"yes"})), gated, clock=lambda: now[0])
     again = np.tile(np.concatenate([clips("yes", 1, 60)[0], quiet(1.0, 3)]), 5)  # ten seconds, with pauses
     stream = np.concatenate([quiet(3.0, 1), again, quiet(6.0, 2), clips("no", 1, 61)[0], quiet(3.0, 4)])
     events, followed = [], []
@@ -95,16 +95,18 @@ def test_an_everyday_sound_has_a_begin_and_an_end_and_a_word_none(taught):
 
 
 def test_another_model_ends_what_is_going_on(taught):
-    detector = Detector(*taught, CONFIG, lasting=("yes",))
+    detector = Detector(Loaded(*taught, lasting=frozenset({"yes"})), CONFIG)
     hear(detector, np.concatenate([quiet(3.0, 1), clips("yes", 1, 60)[0]]))
     detector.take_followed()
-    detector.adopt(*taught)
+    detector.adopt(Loaded(*taught))
     assert [event.ended is not None for event in detector.take_followed()] == [True]
     assert detector.take_followed() == []
 
 
 def test_a_detected_sound_comes_with_its_window(taught):
-    (heard,) = [one for one in pushed(Detector(*taught, CONFIG), stream_of("yes")) if one.event.kind == "detected"]
+    (heard,) = [
+        one for one in pushed(Detector(Loaded(*taught), CONFIG), stream_of("yes")) if one.event.kind == "detected"
+    ]
     assert heard.window.shape == (RATE,)
     assert np.abs(heard.window).max() > 0.1
 
@@ -112,7 +114,7 @@ def test_a_detected_sound_comes_with_its_window(taught):
 def test_how_the_stream_is_cut_changes_nothing(taught):
     stream = stream_of("yes", "up", "down", "no")
     events = [
-        [dataclasses.replace(event, time=0.0) for event in hear(Detector(*taught, CONFIG), stream, block)]
+        [dataclasses.replace(event, time=0.0) for event in hear(Detector(Loaded(*taught), CONFIG), stream, block)]
         for block in (1, 977, 3600, len(stream))
     ]
     assert events[0]
@@ -120,7 +122,7 @@ def test_how_the_stream_is_cut_changes_nothing(taught):
 
 
 def test_an_unknown_sound_is_reported_once_with_the_window_that_holds_it(taught):
-    detector = Detector(*taught, CONFIG)
+    detector = Detector(Loaded(*taught), CONFIG)
     rng = np.random.default_rng(0)
     bang = (0.5 * np.exp(-np.arange(RATE) / 2500) * rng.standard_normal(RATE)).astype(np.float32)
     (heard,) = pushed(detector, np.concatenate([quiet(3.05, 1), bang, quiet(5, 2)]))
@@ -131,29 +133,31 @@ def test_an_unknown_sound_is_reported_once_with_the_window_that_holds_it(taught)
 
 
 def test_neither_background_nor_known_sounds_are_unknown(taught):
-    events = hear(Detector(*taught, CONFIG), np.concatenate([quiet(60, 1), stream_of("yes", "no", "up", "yes")]))
+    events = hear(
+        Detector(Loaded(*taught), CONFIG), np.concatenate([quiet(60, 1), stream_of("yes", "no", "up", "yes")])
+    )
     assert [event.kind for event in events] == ["detected"] * 4
 
 
 def test_a_device_that_knows_nothing_still_notices_sounds_to_be_named(bundles):
     model = ModelRuntime.open(bundles["cnn2"])
-    detector = Detector(model, LabelMap(model.manifest.capacity), CONFIG)
+    detector = Detector(Loaded(model, LabelMap(model.manifest.capacity)), CONFIG)
     assert [event.kind for event in hear(detector, stream_of("yes"))] == ["unknown"]
 
 
 def test_a_single_label_is_never_heard_because_its_score_is_always_one(bundles, caplog):
     model = ModelRuntime.open(bundles["cnn2"])
-    detector = Detector(model, LabelMap(model.manifest.capacity).add("yes"), CONFIG)
+    detector = Detector(Loaded(model, LabelMap(model.manifest.capacity).add("yes")), CONFIG)
     assert [event.kind for event in hear(detector, stream_of("yes"))] == ["unknown"]
     assert "teach a second sound" in caplog.text
 
 
 def test_quiet_windows_cost_no_inference(taught):
-    detector = Detector(*taught, CONFIG)
+    detector = Detector(Loaded(*taught), CONFIG)
     hear(detector, 1e-4 * quiet(10))
     assert detector.counters.windows == detector.counters.gated == 37
     assert detector.level_db == pytest.approx(-120, abs=1)
-    detector = Detector(*taught, dataclasses.replace(CONFIG, energy_gate_db=-120.0))
+    detector = Detector(Loaded(*taught), dataclasses.replace(CONFIG, energy_gate_db=-120.0))
     hear(detector, 1e-4 * quiet(10))
     assert detector.counters.gated == 0
 
@@ -163,7 +167,7 @@ def test_a_tail_makes_a_label_hard_of_hearing_unless_the_owner_gives_a_threshold
     tails, stream = {"yes": Tail(level=12.0, scale=1.0)}, stream_of("yes", "no")
 
     def heard(config):
-        return {event.label for event in hear(Detector(model, label_map, config, tails=tails), stream)}
+        return {event.label for event in hear(Detector(Loaded(model, label_map, tails), config), stream)}
 
     assert "yes" not in heard(CONFIG)
     assert "no" in heard(CONFIG)
@@ -173,14 +177,14 @@ def test_a_tail_makes_a_label_hard_of_hearing_unless_the_owner_gives_a_threshold
 
 def test_a_threshold_for_a_label_that_is_not_there_yet_is_said_once(taught, caplog):
     model, label_map = taught
-    detector = Detector(model, label_map, dataclasses.replace(CONFIG, thresholds={"whistle": 0.9, "yes": 0.5}))
-    detector.adopt(model, label_map)
+    detector = Detector(Loaded(model, label_map), dataclasses.replace(CONFIG, thresholds={"whistle": 0.9, "yes": 0.5}))
+    detector.adopt(Loaded(model, label_map))
     assert caplog.text.count("whistle: no sound has this label yet") == 1
     assert caplog.text.count("no sound has this label") == 1
 
 
 def test_skipped_sound_is_counted_and_what_follows_is_heard(taught):
-    detector = Detector(*taught, CONFIG)
+    detector = Detector(Loaded(*taught), CONFIG)
     first = stream_of("yes", seed=1)
     events = hear(detector, first)
     detector.skip(stream_of("no", "no", seed=2))
@@ -195,18 +199,20 @@ def test_skipped_sound_is_counted_and_what_follows_is_heard(taught):
 def test_other_weights_and_labels_are_taken_up_in_the_middle_of_the_stream(taught, bundles):
     model, label_map = taught
     empty = ModelRuntime.open(bundles["cnn2"])
-    detector = Detector(empty, LabelMap(empty.manifest.capacity), dataclasses.replace(CONFIG, unknown_threshold=0.0))
+    detector = Detector(
+        Loaded(empty, LabelMap(empty.manifest.capacity)), dataclasses.replace(CONFIG, unknown_threshold=0.0)
+    )
     stream = stream_of("yes", "no")
     middle = len(stream) // 2
     assert hear(detector, stream[:middle]) == []
-    detector.adopt(model, label_map)
+    detector.adopt(Loaded(model, label_map))
     assert [event.label for event in hear(detector, stream[middle:])] == ["no"]
     assert detector.labels == KNOWN
 
 
 @pytest.mark.parametrize("hop_s", [0.02, 0.1, 1.0, 10.0])
 def test_hops_of_any_length_work(taught, hop_s):
-    detector = Detector(*taught, dataclasses.replace(CONFIG, hop_s=hop_s, average_s=0.5))
+    detector = Detector(Loaded(*taught), dataclasses.replace(CONFIG, hop_s=hop_s, average_s=0.5))
     hear(detector, quiet(4))
     assert detector.hop_samples == pytest.approx(min(1.0, max(0.05, hop_s)) * RATE)
     assert detector.counters.windows == (4 * RATE - RATE) // detector.hop_samples + 1

@@ -55,9 +55,7 @@ def test_a_device_hears_what_it_was_taught_and_nothing_else(tmp_path, name):
     device.teach()
     loaded = load_listening(device.config)
     assert loaded.lasting == {"doorbell", "bark"}
-    detector = Detector(
-        loaded.model, loaded.label_map, device.config.detector, tails=loaded.tails, lasting=loaded.lasting
-    )
+    detector = Detector(loaded, device.config.detector)
     stream = rng.normal(scale=1e-3, size=16_000 * 60).astype(np.float32)
     heard_at = {"doorbell": 10, "music": 20, "bark": 30, "engine": 40, "rain": 50}
     for kind, at_s in heard_at.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edge_client.config.sections import DetectorConfig, LearningConfig
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.thresholds import Tail
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
@@ -48,14 +48,14 @@ def label_map(model):
 
 def test_the_detector_shows_what_it_computed_anyway(model):
     seen = []
-    detector = Detector(model, label_map(model), DetectorConfig(), look=lambda *looked: seen.append(looked))
+    detector = Detector(Loaded(model, label_map(model), look=lambda *looked: seen.append(looked)), DetectorConfig())
     sound = np.concatenate([noise(2), np.zeros(32_000, np.float32)])
     detector.push(sound)
     assert len(seen) == detector.counters.windows == 13
     whole = open_front_end(model.manifest.feature_settings)(sound[:16_000])
     np.testing.assert_allclose(seen[0][0], whole, atol=1e-4)
     assert seen[-1][0] is None  # too quiet
-    assert all(0 <= score <= 1 and label == "" for _, score, label in seen)
+    assert all(0 <= score <= 1 and label == "" for _, score, label, _ in seen)
 
 
 def test_a_front_end_that_is_no_embedding_has_no_memory_of_its_room(bundles):
@@ -67,11 +67,11 @@ def test_a_front_end_that_is_no_embedding_has_no_memory_of_its_room(bundles):
 def test_what_was_heard_survives_a_restart_and_moves_the_thresholds(device, model):
     manifest, labels = model.manifest, label_map(model)
     room = RoomMemory.open(device.config, device.state, manifest)
-    detector = Detector(model, labels, DetectorConfig(), look=room.look)
+    detector = Detector(Loaded(model, labels, look=room.look), DetectorConfig())
     detector.push(noise(30))
     room.save()
     tails = {"yes": Tail(3.0, 0.7), "no": Tail(9.0, 0.7)}
-    found = tails_here(device.config, device.state, model, labels, tails)
+    found = tails_here(device.config, device.state, model, labels, tails, {})
     assert found["yes"].hours == pytest.approx(28 / 3600, rel=0.05)
     assert len(found["yes"].logits) == 14
     again = RoomMemory.open(device.config, device.state, manifest)
@@ -80,7 +80,7 @@ def test_what_was_heard_survives_a_restart_and_moves_the_thresholds(device, mode
 
 def test_purging_the_clips_makes_a_running_device_forget_its_room(device, model):
     room = RoomMemory.open(device.config, device.state, model.manifest)
-    detector = Detector(model, label_map(model), DetectorConfig(), look=room.look)
+    detector = Detector(Loaded(model, label_map(model), look=room.look), DetectorConfig())
     detector.push(noise(10))
     room.save()
     add_denials(device.state.denials_path, [(1.0, "yes")])
@@ -107,7 +107,7 @@ def test_switched_off_it_keeps_nothing_and_removes_what_there_is(device, model):
 
 def test_it_is_saved_now_and_then_and_a_full_disk_costs_nothing_in_memory(device, model, monkeypatch, caplog):
     room = RoomMemory.open(device.config, device.state, model.manifest)
-    Detector(model, label_map(model), DetectorConfig(), look=room.look).push(noise(60))
+    Detector(Loaded(model, label_map(model), look=room.look), DetectorConfig()).push(noise(60))
     assert not room.follow()
     monkeypatch.setattr(memory, "_SAVE_S", 0.0)
     before = device.state.room_path.read_bytes()
@@ -146,7 +146,7 @@ def test_the_status_says_what_was_promised_and_what_came():
 
 def test_a_detector_that_goes_on_with_another_front_end_is_remembered_with_that_one(device, model):
     room = RoomMemory.open(device.config, device.state, model.manifest)
-    detector = Detector(model, label_map(model), DetectorConfig(), look=room.look)
+    detector = Detector(Loaded(model, label_map(model), look=room.look), DetectorConfig())
     detector.push(noise(10))
     other = ModelRuntime(read_bundle(find_bundle("base_int8")), 1)
     assert room.fits(model.manifest, DetectorConfig())
@@ -155,6 +155,6 @@ def test_a_detector_that_goes_on_with_another_front_end_is_remembered_with_that_
     new = RoomMemory.open(device.config, device.state, other.manifest)
     layout = layout_of(other.manifest, DetectorConfig())
     assert len(read_sample(device.state.room_path, layout).at_s) == 0  # nothing of the old one stays
-    detector.following(other, label_map(other), look=new.look).push(noise(10))
+    detector.following(Loaded(other, label_map(other), look=new.look)).push(noise(10))
     new.save()
     assert len(read_sample(device.state.room_path, layout).at_s) >= 4

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Detector
+from edge_client.detection.detector import Detector, Loaded
 from edge_client.learning.teaching.room_material import judge_room
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import RoomMemory
@@ -34,7 +34,7 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     room = RoomMemory.open(device.config, device.state, model.manifest)
     labels = LabelMap(model.manifest.capacity, reserved=len(model.manifest.background)).add("yes").add("no")
     sound = np.random.default_rng(0).normal(scale=0.05, size=160_000).astype(np.float32)
-    Detector(model, labels, DetectorConfig(), look=room.look).push(sound)
+    Detector(Loaded(model, labels, look=room.look), DetectorConfig()).push(sound)
     room.save()
     add_denials(device.state.denials_path, [(1.0, "yes")])
     judge_room(device.state, 1.0)

@@ -31,9 +31,13 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
         tails={"yes": (3.5, 0.75)},
         unheard=(1,),
         judged={"kept_own": 1.0, "public_after": 30.5},
+        prototypes={"yes": np.arange(13, dtype=np.float32)},
+        background_trained=True,
     )
     store.save(trained, listening, saved)
     again = store.load(bundles["cnn1"])
+    np.testing.assert_array_equal(again.progress.listening_prototypes["yes"], saved.prototypes["yes"])
+    assert not dataclasses.replace(again.progress, background_trained=False).listening_prototypes
     assert again.progress == saved
     assert store.taught() == "0123456789abcdef"
     assert again.progress.listening_labels.mask[:3].tolist() == [1, 0, 0]  # what it never learned is off

@@ -98,7 +98,7 @@ def test_a_single_sound_is_heard_because_it_is_told_from_what_is_no_label(device
     device.teach()
     loaded = load_listening(device.config)
     config = dataclasses.replace(device.config.detector, hop_s=0.1)
-    detector = Detector(loaded.model, loaded.label_map, config, tails=loaded.tails)
+    detector = Detector(loaded, config)
     stream, rng = np.zeros(16_000 * 6, np.float32), np.random.default_rng(5)
     stream += rng.normal(scale=0.003, size=len(stream)).astype(np.float32)
     stream[32_000:48_000] += melody("stop", rng)
@@ -150,11 +150,11 @@ def adopted(device):
 
 def test_after_a_round_a_device_without_clips_learns_what_is_no_label(device):
     statistics = adopted(device)
-    assert load_listening(device.config)[1].background == ()  # until then they are not listened to
+    assert load_listening(device.config).label_map.background == ()  # until then they are not listened to
     assert device.to_teach() == NO_CLIPS
     saved = device.teach()
     assert device.to_teach() is None
-    assert len(load_listening(device.config)[1].background) == len(statistics.words) + 2
+    assert len(load_listening(device.config).label_map.background) == len(statistics.words) + 2
     model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
     for slot, word in enumerate(("yes", "no")):
         rows = statistics.samples[statistics.words.index(word)]

@@ -44,7 +44,7 @@ def test_a_device_hears_a_word_and_a_sound_and_the_owner_changes_a_kind(tmp_path
     assert kinds() == {"doorbell": "sound", "computer": "word", "water": "word"}
     loaded = load_listening(device.config)
     assert loaded.lasting == {"doorbell"}
-    detector = Detector(loaded.model, loaded.label_map, device.config.detector, tails=loaded.tails)
+    detector = Detector(loaded, device.config.detector)
     stream = rng.normal(scale=1e-3, size=16_000 * 40).astype(np.float32)
     for at_s, label in ((8, "doorbell"), (18, "computer"), (28, "water")):
         stream[16_000 * at_s : 16_000 * at_s + len(later[label])] += later[label]
