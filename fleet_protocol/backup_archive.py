@@ -1,4 +1,4 @@
-"""A backup's archive from wherever it comes: looked at as a whole before a byte is written, and read within bounds.
+"""A backup's archive: written, and read from wherever it comes, looked at as a whole before a byte is unpacked.
 
 It is a tar file of plain files, with a manifest of their digests. What it holds is what a program wrote into it: no
 links, no holes, no names that lead elsewhere, nothing twice, and no more than the disk has room for.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
+import json
 import os
 import shutil
 import tarfile
+import time
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
 
@@ -25,6 +28,73 @@ _PIECE_BYTES = 2**20  # read at once, of a file or of a header
 _FILE_BYTES = 4_096  # that a file takes on a disk, besides its bytes
 _NAME_BYTES = 255  # of each part
 _PARTS = 8
+
+
+class BackupWriter:
+    """Writes the files of a backup; :func:`written_backup` makes it.
+
+    Attributes:
+        digests: SHA-256 of each file, 64 hex digits, by its name.
+    """
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self.digests: dict[str, str] = {}
+
+    def add(self, name: str, file: BinaryIO, size: int) -> str:
+        """Add the next ``size`` bytes of a file; return their SHA-256.
+
+        Raises:
+            BackupFormatError: it has fewer.
+            OSError: it cannot be read, or the disk refuses.
+        """
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.mode, entry.mtime = size, 0o600, int(time.time())
+        digested = _Digested(file)
+        try:
+            self._archive.addfile(entry, digested)
+        except tarfile.TarError as error:
+            raise BackupFormatError(f"{name!r} ends early") from error
+        self.digests[name] = digested.digest.hexdigest()
+        return self.digests[name]
+
+    def add_file(self, name: str, path: Path) -> None:
+        """Add a file of the disk. Raises as :meth:`add` does."""
+        with path.open("rb") as file:
+            self.add(name, file, os.fstat(file.fileno()).st_size)
+
+
+@contextlib.contextmanager
+def written_backup(file: Path, manifest: str, describe: Callable[[dict[str, str]], object]) -> Iterator[BackupWriter]:
+    """Make a backup of what the body adds, which only its owner can read; where the body fails, nothing changes.
+
+    Args:
+        file: of the backup; replaced where it exists.
+        manifest: name of the file within that has the digests.
+        describe: returns what that file says, by the digests of the others.
+
+    Raises:
+        OSError: the disk refuses.
+    """
+    with written_durably(file) as raw, tarfile.open(fileobj=raw, mode="w") as archive:
+        writer = BackupWriter(archive)
+        yield writer
+        document = json.dumps(describe(writer.digests)).encode()
+        writer.add(manifest, io.BytesIO(document), len(document))
+
+
+class _Digested:
+    """A file that is digested while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes."""
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
 
 
 class BackupArchive:
@@ -65,9 +135,10 @@ class BackupArchive:
         if needed > free:
             raise BackupFormatError(f"it takes {needed / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free in {folder}")
         for name, member in self._members.items():
-            with self._open(member) as source, written_durably(folder / name) as target:
-                written = _copy(source, target)
-            if written != digests[name]:
+            with self._open(member) as file, written_durably(folder / name) as target:
+                digested = _Digested(file)
+                shutil.copyfileobj(digested, target, _PIECE_BYTES)
+            if digested.digest.hexdigest() != digests[name]:
                 raise BackupFormatError(f"{name!r} is not what was backed up")
 
     def _open(self, member: tarfile.TarInfo) -> IO[bytes]:
@@ -150,12 +221,3 @@ def _is_true(name: str) -> bool:
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
         return False
     return all(len(part.encode()) <= _NAME_BYTES for part in parts)
-
-
-def _copy(source: IO[bytes], target: BinaryIO) -> str:
-    """Copy a file piece by piece; return its SHA-256."""
-    sha256 = hashlib.sha256()
-    while piece := source.read(_PIECE_BYTES):
-        sha256.update(piece)
-        target.write(piece)
-    return sha256.hexdigest()

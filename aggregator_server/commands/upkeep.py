@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -65,16 +66,18 @@ def _backup(options: argparse.Namespace) -> int:
     file: Path = options.file
     try:
         if options.keep is None:
-            back_up(location_of(options), file)
+            left_out = back_up(location_of(options), file)
         else:
-            file = back_up_into(location_of(options), file, options.keep, time.time())
+            file, left_out = back_up_into(location_of(options), file, options.keep, time.time())
         size = file.stat().st_size
     except OSError as error:
         raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
     if options.json:
-        print(json.dumps({"file": str(file), "bytes": size}))
+        print(json.dumps({"file": str(file), "bytes": size, "left_out": left_out}))
     else:
         print(f"{file}: {size / 1e6:.1f} MB")
+    for line in left_out:
+        print(f"left out: {line}; `auricle-aggregator check --repair` removes it", file=sys.stderr)
     return 0
 
 
@@ -125,7 +128,7 @@ def _move(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(asdict(moved)))
     else:
-        print(f"{moved.to} has all {moved.rows} rows and {moved.blobs} arrays ({moved.bytes / 1e6:.1f} MB).")
+        print(f"{moved.to} has all rows and arrays ({moved.bytes / 1e6:.1f} MB).")
         print(f"Run it there: auricle-aggregator run{target.options}")
     return 0
 

@@ -7,22 +7,24 @@ import fcntl
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Executable
+from sqlalchemy import Executable, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.store.blobs import BlobFolder, BlobStore
-from aggregator_server.store.database import Database, named_among, open_sqlite
+from aggregator_server.store.database import Database, damage_of, open_sqlite
 from aggregator_server.store.free_space import full, is_full
-from aggregator_server.store.identity import FolderIdentity, Identity, ObjectIdentity
+from aggregator_server.store.identity import Identity
+from aggregator_server.store.last_copy import way_back
 from aggregator_server.store.location import DATABASE, Location, locate
 from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.postgres import Postgres, has_fleet, open_postgres
 from aggregator_server.store.servers import Kind
+from aggregator_server.store.tables import BlobRow
 
 __all__ = [
     "DATABASE",
@@ -32,7 +34,6 @@ __all__ = [
     "Store",
     "Tables",
     "alone",
-    "identity_of",
     "is_data_folder",
     "open_blobs",
     "open_tables",
@@ -43,7 +44,7 @@ __all__ = [
 # Files of a data folder.
 LOCK, MOVED = "lock", "moved.json"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
-_OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "fleet.id", "tokens.json"})
+_OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "tokens.json"})
 
 _log = logging.getLogger(__name__)
 _ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that servers share
@@ -98,15 +99,6 @@ class Tables:
         """
         return self.database.first_row(statement, parameters)
 
-    def count_failure(self, network: str) -> tuple[float, bool] | None:
-        """Count a failed authentication of a network for all servers of the fleet.
-
-        Returns:
-            (Seconds that it has to wait, whether the wait begins now); None where no other server counts, or the
-            database does not answer.
-        """
-        return self.database.count_failure(network)
-
     def close(self) -> None:
         """Close every connection."""
         self.database.close()
@@ -156,8 +148,10 @@ class Store(Tables):
                 f"data folder {folder} cannot be used ({error}); choose a folder that this user can write to"
             ) from error
         try:
+            _require_undamaged(location)
             super().__init__(_open_database(location, self.blobs, create=True))
-            if isinstance(self.database, Postgres) and not self.database.hold(shared=location.is_shared):
+            self._postgres = self.database if isinstance(self.database, Postgres) else None
+            if self._postgres is not None and not self._postgres.hold(shared=location.is_shared):
                 self.database.close()
                 raise StartError(
                     f"the fleet in {location.tables_shown} is in use by another aggregator, which shares it with none, "
@@ -176,6 +170,15 @@ class Store(Tables):
         seen, self._seen = self._seen, {}
         return seen
 
+    def count_failure(self, network: str) -> tuple[float, bool] | None:
+        """Count a failed authentication of a network for all servers of the fleet.
+
+        Returns:
+            (Seconds that it has to wait, whether the wait begins now); None where no other server counts, or the
+            database does not answer.
+        """
+        return None if self._postgres is None else self._postgres.count_failure(network)
+
     def join(self, heard: Callable[[Kind], None]) -> None:
         """Begin to serve beside other servers, where the fleet can have several.
 
@@ -188,15 +191,18 @@ class Store(Tables):
                 self.state = object()
             heard(kind)
 
-        self.database.join(hear)
+        if self._postgres is not None:
+            self._postgres.join(hear)
 
     def leave(self) -> None:
         """End what :meth:`join` began, and let another server move rounds."""
-        self.database.leave()
+        if self._postgres is not None:
+            self._postgres.leave()
 
     def tell(self, kind: Kind) -> None:
         """Tell the other servers that something changed. Any thread may call this."""
-        self.database.tell(kind)
+        if self._postgres is not None:
+            self._postgres.tell(kind)
 
     def leading(self) -> AbstractContextManager[int | None]:
         """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
@@ -205,7 +211,7 @@ class Store(Tables):
 
         A write within it raises LeaseLostError once another server may make steps.
         """
-        return self.database.leading()
+        return nullcontext(0) if self._postgres is None else self._postgres.leading()
 
     def remove_unnamed(self, digests: Sequence[str]) -> int:
         """Remove those of some old blobs that no row names; return how many.
@@ -217,24 +223,32 @@ class Store(Tables):
             StateAwayError: the database does not answer.
         """
         with self.reading() as session:
-            unnamed = set(digests) - named_among(session, digests)
+            unnamed = set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
         if not unnamed:
             return 0
+        if self._postgres is None:  # this process alone writes rows that name blobs
+            return sum(self._is_removed(sha256) for sha256 in sorted(unnamed))
         with self.writing() as session:
-            unnamed = self.database.begin_removal(session, sorted(unnamed))
+            unnamed = self._postgres.begin_removal(session, sorted(unnamed))
         removed, uncertain = 0, set()
         try:
             for sha256 in sorted(unnamed):
-                self.database.require_removal()
-                try:
-                    self.blobs.remove(sha256)
+                self._postgres.require_removal()
+                if self._is_removed(sha256):
                     removed += 1
-                except OSError as error:
-                    _log.warning("%s; an array that nothing names stays for now", error)
+                else:
                     uncertain.add(sha256)
         finally:
-            self.database.end_removal(unnamed - uncertain)
+            self._postgres.end_removal(unnamed - uncertain)
         return removed
+
+    def _is_removed(self, sha256: str) -> bool:
+        try:
+            self.blobs.remove(sha256)
+        except OSError as error:
+            _log.warning("%s; an array that nothing names stays for now", error)
+            return False
+        return True
 
     def close(self) -> None:
         """Close every connection and unlock the folder."""
@@ -251,19 +265,22 @@ def open_blobs(location: Location) -> BlobStore:
     return ObjectBlobs(location.store, location.data / "objects")
 
 
-def identity_of(location: Location, blobs: BlobStore) -> Identity:
-    """Return the number that is noted beside a fleet's blobs. Raises StartError: it is none."""
-    if isinstance(blobs, ObjectBlobs):
-        return ObjectIdentity(blobs)
-    return FolderIdentity(location.data if location.store is None else blobs.folder, blobs.folder)
-
-
 def _open_database(location: Location, blobs: BlobStore, *, create: bool) -> Database:
-    identity = identity_of(location, blobs)
+    identity = Identity(blobs)
     if location.database is not None:
         return open_postgres(location.database, identity, create=create)
     require_not_moved(location)
     return open_sqlite(location.data / DATABASE, identity)
+
+
+def _require_undamaged(location: Location) -> None:
+    """Refuse a damaged database before a server changes it. Raises StartError: it is damaged; names the last copy."""
+    file = location.file
+    if file is None or not file.exists():
+        return
+    damage = damage_of(file)
+    if damage:
+        raise StartError(f"{file} is damaged ({damage[0]}), so no server starts with it; {way_back(location.data)}")
 
 
 @contextmanager

@@ -19,8 +19,10 @@ from typing import BinaryIO
 
 from aggregator_server import limits
 from aggregator_server.errors import BlobError, BusyError, UploadReplacedError
-from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably
+from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 
+IDENTITY = "fleet.id"
+"""Name of the note beside the blobs which says whose they are."""
 _PIECE = 1 << 20
 
 
@@ -221,6 +223,10 @@ class BlobStore(ABC):
         """Yield the digest of every blob."""
         return (entry.sha256 for entry in self.entries())
 
+    def is_empty(self) -> bool:
+        """Say whether there is no blob."""
+        return next(self.entries(), None) is None
+
     def _missing(self, sha256: str) -> BlobError:
         return BlobError(f"blob {sha256} is missing from {self.shown()}; restore it from a backup")
 
@@ -256,12 +262,20 @@ class BlobStore(ABC):
         """Yield every blob, in the order of the digests."""
 
     @abstractmethod
+    def identity(self) -> str | None:
+        """Return what :meth:`note_identity` noted; None where nothing was."""
+
+    @abstractmethod
+    def note_identity(self, text: str) -> None:
+        """Note which fleet the blobs belong to, unless something is noted."""
+
+    @abstractmethod
     def shown(self, sha256: str = "") -> str:
         """Return where a blob is, for people; without one, where all are."""
 
 
 class BlobFolder(BlobStore):
-    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received."""
+    """A folder of blobs: ``ab/abcd...`` by digest, ``incoming/`` for those that are being received, ``fleet.id``."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -310,6 +324,13 @@ class BlobFolder(BlobStore):
 
     def remove(self, sha256: str) -> None:  # noqa: D102
         self.path(sha256).unlink(missing_ok=True)
+
+    def identity(self) -> str | None:  # noqa: D102
+        path = self.folder / IDENTITY
+        return path.read_text("ascii", "replace") if path.exists() else None
+
+    def note_identity(self, text: str) -> None:  # noqa: D102
+        write_durably(self.folder / IDENTITY, text.encode())
 
     def entries(self) -> Iterator[Entry]:  # noqa: D102
         for folder in sorted(self.folder.iterdir()):

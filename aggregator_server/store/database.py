@@ -4,24 +4,22 @@ import os
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Executable, create_engine, event, select
+from sqlalchemy import Connection, Engine, Executable, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import StartError
+from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
-from aggregator_server.store.servers import Kind
-from aggregator_server.store.tables import Base, BlobRow
+from aggregator_server.store.tables import Base
 
 Durability = Literal["durable", "soon"]
-Fill = Callable[[Connection], object]
 
 
 class Database(ABC):
@@ -65,42 +63,6 @@ class Database(ABC):
             self._drop_reader()
             raise
 
-    def join(self, heard: Callable[[Kind], None]) -> None:  # noqa: B027  (a kind of one server)
-        """Begin to serve beside other servers of the fleet, where the database can have several.
-
-        Args:
-            heard: is called by a thread when another one told something, or may have.
-        """
-
-    def leave(self) -> None:  # noqa: B027  (a kind of one server)
-        """End what :meth:`join` began."""
-
-    def tell(self, kind: Kind) -> None:  # noqa: B027  (a kind of one server)
-        """Tell the other servers that something changed."""
-
-    def count_failure(self, network: str) -> tuple[float, bool] | None:  # noqa: ARG002  (a kind of one server)
-        """Count a failed authentication for all servers, where there are others; else return None."""
-        return None
-
-    def leading(self) -> AbstractContextManager[int | None]:
-        """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
-
-        0: there is no other server.
-
-        A write within it raises LeaseLostError once another server may make steps.
-        """
-        return nullcontext(0)
-
-    def begin_removal(self, session: Session, digests: Sequence[str]) -> set[str]:
-        """Return those of some blobs that no row names; where there are other servers, none may from now on."""
-        return set(digests) - named_among(session, digests)
-
-    def require_removal(self) -> None:  # noqa: B027  (a kind of one server)
-        """Check before each removal that another server has not taken the step. Raises LeaseLostError: it has."""
-
-    def end_removal(self, digests: Collection[str]) -> None:  # noqa: B027  (a kind of one server)
-        """Let rows name blobs again, which were removed or stay."""
-
     def close(self) -> None:
         """Close every connection."""
         self._drop_reader()
@@ -127,11 +89,6 @@ class Database(ABC):
     @abstractmethod
     def flush(self) -> None:
         """Make durable whatever was committed before. Raises OSError: the disk refuses, or it does not answer."""
-
-
-def named_among(session: Session, digests: Sequence[str]) -> set[str]:
-    """Return those of some blobs that a row names."""
-    return set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
 
 
 class Sqlite(Database):
@@ -169,12 +126,8 @@ _PRAGMAS = (
 )
 
 
-def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill | None = None) -> Sqlite:
+def open_sqlite(path: Path, identity: Identity) -> Sqlite:
     """Open the database at ``path``, with all tables where it is new.
-
-    Args:
-        number: of the fleet that a new database is for; 0: a new one.
-        fill: writes rows into a new database, in the transaction that makes its tables.
 
     Raises:
         StartError: the file cannot be opened, is no database, has tables of another release, or is not the blobs'
@@ -190,31 +143,61 @@ def open_sqlite(path: Path, identity: Identity, *, number: int = 0, fill: Fill |
         # In one transaction: killed within it, the next start finds the database as it was.
         with engine.execution_options(auricle_write="durable").begin() as connection:
             empty = not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
-            noted = int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
-            found = (
-                number if empty and number else identity.require(noted, path.name if empty else str(path), empty=empty)
-            )
-            if found != noted:
-                connection.exec_driver_sql(f"PRAGMA application_id = {found}")
+            number = identity.require(0 if empty else number_of(connection), str(path))
             if empty:
-                Base.metadata.create_all(connection)
-                migrations.stamp(connection)
-                if fill is not None:
-                    fill(connection)
+                make_tables(connection, number)
             else:
                 migrations.require_newest(connection, str(path))
-        identity.note(found)
-    except StartError:
+                with Session(connection) as session:
+                    identity.require_blobs(session, str(path))
+        identity.note(number)
+    except AggregatorError:
         engine.dispose()
         raise
     except (OperationalError, DatabaseError) as error:
         engine.dispose()
         if is_full(error, path.parent):
             raise full(path.parent) from error
-        raise StartError(
-            f"{path} cannot be opened as a database ({error.orig}); restore it from a backup or choose another folder"
-        ) from error
+        raise _unusable(path, error.orig) from error
     return Sqlite(engine, str(path))
+
+
+def _unusable(path: Path, error: object) -> StartError:
+    return StartError(
+        f"{path} cannot be opened as a database ({error}); restore it from a backup or choose another folder"
+    )
+
+
+def make_tables(connection: Connection, number: int) -> None:
+    """Make the tables of a fleet with a number in an empty file of SQLite."""
+    connection.exec_driver_sql(f"PRAGMA application_id = {number}")
+    Base.metadata.create_all(connection)
+    migrations.stamp(connection)
+
+
+def number_of(connection: Connection) -> int:
+    """Return the number of the fleet in a file of SQLite."""
+    return int(connection.exec_driver_sql("PRAGMA application_id").scalar_one())
+
+
+def damage_of(path: Path) -> list[str]:
+    """Return what is damaged in a file of SQLite, for people; others may have it open.
+
+    Raises:
+        StartError: it cannot be read, or the disk is full.
+    """
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            lines = [line for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]
+            broken = connection.execute("PRAGMA foreign_key_check").fetchmany(20)
+    except sqlite3.DatabaseError as error:
+        if is_full(error, path.parent):
+            raise full(path.parent) from error
+        if isinstance(error, sqlite3.OperationalError):
+            raise _unusable(path, error) from error
+        return [str(error)]
+    missing = [f"row {row} of {table} names a row of {other} that is missing" for table, row, other, _ in broken]
+    return [" ".join(line.split()) for line in lines] + missing
 
 
 def _close_to_others(path: Path) -> None:

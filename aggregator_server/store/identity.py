@@ -1,138 +1,86 @@
 """Whether tables and blobs belong together: a number that the database has, and a note of it beside the blobs.
 
-A database that was emptied, lost or replaced would otherwise start a new fleet in silence, beside the blobs of the old.
+A database that was emptied, lost or replaced would otherwise start a new fleet in silence, beside the blobs of the old;
+and an empty store, of a mistyped prefix or a share that is not mounted, would be taken for that of a fleet.
 """
 
 import secrets
-from abc import ABC, abstractmethod
-from pathlib import Path
+
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
-from aggregator_server.store.objects import ObjectBlobs
-from fleet_protocol.atomic_files import write_durably
+from aggregator_server.store.blobs import BlobStore
+from aggregator_server.store.needed import one_lasting
 
 _LARGEST = 2**31  # SQLite keeps the number as a signed 32-bit integer; 0 stands for none
 
 
-class Identity(ABC):
+class Identity:
     """The number that is noted beside the blobs.
 
     Attributes:
         noted: The number; None where none is noted.
-        has_blobs: Whether there are blobs.
     """
 
-    noted: int | None
-    has_blobs: bool
-
-    def require(self, found: int, database: str, *, empty: bool) -> int:
-        """Check that a database is the blobs' own; return its number, a new one where it has none.
-
-        Args:
-            found: number of the database; 0: it has none.
-            database: where it is, for people.
-            empty: whether it was without tables.
-
-        Raises:
-            StartError: it is not; names the way out.
-        """
-        if empty and (self.noted is not None or self.has_blobs):
-            raise StartError(self._of_nobody(database))
-        if self.noted is not None and found != self.noted:
-            raise StartError(self._foreign(database, found))
-        return found or 1 + secrets.randbelow(_LARGEST - 1)
-
-    @abstractmethod
-    def note(self, number: int) -> None:
-        """Note the number of the database, once that is durable."""
-
-    @abstractmethod
-    def _of_nobody(self, database: str) -> str:
-        """Return what to say of an empty database beside blobs."""
-
-    @abstractmethod
-    def _foreign(self, database: str, found: int) -> str:
-        """Return what to say of another fleet's database."""
-
-
-class FolderIdentity(Identity):
-    """The number of blobs in a folder, in a file ``fleet.id``."""
-
-    def __init__(self, folder: Path, blobs: Path) -> None:
-        """Read the number.
-
-        Args:
-            folder: where the file is.
-            blobs: folder of the blobs.
-
-        Raises:
-            StartError: the file is no number.
-        """
-        self._path = folder / "fleet.id"
-        self._folder, self._blobs = folder, blobs
-        self.has_blobs = any(blobs.glob("??/*"))
-        try:
-            self.noted = int(self._path.read_text()) if self._path.exists() else None
-        except ValueError as error:
-            raise StartError(
-                f"{self._path} is damaged ({error}); remove it if the database is this folder's"
-            ) from error
-
-    def note(self, number: int) -> None:  # noqa: D102
-        if self.noted is None:
-            write_durably(self._path, f"{number}\n".encode())
-            self.noted = number
-
-    def _of_nobody(self, database: str) -> str:
-        return (
-            f"data folder {self._folder} belongs to a fleet, but its database {database} is missing or empty; restore "
-            f"it from a backup. To start a new fleet, choose another folder, or move {self._blobs} and "
-            f"{self._path} away"
-        )
-
-    def _foreign(self, database: str, found: int) -> str:
-        return (
-            f"{database} is the database of another fleet (number {found}, the folder's is {self.noted}); put this "
-            f"folder's own back from a backup. If it is meant to be this one, remove {self._path}"
-        )
-
-
-class ObjectIdentity(Identity):
-    """The number of blobs in an object store, in its object ``fleet.id``."""
-
-    def __init__(self, blobs: ObjectBlobs) -> None:
+    def __init__(self, blobs: BlobStore) -> None:
         """Read the number.
 
         Raises:
             StartError: it is none.
             StateAwayError: the store does not answer.
         """
-        self._store = blobs
+        self._blobs = blobs
         text = blobs.identity()
         try:
             self.noted = None if text is None else int(text)
         except ValueError:
             raise StartError(
-                f"fleet.id in {blobs.shown()} is damaged; remove it if the database is this store's"
+                f"fleet.id in {blobs.shown()} is damaged; remove it if the database is that of these arrays"
             ) from None
-        self.has_blobs = self.noted is None and not blobs.is_empty()
 
-    def note(self, number: int) -> None:  # noqa: D102
+    def require(self, found: int, database: str) -> int:
+        """Check that a database is the blobs' own; return its number, a new one where it is new.
+
+        Args:
+            found: number of the database; 0: it is without tables.
+            database: where it is, for people.
+
+        Raises:
+            StartError: it is not; names the way out.
+        """
+        if not found and (self.noted is not None or not self._blobs.is_empty()):
+            raise StartError(
+                f"the arrays in {self._blobs.shown()} belong to a fleet, but its database {database} is missing or "
+                "empty; restore it from a backup. To start a new fleet, choose another folder, or another bucket or "
+                "prefix"
+            )
+        if self.noted is not None and found != self.noted:
+            raise StartError(
+                f"{database} is the database of another fleet (number {found}, that of the arrays in "
+                f"{self._blobs.shown()} is {self.noted}); name those that belong together, or put the database back "
+                "from a backup. If it is meant to be this one, remove fleet.id there"
+            )
+        return found or 1 + secrets.randbelow(_LARGEST - 1)
+
+    def require_blobs(self, session: Session, database: str) -> None:
+        """Refuse a store that is empty, or that nobody has claimed, where it lacks what the database needs.
+
+        Raises:
+            StartError: it does; names the way out.
+        """
+        sha256 = one_lasting(session)
+        if sha256 is None or self._blobs.exists(sha256) or not (self.noted is None or self._blobs.is_empty()):
+            return
+        raise StartError(
+            f"the fleet in {database} has arrays, and {self._blobs.shown()} holds none of them, such as {sha256}; look "
+            "whether --store and its prefix are right and the share is mounted, or restore a backup"
+        )
+
+    def note(self, number: int) -> None:
+        """Note the number of the database, once that is durable."""
         if self.noted is None:
-            self._store.note_identity(f"{number}\n")
-            text = self._store.identity()
+            self._blobs.note_identity(f"{number}\n")
+            text = self._blobs.identity()
             if text is None or text.strip() != str(number):  # another server of another fleet was faster
-                raise StartError(f"{self._store.shown()} belongs to another fleet; choose another prefix")
+                raise StartError(f"{self._blobs.shown()} belongs to another fleet; choose another one")
             self.noted = number
-
-    def _of_nobody(self, database: str) -> str:
-        return (
-            f"the store {self._store.shown()} belongs to a fleet, but the database {database} is empty; restore it "
-            "from a backup. To start a new fleet, choose another bucket or prefix"
-        )
-
-    def _foreign(self, database: str, found: int) -> str:
-        return (
-            f"{database} is the database of another fleet (number {found}, that of the store {self._store.shown()} is "
-            f"{self.noted}); name the store and the database that belong together"
-        )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from aggregator_server.errors import BlobError, StartError, StateAwayError
-from aggregator_server.store.blobs import BlobStore, Entry
+from aggregator_server.store.blobs import IDENTITY, BlobStore, Entry
 from aggregator_server.store.location import bucket_and_prefix
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _PAUSE_S = 0.2
 _SMALL = 1 << 20  # read at once
 _YOUNG_S = 43_200.0  # half the age at which what no row names is swept
 _OF_ENVIRONMENT = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
-_IDENTITY = "fleet.id"
 _log = logging.getLogger(__name__)
 
 
@@ -117,23 +116,17 @@ class ObjectBlobs(BlobStore):
             for found in page:
                 yield Entry(found["path"].rpartition("/")[2], found["last_modified"].timestamp(), found["size"])
 
-    def identity(self) -> str | None:
-        """Return what :meth:`note_identity` noted; None where nothing was."""
+    def identity(self) -> str | None:  # noqa: D102
         import obstore
 
         try:
             with self._answers():
-                return bytes(obstore.get(self._store, _IDENTITY).bytes()).decode("ascii", "replace")
+                return bytes(obstore.get(self._store, IDENTITY).bytes()).decode("ascii", "replace")
         except FileNotFoundError:
             return None
 
-    def note_identity(self, text: str) -> None:
-        """Note which fleet the store belongs to, unless something is noted."""
-        self._create(_IDENTITY, text.encode())
-
-    def is_empty(self) -> bool:
-        """Say whether the store has no blob."""
-        return next(self.entries(), None) is None
+    def note_identity(self, text: str) -> None:  # noqa: D102
+        self._create(IDENTITY, text.encode())
 
     def _create(self, key: str, content: Path | bytes) -> bool:
         """Put what is not there yet; return whether it was not. A store that cannot tell puts it all the same."""

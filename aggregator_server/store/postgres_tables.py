@@ -1,12 +1,13 @@
 """The tables of a fleet in PostgreSQL, as a server finds them: none yet, this fleet's, or another's."""
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, MetaData, String, Table, insert, inspect, select
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
 from aggregator_server.store import failures, migrations
-from aggregator_server.store.database import Fill
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.removals import make_removals
 from aggregator_server.store.servers import make_lease
@@ -16,6 +17,7 @@ from aggregator_server.store.tables import Base
 FLEET = Table(
     "fleet", MetaData(), Column("number", BigInteger, primary_key=True, autoincrement=False), Column("moved_to", String)
 )
+Fill = Callable[[Connection], object]
 SERVER = 2
 """What an advisory lock of this number holds: the fleet, by a server or a command."""
 
@@ -32,9 +34,8 @@ def prepare(
     row: Any = connection.execute(select(FLEET)).one() if names else None
     if row is not None and row.moved_to is not None:
         raise StartError(f"the fleet in {shown} was moved to {row.moved_to}; run it there")
-    empty = row is None
-    found = number if empty and number else identity.require(0 if empty else int(row.number), shown, empty=empty)
-    if empty:
+    if row is None:
+        found = number or identity.require(0, shown)
         FLEET.create(connection)
         connection.execute(insert(FLEET).values(number=found))
         make_lease(connection)
@@ -46,5 +47,8 @@ def prepare(
             connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             fill(connection)
         return found
+    found = identity.require(int(row.number), shown)
     migrations.require_newest(connection, shown)
+    with Session(connection) as session:
+        identity.require_blobs(session, shown)
     return found

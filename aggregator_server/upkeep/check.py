@@ -1,7 +1,5 @@
 """What is damaged in a data folder, and the repair of what can be repaired without a backup."""
 
-import contextlib
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +8,14 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError
-from aggregator_server.store import alone, open_blobs
+from aggregator_server.store import alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
-from aggregator_server.store.free_space import full, is_full
+from aggregator_server.store.database import damage_of
+from aggregator_server.store.last_copy import way_back
 from aggregator_server.store.location import Location, locate
+from aggregator_server.store.needed import OpenUpload, lasting, open_uploads, other_uploads
 from aggregator_server.store.tables import ParticipantRow
-from aggregator_server.upkeep.backup import OpenUpload, lasting, open_uploads, other_uploads, reading, require_folder
+from aggregator_server.upkeep.backup import require_folder
 
 
 @dataclass(frozen=True)
@@ -44,37 +44,27 @@ def check(place: Path | Location, *, repair: bool = False) -> list[Finding]:
             nothing needs.
 
     Raises:
-        StartError: the disk is full.
-        BackupError: it is no data folder, its tables are of another release, or a server runs and ``repair`` is set.
+        StartError: the disk is full, or the tables are of another release or do not belong to the blobs.
+        BackupError: it is no data folder, or a server runs and ``repair`` is set.
     """
     location = locate(place)
     require_folder(location)
     with alone(location) as is_alone:
         if repair and not is_alone:
             raise BackupError(f"a server runs on {location.data}; stop it before a repair")
-        damage = [] if location.file is None else list(_database(location.file))
-        if damage:  # what its rows say cannot be relied upon
-            return damage
-        blobs = open_blobs(location)
-        with reading(location, writes=repair) as session:
-            found = [*_lasting(session, blobs), *_uploads(session, blobs, repair=repair)]
-            if is_alone:  # otherwise files come and go
-                found += _left(session, blobs, repair=repair)
+        if location.file is not None:
+            damage = damage_of(location.file)
+            if damage:  # what its rows say cannot be relied upon
+                return [Finding(f"{location.file} is damaged: {line}", way_back(location.data)) for line in damage]
+        tables, blobs = open_tables(location), open_blobs(location)
+        try:
+            with tables.writing() if repair else tables.reading() as session:
+                found = [*_lasting(session, blobs), *_uploads(session, blobs, repair=repair)]
+                if is_alone:  # otherwise files come and go
+                    found += _left(session, blobs, repair=repair)
+        finally:
+            tables.close()
         return found
-
-
-def _database(path: Path) -> Iterator[Finding]:
-    try:
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            for (line,) in connection.execute("PRAGMA integrity_check(20)"):
-                if line != "ok":
-                    yield Finding(f"{path} is damaged: {line}", _RESTORE)
-            for table, row, other, _ in connection.execute("PRAGMA foreign_key_check"):
-                yield Finding(f"{path}: row {row} of {table} names a row of {other} that is missing", _RESTORE)
-    except sqlite3.DatabaseError as error:
-        if is_full(error, path.parent):
-            raise full(path.parent) from error
-        yield Finding(f"{path} is damaged: {error}", _RESTORE)
 
 
 def _lasting(session: Session, blobs: BlobStore) -> Iterator[Finding]:
@@ -95,6 +85,16 @@ def _uploads(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Fi
             "the device sends it again" if repair else _REPAIR,
             repaired=repair,
         )
+
+    for sha256 in sorted(other_uploads(session)):
+        if blobs.exists(sha256) and not blobs.is_whole(sha256):
+            if repair:
+                blobs.remove(sha256)
+            yield Finding(
+                f"blob {blobs.shown(sha256)} (an upload that nothing needs) is damaged",
+                "" if repair else _REPAIR,
+                repaired=repair,
+            )
 
 
 def _forget(session: Session, blobs: BlobStore, upload: OpenUpload) -> None:

@@ -33,6 +33,7 @@ from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store import Tables, open_blobs, open_tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import Location, locate
+from aggregator_server.store.needed import one_lasting
 from aggregator_server.store.tables import PROPOSED, AuditRow, DeviceRow
 from fleet_protocol.addresses import is_clear
 
@@ -75,6 +76,7 @@ def examine(place: Path | Location, now: float) -> list[Observation]:
             lambda: _folder(data),
             lambda: _disk(location),
             lambda: _elsewhere(location),
+            lambda: _arrays(tables, location),
             lambda: _server(location),
             lambda: _certificate(data, now),
             lambda: _clock(tables, now),
@@ -111,6 +113,19 @@ def _elsewhere(location: Location) -> Iterator[Observation]:
         entries = list(open_blobs(location).entries())
         used = sum(entry.size for entry in entries)
         yield Observation("store", "ok", f"{location.blobs_shown}: {len(entries)} arrays take {used / 1e6:.1f} MB")
+
+
+def _arrays(tables: Tables, location: Location) -> Iterator[Observation]:
+    """Fetch an array that has to be there: a share that is not mounted looks like an empty store."""
+    with tables.reading() as session:
+        sha256 = one_lasting(session)
+    if sha256 is not None and not open_blobs(location).is_whole(sha256):
+        yield Observation(
+            "arrays",
+            "problem",
+            f"{open_blobs(location).shown(sha256)}, which the fleet needs, is missing or damaged",
+            "look whether --store is right and the share is mounted; else `auricle-aggregator check` says more",
+        )
 
 
 def _disk(location: Location) -> Iterator[Observation]:

@@ -19,8 +19,8 @@ from fleet_protocol.atomic_files import flush_folder, make_folder
 _COPY = re.compile(r"auricle-\d{8}T\d{6}Z\.tar")
 
 
-def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) -> Path:
-    """Copy the state of a fleet into a file named by the time, then remove all but the newest copies. Return the file.
+def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) -> tuple[Path, list[str]]:
+    """Copy the state of a fleet into a file named by the time, then remove all but the newest copies.
 
     Nothing is removed before the new copy is whole, so the disk needs room for one more than are kept. Files of other
     names stay.
@@ -29,6 +29,9 @@ def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) ->
         place: where the state is; a server may run on it.
         copies: folder of the copies, made where it does not exist.
         keep: how many copies stay, at least 1.
+
+    Returns:
+        The file, and what was left out of it, as :func:`back_up` says it.
 
     Raises:
         BackupError: there is no data folder, the disk has too little room, or another backup into the folder runs.
@@ -45,13 +48,13 @@ def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) ->
             leftover.unlink()
         _require_room(locate(place), copies)
         made = copies / f"auricle-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar"
-        back_up(place, made)
+        left_out = back_up(place, made)
         # By their names. A clock that was set back makes the new copy the first; it stays all the same.
         others = sorted(path for path in copies.iterdir() if _COPY.fullmatch(path.name) and path != made)
         for old in others[: len(others) - keep + 1]:
             old.unlink()
         flush_folder(copies)
-    return made
+    return made, left_out
 
 
 @contextmanager

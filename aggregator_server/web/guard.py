@@ -19,7 +19,7 @@ from fastapi import Request
 from aggregator_server import limits
 from aggregator_server.errors import AggregatorError, TooManyError
 from aggregator_server.fleet.audit import Actor, What, audit
-from aggregator_server.store import Tables
+from aggregator_server.store import Store
 from aggregator_server.store.failures import ADDRESSES, Failures
 from fleet_protocol.addresses import network_of
 
@@ -152,9 +152,9 @@ _log = logging.getLogger(__name__)
 class Guard:
     """Notes refused requests; a flood of the same ones leaves few entries."""
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._failures = FailedAuthentications(tables.count_failure)
+    def __init__(self, store: Store) -> None:
+        self._tables = store
+        self._failures = FailedAuthentications(store.count_failure)
         self._noted_failures = NotedFailures()
         self._lock = threading.Lock()
         self._noted: dict[str, float] = {}

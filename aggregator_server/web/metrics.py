@@ -17,6 +17,7 @@ from aggregator_server.fleet.health import SEEN_S, count_devices, count_health, 
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
+from aggregator_server.store.last_copy import copied_at
 from aggregator_server.store.tables import (
     DONE,
     FAILED,
@@ -27,7 +28,6 @@ from aggregator_server.store.tables import (
     ReputationRow,
     RoundRow,
 )
-from aggregator_server.upkeep.backup import backed_up_at
 
 
 class Metrics:
@@ -59,7 +59,7 @@ class _Fleet(Collector):
         room = free_space(self._store.blobs.folder)
         yield GaugeMetricFamily("auricle_disk_free_bytes", "Room on the disk of the data folder.", room.free)
         yield GaugeMetricFamily("auricle_disk_bytes", "All of that disk.", room.total)
-        copied = backed_up_at(self._store.folder)
+        copied = copied_at(self._store.folder)
         yield GaugeMetricFamily(
             "auricle_last_backup_timestamp_seconds", "When it was last backed up, since 1970; 0: never.", copied
         )

@@ -8,7 +8,6 @@ from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from aggregator_server.errors import NotReadyError
@@ -18,7 +17,7 @@ from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
-from aggregator_server.store.tables import RoundRow
+from aggregator_server.store.needed import one_lasting
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.metrics import Metrics
 
@@ -101,12 +100,14 @@ class Readiness:
     def _try(self) -> str:
         try:
             with self._store.reading() as session:
-                session.scalar(select(RoundRow.round_id).limit(1))
+                needed = one_lasting(session)
             free_space(self._store.blobs.folder)
-            self._store.blobs.exists(_NO_BLOB)
+            is_there = self._store.blobs.exists(needed or _NO_BLOB)
         except (SQLAlchemyError, OSError) as error:
             return str(error)
-        return ""
+        if is_there or needed is None:
+            return ""
+        return f"{self._store.blobs.shown(needed)}, which the fleet needs, is missing; is the share mounted?"
 
 
 T = TypeVar("T")

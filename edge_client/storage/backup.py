@@ -14,7 +14,6 @@ import io
 import json
 import shutil
 import sqlite3
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +22,10 @@ from edge_client.errors import StateError
 from edge_client.storage.checked_files import copy_of, read_file_or_copy
 from edge_client.storage.device_state import KEPT_TWICE
 from edge_client.storage.followed_bundle import FILE as FOLLOWED_BUNDLE
-from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably, written_durably
-from fleet_protocol.backup_archive import BackupArchive, open_backup
+from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably
+from fleet_protocol.backup_archive import BackupArchive, open_backup, written_backup
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import BackupFormatError
-from fleet_protocol.tensors import digest
 
 _JOURNAL = "journal.sqlite3"
 _FILES = (*KEPT_TWICE, "expectations.json", "forgotten.json", FOLLOWED_BUNDLE, "embeddings.safetensors", _JOURNAL)
@@ -47,14 +45,14 @@ def write_backup(state: Path, target: Path) -> int:
     A daemon may run meanwhile; the caller holds the clip store. Raises DamagedError if a file of the state and its copy
     are damaged.
     """
-    digests = {}
-    with written_durably(target) as file, tarfile.open(fileobj=file, mode="w") as archive:
+
+    def describe(digests: dict[str, str]) -> object:
+        return {"format": _FORMAT, "version": version(), "made_at": time.time(), "files": digests}
+
+    with written_backup(target, _MANIFEST, describe) as backup:
         for name, data in _contents(state):
-            _put(archive, name, data)
-            digests[name] = digest(data)
-        manifest = {"format": _FORMAT, "version": version(), "made_at": time.time(), "files": digests}
-        _put(archive, _MANIFEST, json.dumps(manifest).encode())
-    return len(digests)
+            backup.add(name, io.BytesIO(data), len(data))
+        return len(backup.digests)
 
 
 def unpack_backup(source: Path, state: Path) -> Path:
@@ -161,12 +159,6 @@ def _journal(path: Path) -> bytes:
             return copy.serialize()
     except sqlite3.Error as error:
         raise StateError(f"cannot read the journal {path}: {error}; the daemon puts a damaged one aside") from error
-
-
-def _put(archive: tarfile.TarFile, name: str, data: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time.time())
-    archive.addfile(entry, io.BytesIO(data))
 
 
 def _is_allowed(name: str) -> bool:

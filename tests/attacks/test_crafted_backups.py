@@ -1,9 +1,11 @@
 """Backups that somebody made up, given to both programs: refused by one clear line, and nothing of them stays."""
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import sqlite3
 import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -57,6 +59,13 @@ class Program:
             tar.addfile(*streamed(self.manifest, manifest or json.dumps(self.envelope(digests)).encode()))
 
 
+def tables() -> bytes:
+    """Return a database; what is in it does not matter here."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE devices (device_id)")
+        return database.serialize()
+
+
 def plain(name: str, data: bytes = b"") -> tuple[tarfile.TarInfo, bytes]:
     info = tarfile.TarInfo(name)
     info.size = len(data)
@@ -82,7 +91,7 @@ def program(request, tmp_path):
         return Program(
             folder,
             "digests.json",
-            {"auricle.db": b"tables", "tls/authority.pem": b"a"},
+            {"auricle.db": tables(), "tls/authority.pem": b"a"},
             "blobs/ab",
             lambda digests: digests,
             lambda file: aggregator.main(["restore", str(file), "--data", str(folder)]),

@@ -26,7 +26,7 @@ def store(tmp_path):
 
 
 def files(folder):
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "fleet.id")
 
 
 def test_a_blob_is_found_under_its_digest_and_the_same_content_is_one_file(tmp_path):
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_used_and_a_foreign_file_are_explained(tmp_path)
         Store(tmp_path / "file" / "data")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "auricle.db").write_bytes(b"this is no database" * 100)
-    with pytest.raises(StartError, match=r"auricle\.db cannot be opened"):
+    with pytest.raises(StartError, match=r"auricle\.db is damaged \(file is not a database\)"):
         Store(tmp_path / "data")
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from aggregator_server.cli import main
 from aggregator_server.errors import BackupError
-from aggregator_server.upkeep.backup import backed_up_at, restore
+from aggregator_server.store.last_copy import copied_at
+from aggregator_server.upkeep.backup import restore
 from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.rotation import back_up_into
 from tests.support.core_fleet import between_rounds
@@ -31,13 +32,13 @@ def names(copies):
 
 def test_the_newest_copies_stay_and_each_is_the_folder_again(folder, tmp_path):
     copies = tmp_path / "copies"
-    made = [back_up_into(folder, copies, 3, NOON + day * DAY_S) for day in range(5)]
+    made = [back_up_into(folder, copies, 3, NOON + day * DAY_S)[0] for day in range(5)]
     assert names(copies) == [path.name for path in made[2:]]
     assert copies.stat().st_mode & 0o777 == 0o700
     restore(made[-1], tmp_path / "again")
     assert check(tmp_path / "again") == []
-    assert backed_up_at(folder) > 0
-    assert backed_up_at(tmp_path / "again") == 0  # a moved folder has no copy of its own yet
+    assert copied_at(folder) > 0
+    assert copied_at(tmp_path / "again") == 0  # a moved folder has no copy of its own yet
 
 
 def test_what_a_killed_backup_left_goes_and_what_is_not_a_copy_stays(folder, tmp_path):
@@ -46,13 +47,13 @@ def test_what_a_killed_backup_left_goes_and_what_is_not_a_copy_stays(folder, tmp
     for name in (*left, *own):
         (tmp_path / name).write_bytes(b"x")
     for day in range(3):
-        made = back_up_into(folder, tmp_path, 1, NOON + day * DAY_S)
+        made, _ = back_up_into(folder, tmp_path, 1, NOON + day * DAY_S)
     assert names(tmp_path) == sorted((*own, made.name))
 
 
 def test_a_clock_that_was_set_back_costs_not_the_copy_that_was_just_made(folder, tmp_path):
     for seconds in (NOON, NOON + DAY_S, 0.0):
-        made = back_up_into(folder, tmp_path, 2, seconds)
+        made, _ = back_up_into(folder, tmp_path, 2, seconds)
     assert names(tmp_path) == [made.name, "auricle-20261119T110640Z.tar"]
 
 
@@ -79,7 +80,7 @@ def test_the_command_names_the_copy(folder, tmp_path, capsys):
     assert main(["backup", str(tmp_path), "--keep", "2", "--data", str(folder), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     (name,) = names(tmp_path)
-    assert said == {"file": str(tmp_path / name), "bytes": (tmp_path / name).stat().st_size}
+    assert said == {"file": str(tmp_path / name), "bytes": (tmp_path / name).stat().st_size, "left_out": []}
 
 
 def test_a_copy_that_would_take_the_disks_last_room_is_refused_and_those_there_stay(folder, tmp_path):
@@ -91,7 +92,7 @@ def test_a_copy_that_would_take_the_disks_last_room_is_refused_and_those_there_s
     if made.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
     try:
-        first = back_up_into(folder, disk, 9, NOON)
+        first, _ = back_up_into(folder, disk, 9, NOON)
         room = os.statvfs(disk)
         (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize - 600_000))
         with pytest.raises(BackupError, match=r"too little room.*MB are free.*another disk"):
