@@ -139,7 +139,7 @@ def files_for_all_connections() -> int:
 # thousand times that still fit float32.
 LARGEST_WEIGHT = 1e6
 # How far beyond the public recordings' values a description may go, in widths of their range. Impressions are inputs
-# that a network was led to. A mean of embeddings may carry noise (docs/methods.md, "Prototypes").
+# that a network was led to; a mean of embeddings may be of any sound.
 IMPRESSION_RANGES = 3.0
 PROTOTYPE_RANGES = 10.0
 # Medians of the devices' numbers of clips above which more do not count, by default: in a mean, in how far the screen

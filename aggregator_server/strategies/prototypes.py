@@ -21,13 +21,13 @@ from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.discovery.new_sounds import Shapes, check_arrays, check_document, recognise
 from aggregator_server.discovery.public_embedding import PublicEmbedding
-from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
+from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototype_votes import Votes, denied_of, devices_of, to_keep, votes_of
-from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
+from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES
-from fleet_protocol.messages import Choice, Update
+from fleet_protocol.messages import Update
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
@@ -181,22 +181,12 @@ def _by_class(negatives: Negatives) -> dict[str, list[int]]:
     return found
 
 
-def prepare(local: Choice, _devices: tuple[DeviceStatistics, ...], _classes: int) -> Choice:
-    """Check that noise has a bound to be measured by. Raises InvalidPlanError: it has none."""
-    if local.settings["noise"] and not local.settings["clip_norm"]:
-        raise InvalidPlanError(
-            f"noise {local.settings['noise']} hides nothing without a clip_norm: give the setting clip_norm as well"
-        )
-    return local
-
-
 STRATEGY = Strategy(
     name="prototypes",
     local="prototypes",
     aggregation="prototype_mean",
     check=check,
     aggregate=aggregate,
-    prepare=prepare,
     needs_embeddings=True,
     about="Every device sends the mean embedding of each of its sounds. What one device was taught, all know after the "
     "round. No network is trained.",

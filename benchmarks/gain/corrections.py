@@ -163,7 +163,7 @@ class CorrectedFleet:
             label_map = self._heads.label_map(self._classes, takes)
             exchange = PrototypeExchange(self._model.manifest, label_map, work, context)
             update, arrays = exchange.contribute(
-                takes, device_id(number), bytes(16), share_names=False, rejected=denied.get(number)
+                takes, device_id(number), share_names=False, rejected=denied.get(number)
             )
             if beside and number in _LIARS:
                 rng = np.random.default_rng([self._seed, number])

@@ -120,7 +120,7 @@ class EmbeddingFleet:
         sent = []
         for number, label_map in enumerate(maps):
             exchange = PrototypeExchange(manifest, label_map, work, context)
-            update, arrays = exchange.contribute(self._takes(number), device_id(number), bytes(16), share_names=False)
+            update, arrays = exchange.contribute(self._takes(number), device_id(number), share_names=False)
             sent.append(Contribution(update, partial(dict, arrays)))
         result, _ = aggregator.close(work, Uploads(sent))
         votes: dict[str, Counter[str]] = {}

@@ -25,16 +25,12 @@ taken for the word one in twenty does (`no` and `go`, `up` and `off`).
 _ANOTHER = 0.4
 
 
-def denied_groups(clips: Floats, statistics: EmbeddingStatistics, *, whole: bool) -> list[Floats]:
+def denied_groups(clips: Floats, statistics: EmbeddingStatistics) -> list[Floats]:
     """Return what was denied of one label in the groups of which the means are sent, each float32 [any, numbers].
 
     Args:
         clips: embeddings of the clips, float32 [clips, numbers].
-        whole: whether all are one group. With noise they are: its scale holds for a mean of clips that were not chosen
-            by what they sound like.
     """
-    if whole:
-        return [clips]
     order = np.lexsort(clips.T)  # the same groups in whatever order the clips come
     return [clips[order][rows] for rows in alike_groups(statistics.whitened(clips[order]))[:NEGATIVES]]
 

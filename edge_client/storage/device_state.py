@@ -19,7 +19,7 @@ from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
 
 log = logging.getLogger(__name__)
 # Written twice, because the device could not get them again.
-KEPT_TWICE = ("identity.json", "membership.json", "noise.key", "model.safetensors", owner_choices.FILE)
+KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors", owner_choices.FILE)
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"

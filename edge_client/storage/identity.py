@@ -1,4 +1,4 @@
-"""Who a device is to its aggregator, which fleet it joined, and the key of its noise: kept twice, never shown."""
+"""Who a device is to its aggregator, and which fleet it joined: kept twice, never shown."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import read_twice, remove_twice, write_twice
 from fleet_protocol.client.identity import Identity
 
-_NOISE_KEY_BYTES = 32
-
 
 class IdentityStore:
-    """The files ``identity.json`` and ``noise.key`` of a state folder."""
+    """The file ``identity.json`` of a state folder."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "identity.json"
-        self.noise_path = folder / "noise.key"
 
     def load(self) -> Identity:
         """Return the device's identity, drawn on first use.
@@ -44,21 +41,6 @@ class IdentityStore:
     def remove(self) -> None:
         """Forget who the device was; the next use draws another identity."""
         remove_twice(self.path)
-
-    def noise_key(self) -> bytes:
-        """Return the 32 bytes from which the noise of prototypes is drawn; drawn on first use, and never sent.
-
-        Raises StateError if the file is damaged, and so is its copy.
-        """
-        path = self.noise_path
-        if not path.exists():
-            write_twice(path, secrets.token_bytes(_NOISE_KEY_BYTES))
-        key = read_twice(path)
-        if len(key) != _NOISE_KEY_BYTES:
-            raise StateError(
-                f"{path} is damaged ({len(key)} bytes, not {_NOISE_KEY_BYTES}); remove it to draw another key"
-            )
-        return key
 
 
 @dataclass(frozen=True)

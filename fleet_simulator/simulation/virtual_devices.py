@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -139,8 +138,7 @@ class VirtualDevices:
         models = self._models
         model, context = models.own[int(models.architectures[device])], models.context(work, first=False)
         exchange = PrototypeExchange(model.manifest, models.labels(model), work, context)
-        key = hashlib.sha256(f"{self._setup.plan.seed} {device}".encode()).digest()
-        update, arrays = exchange.contribute(models.takes(device), device_id(device), key, share_names=False)
+        update, arrays = exchange.contribute(models.takes(device), device_id(device), share_names=False)
         arrays = self._attack_scores(device, work, arrays)
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 

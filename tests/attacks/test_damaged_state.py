@@ -55,7 +55,6 @@ def taught(tmp_path_factory):
     device.teach()
     state = device.state
     state.identity.load()
-    state.identity.noise_key()
     state.membership.save(Membership("https://aggregator.example:8470", "a certificate"))
     rows = np.zeros((4, *SETTINGS.shape), np.float32)
     classes = (ClassInfo("c0", "yes"), ClassInfo("c1", "no"))
@@ -93,7 +92,6 @@ KEPT_TWICE = {
     "model.safetensors": model_of,
     "identity.json": lambda state: state.identity.load(),
     "membership.json": lambda state: state.membership.load(),
-    "noise.key": lambda state: state.identity.noise_key(),
 }
 
 

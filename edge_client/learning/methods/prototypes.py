@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_client.learning.methods.local_method import UnsharedMethod
-from fleet_protocol.setting import Setting
 
 if TYPE_CHECKING:
     from edge_client.config import Config
@@ -25,19 +24,4 @@ def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work
     return PrototypeRound(config, state, saved, work)
 
 
-METHOD = UnsharedMethod(
-    "prototypes",
-    {
-        "clip_norm": Setting(
-            10.0,
-            "where there is noise: to what whitened distance from the centre a clip's embedding is shortened",
-            0.0,
-            1e6,
-            main=True,
-        ),
-        "noise": Setting(
-            0.0, "of a prototype: its noise multiplier for one clip; 0: none (docs/privacy.md)", 0.0, 1e6, main=True
-        ),
-    },
-    open_round,
-)
+METHOD = UnsharedMethod("prototypes", {}, open_round)

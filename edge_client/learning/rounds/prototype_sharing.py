@@ -16,7 +16,6 @@ from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.negative_prototypes import denied_groups
-from edge_client.learning.prototype_noise import noise_rng, private_mean
 from edge_client.learning.rounds.choice import after_round, choose
 from edge_client.learning.rounds.clips import held_out_metrics
 from edge_client.learning.rounds.job import RoundContext, build_update
@@ -59,7 +58,6 @@ class PrototypeExchange:
         self,
         takes: Mapping[str, Floats],
         device_id: str,
-        noise_key: bytes,
         *,
         share_names: bool,
         rejected: Mapping[str, Floats] | None = None,
@@ -68,7 +66,6 @@ class PrototypeExchange:
 
         Args:
             takes: embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself.
-            noise_key: of the plan's noise; see :func:`edge_client.learning.prototype_noise.noise_rng`.
             rejected: embeddings by label of what its owner said is not it, as ``takes``. It is sent for classes that
                 the fleet has, if the plan asks for corrections; an older aggregator does not.
         """
@@ -90,7 +87,7 @@ class PrototypeExchange:
             share_names=share_names,
         )
         own = np.concatenate([clips[:, 0] for clips in takes.values()])
-        means = np.stack([self._mean(own[owners == slot], noise_key)[None] for slot in (*known, *new)])
+        means = np.stack([_mean(own[owners == slot])[None] for slot in (*known, *new)])
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
         self.label_map = label_map
         arrays: Arrays = {"prototypes": means, "counts": counts}
@@ -98,27 +95,19 @@ class PrototypeExchange:
         denied = self._denied(rejected or {}, of_fleet) if wanted else []
         if denied:
             update = dataclasses.replace(update, negatives=tuple(class_id for class_id, _ in denied))
-            arrays["negatives"] = np.stack([self._mean(clips, noise_key)[None] for _, clips in denied])
+            arrays["negatives"] = np.stack([_mean(clips)[None] for _, clips in denied])
             arrays["negative_counts"] = np.array([len(clips) for _, clips in denied], np.float32)
         return update, arrays
 
     def _denied(self, rejected: Mapping[str, Floats], of_fleet: Container[str]) -> list[tuple[str, Floats]]:
         """Return classes, and clips that are not of them, float32 [any, numbers], a group of clips each."""
         classes = dict(zip(self.label_map.names, self.label_map.class_ids, strict=True))
-        whole = float(self._work.plan.local.settings["noise"]) > 0
         return [
             (class_id, group)
             for label, clips in sorted(rejected.items())
             if (class_id := classes.get(label)) is not None and class_id in of_fleet
-            for group in denied_groups(clips[:, 0], self._statistics, whole=whole)
+            for group in denied_groups(clips[:, 0], self._statistics)
         ]
-
-    def _mean(self, embeddings: Floats, noise_key: bytes) -> Floats:
-        """Return the mean embedding of a class, with the plan's noise: the same as long as its clips are the same."""
-        settings = self._work.plan.local.settings
-        clip_norm, noise = float(settings["clip_norm"]), float(settings["noise"])
-        rng = noise_rng(noise_key, embeddings, clip_norm, noise)
-        return private_mean(embeddings, self._statistics, clip_norm, noise, rng)
 
     def apply_result(self, adopt: bool) -> None:
         """Link what was recognised; ``adopt``: take up classes that other devices discovered."""
@@ -126,6 +115,10 @@ class PrototypeExchange:
         if adopt:
             discovered = [info for info in self._work.classes if info.discovered_in is not None]
             self.label_map = adopt_classes(self.label_map, discovered)
+
+
+def _mean(embeddings: Floats) -> Floats:
+    return np.asarray(embeddings.mean(axis=0, dtype=np.float64), np.float32)
 
 
 class PrototypeRound:
@@ -157,7 +150,6 @@ class PrototypeRound:
         update, arrays = self._exchange.contribute(
             heard.takes,
             self._state.identity.load().device_id,
-            self._state.identity.noise_key(),
             share_names=self._config.device.share_names,
             rejected=heard.rejected if shared else {},
         )

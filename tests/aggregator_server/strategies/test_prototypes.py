@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.aggregation.prototype_mean import RULE, combine, geometric_shares
 from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
-from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.prototypes import STRATEGY, aggregate, check
+from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.setting import complete
 from tests.support.core_fleet import CoreFleet
@@ -97,13 +95,10 @@ def test_an_upload_that_does_not_fit_is_refused(document, arrays, message):
         check(TERMS, dataclasses.replace(good.update, **document), good.read() | arrays)
 
 
-def test_noise_without_a_bound_and_features_that_are_no_embedding_are_refused(tmp_path):
+def test_features_that_are_no_embedding_are_refused(tmp_path):
     fleet = CoreFleet(tmp_path / "data")
     with pytest.raises(InvalidPlanError, match="public set's features are"):
         fleet.open(strategy="prototypes")
-    plan = make_plan(RoundRequest("prototypes", settings={"noise": 0.5, "clip_norm": 0.0}))
-    with pytest.raises(InvalidPlanError, match="hides nothing without a clip_norm"):
-        STRATEGY.prepare(plan.local, (), 4)
 
 
 def test_the_blob_says_what_it_holds():

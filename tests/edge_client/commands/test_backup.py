@@ -29,7 +29,6 @@ def edge(tmp_path, bundles, capsys):
 def lived(edge):
     """Give the device an identity, a fleet, a model with a label, clips, events and something in the trash."""
     edge.state.identity.load()
-    edge.state.identity.noise_key()
     edge.state.membership.save(Membership("https://fleet"))
     saved = edge.state.model.load(load_config(edge.config).model.bundle)
     progress = dataclasses.replace(saved.progress, label_map=saved.progress.label_map.add("yes"), learned=3)
@@ -46,7 +45,7 @@ def lived(edge):
 def contents(state):
     """What of a state folder a backup brings back: the journal by its events, the rest by its bytes."""
     folders = ("clips", "unknown", "detected", "outbox", "trash")
-    names = ("identity.json", "membership.json", "noise.key", "model.safetensors", "expectations.json")
+    names = ("identity.json", "membership.json", "model.safetensors", "expectations.json")
     found = {name: (state / name).read_bytes() for name in names if (state / name).exists()}
     for folder in folders:
         paths = [path for path in (state / folder).rglob("*") if path.is_file() and path.name[0] != "."]
@@ -90,7 +89,7 @@ def test_a_new_card_is_restored_without_a_question(edge):
 
 def test_a_damaged_file_is_backed_up_from_its_copy(edge):
     whole, file = contents(edge.state.folder), edge.folder / "device.backup"
-    path = edge.state.folder / "noise.key"
+    path = edge.state.folder / "identity.json"
     path.write_bytes(b"x" + path.read_bytes()[1:])
     edge("backup", file)
     edge("restore", file, "--yes")

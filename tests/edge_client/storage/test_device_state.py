@@ -43,13 +43,6 @@ def test_the_identity_is_drawn_once_and_private(tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
 
 
-def test_the_key_of_the_noise_is_drawn_once_and_private(tmp_path):
-    keys = {DeviceState(tmp_path / name).identity.noise_key() for name in ("a", "a", "b")}
-    assert {len(key) for key in keys} == {32}
-    assert len(keys) == 2
-    assert (tmp_path / "a" / "noise.key").stat().st_mode & 0o077 == 0
-
-
 def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tmp_path):
     blobs = BlobCache(tmp_path)
     names = []
