@@ -80,12 +80,6 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="seconds to serve on after the signal to end, so that load balancers notice in time (0)",
     )
-    run.add_argument(
-        "--ray",
-        metavar="HOST:PORT",
-        help="let the largest machine of this Ray cluster compute rounds (auto: the cluster on this machine); default: "
-        "this machine",
-    )
     run.add_argument("--workers", type=_no_workers, help=argparse.SUPPRESS)
     run.add_argument(
         "--docs-url",
@@ -219,7 +213,6 @@ def _run(options: argparse.Namespace) -> int:
             docs_url=options.docs_url,
             proxy_protocol=options.proxy_protocol,
             drain_s=options.drain_s,
-            ray=options.ray,
         )
     except OSError as error:
         if is_full(error, options.data):

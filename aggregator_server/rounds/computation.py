@@ -2,8 +2,7 @@
 
 Aggregation and class discovery hold the interpreter for as long as they take. Beside them a server would answer nobody.
 A process that was killed or takes too long is replaced, and the step is tried again: the same inputs give the same
-bytes. An input that kills it every time ends the round, not the server. On request the process has a machine of a Ray
-cluster compute (ray_computation.py).
+bytes. An input that kills it every time ends the round, not the server.
 """
 
 import contextlib
@@ -18,8 +17,7 @@ from multiprocessing.process import BaseProcess
 
 from aggregator_server.limits import COMPUTATION_DEATHS, COMPUTATION_S
 from aggregator_server.logs import LogFormat, configure, configured
-from aggregator_server.rounds.ray_computation import RayComputation
-from aggregator_server.rounds.result import Compute, StoredResult, compute_result
+from aggregator_server.rounds.result import StoredResult, compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
 
@@ -63,16 +61,14 @@ class Computation:
     Threads may share it; a second one waits for the first.
     """
 
-    def __init__(self, blobs: BlobStore, limit_s: float = COMPUTATION_S, ray: str | None = None) -> None:
+    def __init__(self, blobs: BlobStore, limit_s: float = COMPUTATION_S) -> None:
         """Make one whose process does not run yet.
 
         Args:
             limit_s: a computation that takes longer is ended.
-            ray: address of the Ray cluster that computes; None: the process does.
         """
         self._blobs = blobs
         self._limit_s = limit_s
-        self._ray = ray
         self._turn = threading.Lock()
         self._closed = threading.Event()
         self._deaths: tuple[int, int] = (0, 0)  # of (round, processes that died of it)
@@ -119,7 +115,7 @@ class Computation:
     def _start(self) -> tuple[BaseProcess, Connection]:
         context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
         mine, theirs = context.Pipe()
-        arguments = (theirs, self._blobs, configured(), self._ray)
+        arguments = (theirs, self._blobs, configured())
         process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
         process.start()
         theirs.close()
@@ -154,28 +150,23 @@ def _end(process: BaseProcess) -> None:
     process.join()
 
 
-def _serve(connection: Connection, blobs: BlobStore, log_format: LogFormat, ray: str | None) -> None:
+def _serve(connection: Connection, blobs: BlobStore, log_format: LogFormat) -> None:
     """Answer snapshots with results until the server is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     with contextlib.suppress(PermissionError):  # a sandbox may forbid it
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     configure(log_format)
-    compute: Compute = _compute_for_another if ray is None else RayComputation(ray, _compute_for_another)
     with contextlib.suppress(EOFError):
         while True:
-            connection.send(_answer(compute, blobs, connection.recv()))
+            connection.send(_answer(blobs, connection.recv()))
 
 
-def _answer(compute: Compute, blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
+def _answer(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
     try:
-        return compute(blobs, snapshot)
+        found = compute_here(blobs, snapshot)
     except (OSError, MemoryError) as error:
         return _Retry(f"{type(error).__name__}: {error}")
-
-
-def _compute_for_another(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
-    found = compute_here(blobs, snapshot)
     if isinstance(found, str):
         return found
     # The arrays are in the store; only what becomes rows goes to another process.

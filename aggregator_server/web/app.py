@@ -39,21 +39,18 @@ _DESCRIPTION = (
 )
 
 
-def create_app(
-    store: Store, first_tokens: Tokens, terms: Terms | None = None, docs_url: str | None = None, ray: str | None = None
-) -> FastAPI:
+def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, docs_url: str | None = None) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
 
     Args:
         first_tokens: Tokens of ``tokens.json`` or the environment.
         docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
-        ray: address of the Ray cluster that computes rounds; None: this machine does.
     """
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = limits.OTHER_THREADS
-        new_work, computation = Notifier(lambda: store.tell("work")), Computation(store.blobs, ray=ray)
+        new_work, computation = Notifier(lambda: store.tell("work")), Computation(store.blobs)
         await asyncio.to_thread(computation.start)
         scheduler = RoundScheduler(store, new_work, computation)
         guard = Guard(store)

@@ -20,7 +20,6 @@ from fastapi import FastAPI
 
 from aggregator_server import limits, tls
 from aggregator_server.errors import ProxyHeaderError
-from aggregator_server.rounds.ray_computation import require_ray
 from aggregator_server.security import load_tokens
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.store.location import Location
@@ -217,7 +216,6 @@ def serve(
     docs_url: str | None = None,
     proxy_protocol: bool = False,
     drain_s: float = 0.0,
-    ray: str | None = None,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
 
@@ -226,15 +224,11 @@ def serve(
         docs_url: where the documentation's site is; None: the server shows the documents itself.
         proxy_protocol: whether connections from those begin with a PROXY header, which alone says who the client is.
         drain_s: seconds that it serves on after the signal to end, while it says that it is not ready.
-        ray: address of the Ray cluster that computes rounds; None: this machine does.
 
     Raises:
-        StartError: the data folder, a token, the address, a certificate, an installed strategy or Ray cannot be
-            used.
+        StartError: the data folder, a token, the address, a certificate, or an installed strategy cannot be used.
     """
     strategies()
-    if ray is not None:
-        require_ray(ray, place)
     data = place.data
     store = Store(place, keep_uploads=keep_uploads, review_classes=review_classes)
     try:
@@ -245,7 +239,7 @@ def serve(
             endpoint.note(data, certificate, shown, port)
             address = url_of(shown, port, private=certificate is not None)
             terms = replace(terms, authority=None if certificate is None else certificate.authority)
-            app = create_app(store, tokens, terms, docs_url, ray)
+            app = create_app(store, tokens, terms, docs_url)
 
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)

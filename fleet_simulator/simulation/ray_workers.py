@@ -6,17 +6,19 @@ share.
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from aggregator_server.rounds.ray_computation import connect
 from fleet_simulator.errors import WorkerError
 from fleet_simulator.simulation.tasks import Setup, Task
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
 from fleet_simulator.simulation.workers import Pool
 
 LOCAL = "local"
+_PATIENCE_S = 10.0
 
 
 class RayWorkers(Pool):
@@ -33,7 +35,7 @@ class RayWorkers(Pool):
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         cores: dict[str, Any] = {"num_cpus": count, "include_dashboard": False} if address == LOCAL else {}
         try:
-            ray = connect(address, **cores)
+            ray = _connected(address, **cores)
         except ImportError as error:
             raise WorkerError(f"--ray needs Ray ({error}); pip install 'auricle[ray]'") from error
         except ConnectionError as error:
@@ -76,3 +78,21 @@ class RayWorkers(Pool):
             raise WorkerError(
                 f"a Ray actor ended ({error}). The same command goes on from the last finished round"
             ) from error
+
+
+def _connected(address: str, **options: Any) -> Any:  # noqa: ANN401  (Ray's own options; Ray has no types)
+    """Connect this process to a cluster, and return Ray; raise ConnectionError if none answers there."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else a warning about what Ray will do one day
+    import ray
+
+    host, _, port = address.rpartition(":")
+    try:
+        if host and "/" not in host and port.isdigit():  # Ray itself would try for minutes
+            socket.create_connection((host, int(port)), _PATIENCE_S).close()
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConnectionError(
+            f"no Ray cluster answers at {address!r} ({error}); start one with `ray start --head` and give its address"
+        ) from error
+    return ray
