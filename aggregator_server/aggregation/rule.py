@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from aggregator_server.aggregation.own_records import TURNED, Records
 from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, CLIPPING, capped_sizes, clip_norms
 from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER, server_step
 from aggregator_server.aggregation.updates import Updates
@@ -97,9 +94,8 @@ def aggregate_weights(
         state: what this returned after the fleet's last round; empty at first.
 
     Returns:
-        The new weights (float32, of the layout's shapes); the new state, that of the server optimiser and the devices'
-        records, empty without them; and JSON-ready details for people: ``clipped`` and what the rule reports, by
-        device.
+        The new weights (float32, of the layout's shapes); the new state, that of the server optimiser, empty without
+        one; and JSON-ready details for people: ``clipped`` and what the rule reports, by device.
 
     Raises:
         PlanError: a setting is wrong.
@@ -115,13 +111,10 @@ def aggregate_weights(
     if values["clip_norm"]:
         details["clipped"] = clip_norms(uploads, start, values["clip_norm"])
     uploads = dataclasses.replace(uploads, start=start)
-    sizes, records = capped_sizes(sizes, values["clips_cap"]), dict[str, Any]()
-    if values.get("own_records"):
-        combined, more, records = _without_turned(rule, uploads, sizes, values, state)
-    else:
-        combined, more = rule.combine(uploads, sizes, values)
+    combined, more = rule.combine(uploads, capped_sizes(sizes, values["clips_cap"]), values)
+    details |= more
     if values["server_optimiser"] == "none":
-        return uploads.layout.split(combined), records, details | more
+        return uploads.layout.split(combined), {}, details
     moved, state = server_step(
         values["server_optimiser"],
         start,
@@ -132,21 +125,4 @@ def aggregate_weights(
         beta_2=values["server_beta_2"],
         tau=values["server_tau"],
     )
-    return uploads.layout.split(moved), state | records, details | more
-
-
-def _without_turned(
-    rule: Rule, uploads: Updates, sizes: Doubles, values: Values, state: Arrays
-) -> tuple[Floats, dict[str, Any], Arrays]:
-    """Combine the uploads of devices that have not changed sides; return the devices' records as well."""
-    assert uploads.start is not None
-    records = Records.of(state, uploads)
-    sketches = records.sketched(uploads)
-    turned, records = records.judged(uploads.device_ids, sketches)
-    combined, details = uploads.start, dict[str, Any]()
-    if not turned.all():
-        left = uploads if not turned.any() else uploads.taken(~turned)
-        combined, details = rule.combine(left, sizes[~turned], values)
-    screened = details.get("screened", {}) | {uploads.device_ids[row]: dict(TURNED) for row in np.flatnonzero(turned)}
-    counted = np.array([device_id not in screened for device_id in uploads.device_ids], np.bool_)
-    return combined, details | {"screened": screened}, records.after(uploads.device_ids, sketches, counted).arrays()
+    return uploads.layout.split(moved), state, details

@@ -12,7 +12,7 @@ Distances are compared layer by layer as LPA does (Bai et al. 2025), the side as
 Multi-Krum it drops nobody where nobody stands out. A device with more clips takes more steps, which add up as
 independent ones do: hence the square root. The longer step is what more clips count for: a weight on top of it would
 let a false number of clips count twice, so b is 1. Two devices cannot say which of them is the outlier: below three
-nobody is dropped. Uploads that point against their device's own earlier ones are set aside before (own_records).
+nobody is dropped.
 """
 
 import dataclasses
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator_server.aggregation.median import coordinate_median
-from aggregator_server.aggregation.own_records import OWN_RECORDS
 from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, capped_sizes, usual_size
 from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import LayerDistances, Updates, in_blocks
@@ -138,7 +137,6 @@ RULE = Rule(
             2.0, "distance from the median, in medians of all distances, above which an upload is dropped", 1.0, 1e9
         ),
         "by_size": BY_SIZE,
-        "own_records": OWN_RECORDS,
         "weight_cap": Setting(
             1.0,
             "medians of the round's numbers of clips above which more clips do not weigh more; 0: no limit",

@@ -28,7 +28,6 @@ SUSPECTED = select(ReputationRow.device_id).where(IS_SUSPECTED)
 """The devices whose uploads stood out, or were refused, lately."""
 
 _REASON_LENGTH = 1_000
-_SIDES = {"against": "it points away from the others", "turned": "it points against the device's own earlier uploads"}
 
 
 def suspicion_after(suspicion: int, why: Mapping[str, Any] | None) -> int:
@@ -146,5 +145,5 @@ def _says(why: Mapping[str, Any]) -> str:
     """Say why the screen dropped an upload."""
     far = [f"{name} {distance:g}" for name, distance in why.get("distances", {}).items()]
     parts = [f"distance from the fleet's median, in medians: {', '.join(far)}"] if far else []
-    parts += [said for name, said in _SIDES.items() if why.get(name)]
+    parts += ["it points away from the others"] if why.get("against") else []
     return "; ".join(parts)

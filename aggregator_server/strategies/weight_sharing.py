@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation import own_records
 from aggregator_server.aggregation.contract import (
     Assigned,
     Contribution,
@@ -73,8 +72,7 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
         sizes = np.array([c.update.clips for c in contributions], np.float64)
         stacked = stack_updates(layout, uploads, inputs.scratch)
-        known = own_records.without(model.state, inputs.revoked)
-        weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, known)
+        weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
     believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
     former = len(inputs.public_set.classes)

@@ -1,12 +1,10 @@
 """Devices that send values which no honest device has: a real server refuses them, or does not let them count."""
 
-import math
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.tensors import pack, unpack
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
 from tests.support.core_fleet import devices
@@ -205,54 +203,3 @@ def test_an_operator_puts_a_device_in_quarantine_while_a_round_waits_for_it(star
     for action in ("quarantine", "release"):
         response = fleet.clients[suspect.number].post(f"/v1/devices/{suspect.device_id}/{action}", json={"reason": "x"})
         assert response.status_code in (401, 403)
-
-
-def trained_round(fleet, weights, flips=None):
-    """Play a round of devices that each pull to clips of their own; one may flip its update. Return it and weights."""
-    pulls = {one.number: np.random.default_rng(one.number).normal(size=38) for one in fleet.devices}
-    common = np.random.default_rng(0).normal(size=38)
-    round_id = fleet.open_round(strategy="fedavg", personalisation={"name": "none"})
-    for device in fleet.devices:
-        work = fleet.work(device, wait_s=0)
-        if work is None or work["kind"] != "contribute":
-            continue
-        rng = np.random.default_rng([device.number, round_id])
-        update = common + pulls[device.number] + 0.2 * rng.normal(size=38)
-        sent = weights + (-0.5 if device is flips else 1.0) * 0.01 * update
-
-        def change(arrays, sent=sent):
-            for (name, shape), start in zip(SHAPES.items(), (0, 6, 30), strict=True):
-                arrays[f"weights/{name}"] = sent[start : start + math.prod(shape)].reshape(shape).astype(np.float32)
-
-        fleet.upload(device, work, body(device, work, change, clips=40)).raise_for_status()
-    for device in fleet.devices:
-        fleet.work(device)
-        fleet.learned(device, round_id).raise_for_status()
-    found = fleet.round(round_id)
-    arrays, _ = unpack(fleet.admin.get(f"/v1/blobs/{found['result_weights']}").content)
-    return found, np.concatenate([arrays[name].ravel() for name in SHAPES])
-
-
-def test_a_device_that_is_honest_first_and_flips_its_sign_weakly_later_is_caught_in_three_rounds(start_aggregator):
-    aggregator = start_aggregator()
-    fleet = started(aggregator, SharingDevice, count=6)
-    liar = fleet.devices[2]
-    weights = np.concatenate([unpack_bundle(tiny_bundle(), "tiny").weights[name].ravel() for name in SHAPES])
-    for _ in range(3):
-        found, weights = trained_round(fleet, weights)
-        assert found["aggregation"]["screened"] == {}
-    for number in range(3):
-        found, weights = trained_round(fleet, weights, flips=liar)
-        assert list(found["aggregation"]["screened"]) == [liar.device_id]
-        assert found["aggregation"]["screened"][liar.device_id]["turned"]
-        assert found["quarantined"] == ([liar.device_id] if number == 2 else [])
-    shown = fleet.admin.get("/v1/devices").json()
-    conduct = next(device["conduct"] for device in shown if device["device_id"] == liar.device_id)
-    assert (conduct["counted"], conduct["screened"]) == (3, 3)
-    assert "against the device's own earlier uploads" in conduct["reason"]
-    assert all(device["conduct"]["suspicion"] == 0 for device in shown if device["device_id"] != liar.device_id)
-
-    fleet.admin.post(f"/v1/devices/{liar.device_id}/release").raise_for_status()  # its owner had put labels right
-    for _ in range(2):
-        found, weights = trained_round(fleet, weights, flips=liar)
-        assert "turned" not in found["aggregation"]["screened"].get(liar.device_id, {})
