@@ -1,4 +1,5 @@
-"""Run the studies of papers on real recordings; write their results.json, docs/studies and its pictures.
+"""Run the studies of papers on real recordings; write their results.json, and the tables and
+pictures of docs/studies.
 
 A killed command goes on where it stopped; OUTPUT/runs holds what is done. Before anything runs, the command tells how
 long it will take, and refuses what cannot end in time. At the end it names figures of the texts that no longer hold.
@@ -13,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import ROOT
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.runs.run_folder import available_cores
-from studies.fleets import Scale
+from studies.fleets import ROOT, Scale
 from studies.processes import estimate, run_all
-from studies.render import DOCS, stale, write
+from studies.render import DOCS, path_of, stale, write
 from studies.run import Run, RunFiles
 from studies.study import HOME, NAMES, load_study, store, stored
 
@@ -79,8 +79,8 @@ def run_studies(
         if len(finished) == len(runs[name]):
             store(name, study, finished, scale, home)
             write(name, home, docs)
-            if gone := stale((home / name / "text.md").read_text(encoding="utf-8"), stored(name, home)):
-                print(f"studies/{name}/text.md has figures that were not found again: {', '.join(gone)}")
+            if gone := stale(path_of(name, docs).read_text(encoding="utf-8"), stored(name, home)):
+                print(f"docs/studies/{name}.md has figures that were not found again: {', '.join(gone)}")
     return problems
 
 

@@ -20,15 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bundles import READY, find_bundles
-from benchmarks.command import BenchmarkError
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.simulation.workers import end_with_parent
+from studies.fleets import StudyError
 from studies.run import Run, RunFiles, perform
 
 # What the short training takes on the machine of docs/results.md, in seconds.
@@ -39,7 +39,7 @@ _RUN_MIB = 1.0  # at most, of a run's file
 _BUNDLES_MIB = 50
 
 
-class RefusedError(BenchmarkError):
+class RefusedError(StudyError):
     """The studies cannot end here within the time, the memory or the disk that there is."""
 
 
@@ -119,7 +119,7 @@ def _state_mib(run: Run) -> float:
 
 def training_seconds() -> float:
     """Return the shortest of several short trainings of a ready bundle, in seconds."""
-    bundle = read_bundle(find_bundles(READY, ["cnn2"])["cnn2"])
+    bundle = read_bundle(find_bundle("cnn2"))
     model = ModelRuntime(bundle)
     rng, manifest = np.random.default_rng(0), bundle.manifest
     x = rng.normal(size=(_TRAINED_ON, *manifest.input_shape)).astype(np.float32)
@@ -143,7 +143,7 @@ def run_all(
 ) -> list[str]:
     """Do runs; each one's outcome is in the output's folder as it ends, and ``done`` is told of those that ended well.
 
-    Returns what went wrong, run by run; the others were done all the same. Raises BenchmarkError: a process ended.
+    Returns what went wrong, run by run; the others were done all the same. Raises StudyError: a process ended.
     """
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):  # several would only wait for each other
         os.environ.setdefault(name, "1")
@@ -186,7 +186,7 @@ def _problem(future: Future[str | None], run: Run) -> str | None:
     try:
         return future.result()
     except BrokenProcessPool as error:
-        raise BenchmarkError(
+        raise StudyError(
             f"the process that did {run.name!r}, seed {run.seed}, ended; perhaps memory ran out: take fewer "
             "--processes. The same command goes on with what is left"
         ) from error

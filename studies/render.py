@@ -1,6 +1,7 @@
-"""`python -m studies.render`: write docs/studies and its pictures from every study's text.md and results.json.
+"""`python -m studies.render`: put tables and pictures of every study's results.json into its page of docs/studies.
 
-A line ``{{ table ID }}`` or ``{{ picture ID }}`` of text.md becomes that table or picture of results.json.
+What stands between ``<!-- table ID -->`` or ``<!-- picture ID -->`` or ``<!-- about -->`` and ``<!-- end -->`` is
+written anew; the rest of a page is a person's.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.command import ROOT, BenchmarkError
-from benchmarks.pictures import STYLE, save
 from fleet_protocol.atomic_files import write_durably
+from studies.fleets import ROOT, StudyError
 from studies.study import HOME, NAMES, Cell, stored
 
 if TYPE_CHECKING:
@@ -25,8 +25,10 @@ Point = tuple[Any, float]
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "os^Dv*x"
 _DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-# White also on a dark page, as the other pictures of the documents are.
-_STYLE = STYLE | {"figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white"}
+# Text stays text, equal figures get equal names for their parts, and a picture is white also on a dark page.
+_STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "auricle", "font.size": 9} | dict.fromkeys(
+    ("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "white"
+)
 
 
 def draw(picture: Mapping[str, Any], file: Path) -> None:
@@ -44,7 +46,8 @@ def draw(picture: Mapping[str, Any], file: Path) -> None:
                 _DRAWN[picture["kind"]](panel, one, number, len(there))
             panel.set(title=title, xlabel=picture["x"], ylabel=picture["y"] if panel is axes[0] else "")
             panel.grid(alpha=0.3)
-        save(_with_legend(figure), file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _with_legend(figure).savefig(file, metadata={"Date": None})
 
 
 def _lines(panel: Axes, one: Mapping[str, Any], number: int, of: int) -> None:
@@ -98,28 +101,34 @@ def _with_legend(figure: Figure) -> Figure:
 
 
 DOCS = ROOT / "docs"
-_INSERT = re.compile(r"(?m)^\{\{ (table|picture) ([\w-]+) \}\}$")
-_NOT_FIGURES = re.compile(r"(?m)```[^`]*```|`[^`\n]*`|\]\([^)]*\)|^\{\{.*\}\}$|^#.*$")
+_BLOCK = re.compile(r"<!-- (table|picture|about) ?([\w-]*) -->\n[\s\S]*?<!-- end -->")
+_NOT_FIGURES = re.compile(rf"(?m){_BLOCK.pattern}|```[^`]*```|`[^`\n]*`|\]\([^)]*\)|^#.*$")
 _NUMBER = re.compile(r"(?<![\w.,/])([-+]?)(\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?(?![\w/]|\.\d)( %| points?\b| ±)?")
 
 
-def page(name: str, home: Path = HOME) -> str:
-    """Return a study's page.
+def path_of(name: str, docs: Path = DOCS) -> Path:
+    """Return where a study's page is."""
+    return docs / "studies" / f"{name}.md"
 
-    Raises BenchmarkError: text.md asks for a table or a picture that results.json does not hold.
+
+def page(name: str, home: Path = HOME, docs: Path = DOCS) -> str:
+    """Return a study's page with its tables and pictures as they are now.
+
+    Raises StudyError: the page asks for a table or a picture that results.json does not hold.
     """
     results = stored(name, home)
-    text = (home / name / "text.md").read_text(encoding="utf-8")
 
     def insert(match: re.Match[str]) -> str:
         kind, key = match.groups()
+        if kind == "about":
+            return f"<!-- about -->\n{_about(results)}\n<!-- end -->"
         if key not in results[f"{kind}s"]:
-            raise BenchmarkError(f"studies/{name}/text.md asks for a {kind} {key}, which results.json does not hold")
+            raise StudyError(f"docs/studies/{name}.md asks for a {kind} {key}, which results.json does not hold")
         found = results[f"{kind}s"][key]
-        return markdown_table(found) if kind == "table" else f"![{found['title']}](../images/{file_of(name, key)})"
+        made = markdown_table(found) if kind == "table" else f"![{found['title']}](../images/{file_of(name, key)})"
+        return f"<!-- {kind} {key} -->\n{made}\n<!-- end -->"
 
-    made = f"`python -m studies.render` wrote this page from `studies/{name}/text.md` and `results.json`."
-    return f"# {results['title']}\n{_INSERT.sub(insert, text).strip()}\n\n{_about(results)}\n{made}\n"
+    return _BLOCK.sub(insert, path_of(name, docs).read_text(encoding="utf-8"))
 
 
 def file_of(name: str, picture: str) -> str:
@@ -144,10 +153,10 @@ def shown(cell: Cell, digits: int = 1) -> str:
 
 
 def write(name: str, home: Path = HOME, docs: Path = DOCS) -> None:
-    """Write a study's page and its pictures."""
+    """Write a study's pictures, and its tables into its page."""
     for key, picture in stored(name, home)["pictures"].items():
         draw(picture, docs / "images" / file_of(name, key))
-    write_durably(docs / "studies" / f"{name}.md", page(name, home).encode(), 0o644)
+    write_durably(path_of(name, docs), page(name, home, docs).encode(), 0o644)
 
 
 def stale(text: str, results: Mapping[str, Any]) -> list[str]:

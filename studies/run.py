@@ -11,19 +11,19 @@ import hashlib
 import importlib.util
 import json
 import os
+import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from platform import python_version
 from typing import Any, cast
 
-from benchmarks.command import ROOT
-from benchmarks.pi.machine import Machine
 from edge_client.model.interpreter import installed_runtime
 from fleet_protocol.atomic_files import write_durably
 from fleet_simulator.experiment.sections import Experiment
+from studies.fleets import ROOT, simulated
 
 LEARNING = (
     "aggregator_server/aggregation",
@@ -40,13 +40,12 @@ LEARNING = (
     "fleet_simulator",
 )
 """Files and folders that count for every run."""
-# Whose modules are followed from one import to the next.
-_FOLLOWED = ("benchmarks", "studies")
+_FOLLOWED = ("studies",)  # whose modules are followed from one import to the next
 
 
 @cache
 def code_of(module: str) -> str:
-    """Return a digest of :data:`LEARNING`, and of a module with all that it imports of benchmarks and studies.
+    """Return a digest of :data:`LEARNING`, and of a module with all that it imports of the studies.
 
     Comments, docstrings and the form of the text do not count.
     """
@@ -206,15 +205,23 @@ class RunFiles:
 
 def perform(run: Run, scratch: Path) -> Outcome:
     """Do a run in this process; an experiment's folder that was killed goes on after its last finished round."""
-    from studies.fleets import simulated
-
     started, clock = time.time(), time.perf_counter()
     if isinstance(run.work, Experiment):
         figures = simulated(run.work, scratch)
     else:
         figures = run.work.function(**run.work.arguments)
     figures = cast(Figures, json.loads(json.dumps(figures)))  # so that a wrong type shows here, not after an hour
-    here, seconds = Machine.here(), time.perf_counter() - clock
-    machine = {"processor": here.processor, "cores": os.cpu_count(), "system": here.system}
-    machine |= {"python": python_version(), "runtime": installed_runtime() or "none"}
-    return Outcome(figures, started, seconds, machine)
+    return Outcome(figures, started, time.perf_counter() - clock, _machine())
+
+
+def _machine() -> dict[str, Any]:
+    fields = dict(
+        re.findall(r"(?m)^(vendor_id|model name)\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    )
+    return {
+        "processor": " ".join(map(str, fields.values())) or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
+        "python": platform.python_version(),
+        "runtime": installed_runtime() or "none",
+    }

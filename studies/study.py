@@ -12,9 +12,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
 
-from benchmarks.command import ROOT
 from fleet_protocol.atomic_files import write_durably
-from studies.fleets import Scale
+from studies.fleets import ROOT, Scale
 from studies.run import Figures, Outcome, Run
 
 NAMES = ("gudur", "fedmlac", "kws_ui", "selection", "speech", "attackers", "ablation")
@@ -136,8 +135,8 @@ class Summary:
 def load_study(name: str) -> Any:  # noqa: ANN401  (a module)
     """Return a study's module ``runs``.
 
-    It has ``TITLE``, the heading of its page; ``runs(scale)``, what to run, no name twice with the same seed; and
-    ``summary(results)``, the tables and pictures of finished runs.
+    It has ``runs(scale)``, what to run, no name twice with the same seed; and ``summary(results)``, the tables and
+    pictures of finished runs.
     """
     return import_module(f"studies.{name}.runs")
 
@@ -165,7 +164,6 @@ def store(name: str, study: Any, finished: Sequence[tuple[Run, Outcome]], scale:
     found = study.summary(results_of(finished, scale.full))
     document = {
         "study": name,
-        "title": study.TITLE,
         "scale": scale.name,
         "measured": _measured(finished),
         "tables": stored(name, home).get("tables", {}) | {key: asdict(table) for key, table in found.tables.items()},

@@ -6,11 +6,10 @@ One panel for each ratio of levels: false rejects against false accepts per hour
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
-
-from benchmarks.pictures import STYLE, run, save
 
 _RATES = (0.5, 500.0)
 
@@ -44,7 +43,7 @@ def draw(files: Iterable[Path], output: Path) -> None:
 
     found = results(files)
     ratios = list(found[0][1])
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "auricle", "font.size": 9}):
         figure = Figure(figsize=(9, 3.2), layout="constrained")
         for panel, snr_db in zip(figure.subplots(1, len(ratios), sharey=True), ratios, strict=True):
             for name, curves in found:
@@ -54,8 +53,13 @@ def draw(files: Iterable[Path], output: Path) -> None:
             panel.grid(alpha=0.3)
         figure.axes[0].set_ylabel("false rejects, %")
         figure.axes[0].legend(frameon=False, fontsize=7)
-        save(figure, output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(output, metadata={"Date": None} if output.suffix == ".svg" else None)
 
 
 if __name__ == "__main__":
-    run("benchmarks.listening.picture", __doc__, draw)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.listening.picture", description=__doc__)
+    parser.add_argument("results", nargs="+", type=Path, metavar="RESULT")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="an .svg or .png file")
+    options = parser.parse_args()
+    draw(options.results, options.output)

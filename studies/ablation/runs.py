@@ -31,8 +31,6 @@ from studies.study import (
     worse_than_alone,
 )
 
-TITLE = "Which parts earn their place in the recommended plan"
-
 SEEDS, TUNING_SEEDS = (1, 2, 3), (100, 101)
 ATTACKERS = FaultsSection(0.2, "sign_flip", 4.0)
 SCREENED: dict[str, Value] = {"name": "screened_mean"}

@@ -17,8 +17,6 @@ from studies.fleets import KEYWORDS, LPA, MEAN, Scale, keyword_clips
 from studies.run import Figures, Run
 from studies.study import Cell, Picture, Results, Series, Summary, Table, measured
 
-TITLE = "Attackers, and the rules that hold against them"
-
 # Published rules, set for the most attackers that there are, since they cannot know how many; and the default plan's.
 DEFAULT = "screened mean (the default)"
 RULES: Mapping[str, dict[str, Value]] = {

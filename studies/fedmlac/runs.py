@@ -37,8 +37,6 @@ from studies.fedmlac.tables import summary as summary
 from studies.fleets import KEYWORDS, LPA, Scale, keyword_clips
 from studies.run import Call, Run
 
-TITLE = "FedMLAC: mutual learning and layer-wise pruning aggregation"
-
 SEEDS, TUNING_SEEDS = (1, 2), (100,)
 MOST_PASSES = 100  # of models without a fleet
 TEST, PUBLIC = 0.25, 0.05  # shares of the speakers
@@ -52,7 +50,7 @@ METHODS: Mapping[str, Method] = {
     "FedOPT": fedopt(0.04, 0.01),
     FEDMLAC: fedmlac(0.16, 0.6),
 }
-"""As the trials chose them that text.md names; the trials took as long as all that is reported."""
+"""As the trials chose them that docs/studies/fedmlac.md names; the trials took as long as all that is reported."""
 
 
 @dataclass(frozen=True)

@@ -319,7 +319,6 @@ def _mean(values: Iterable[float]) -> Cell:
     return {"mean": round(fmean(found), 3), "deviation": None} if found else None
 
 
-TITLE = "Zero-shot learning of new classes among users with models and labels of their own"
 _COST_S = {"keywords": {3: 40.0, 10: 195.0}, "sounds": {3: 20.0, 6: 20.0, 10: 90.0}}
 _TRAINING = 0.3  # share of that which is training on clips, and all that there is without a fleet
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.command import data_folder
 from demo.split import KEYWORDS, SOUNDS, deal
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
@@ -15,7 +14,7 @@ from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.faults import FaultsSection
 from fleet_simulator.experiment.sections import DataSection, RoundsSection
 from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
-from studies.fleets import rounds_of
+from studies.fleets import data_folder, rounds_of
 from studies.run import Figures
 
 # Table 1. The softmax activation of user 1 is taken to be the output's; hidden layers use ReLU.

@@ -33,8 +33,6 @@ from studies.run import Figures, Run
 from studies.study import WITHOUT, Cell, Picture, Results, Summary, Table, listened, measured, own_and_strangers, share
 from studies.warm_start import from_warm_start, warm_call
 
-TITLE = "FedKWS-UI: keyword spotting that does not depend on the user"
-
 ARCHIVE, TEST_SET, BACKGROUND = "gsc_v2_logmel_jpg.zip", "gsc_v2_test", "gsc_background_noise"
 _OTHERS = (
     "backward bed bird cat dog eight five follow forward four happy house learn marvin nine one seven sheila six three "

@@ -34,8 +34,6 @@ from studies.selection.clips import FRACTION, drawn
 from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
 from studies.warm_start import from_warm_start, judged_start, warm_call
 
-TITLE = "Dynamic selection and group-balanced personalisation (Xu et al. 2025)"
-
 PEOPLE = {"public": 100, "strangers": 60, "devices": 340}
 SHARES = (20.0,) * 5 + (40.0,) * 3 + (60.0,) * 2
 START_RATE, START_PASSES = 0.02, 10

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import BenchmarkError
 from edge_client.speech.ctc import BLANK
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.data.log_mel import pictures, read_pictures
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from model_export.pretraining.pictures import mel_power
+from studies.fleets import StudyError
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 COMMANDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")
@@ -264,7 +264,7 @@ class Speakers:
         """Give speakers to devices and to the server, and make tests; a seed's deal is always the same."""
         sizes = (*counts.devices, counts.development[0], counts.server_test[0])
         if len(self._many) < sum(sizes):
-            raise BenchmarkError(
+            raise StudyError(
                 f"{self._archive} has {len(self._many)} speakers with {MANY_CLIPS} recordings or more, a deal takes "
                 f"{sum(sizes)}; use the whole archive, or fewer speakers"
             )

@@ -26,8 +26,6 @@ from studies.speech.fleet import Method, Personal
 from studies.speech.start import Pretraining
 from studies.study import Cell, Figure, Picture, Results, Series, Summary, Table, measured, share
 
-TITLE = "Speech recognition by CTC among devices of unequal data (Xu et al. 2025)"
-
 _AVERAGED = [pair for pair in PAIRS if pair.base == "FedAvg"]
 SETTINGS = tuple((pair.switch, pair.rounds) for pair in _AVERAGED)  # R and rounds, as published
 SAVED = {f"{pair.switch}/{pair.rounds}": round(pair.total, 1) for pair in _AVERAGED}  # of all rounds, published, %

@@ -7,11 +7,10 @@ import shutil
 
 import pytest
 
-from benchmarks.command import BenchmarkError
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from studies import __main__ as command
 from studies.__main__ import run_studies
-from studies.fleets import Scale, simulated
+from studies.fleets import Scale, StudyError, simulated
 from studies.processes import RefusedError, estimate
 from studies.run import LEARNING, Call, Run, RunFiles, code_of, meaning
 from studies.study import NAMES, load_study
@@ -26,9 +25,11 @@ def scale(tmp_path):
 
 @pytest.fixture
 def home(tmp_path):
-    """A folder with what a person wrote of the study."""
-    (tmp_path / "home" / "tiny").mkdir(parents=True)
-    (tmp_path / "home" / "tiny" / "text.md").write_text("It has 15.0 %.\n\n{{ table found }}\n\n{{ picture rounds }}\n")
+    """A folder of a study, and the page that a person wrote."""
+    blocks = (f"<!-- {what} -->\n<!-- end -->" for what in ("table found", "picture rounds", "about"))
+    for folder in (tmp_path / "home" / "tiny", tmp_path / "docs" / "studies"):
+        folder.mkdir(parents=True)
+    (tmp_path / "docs" / "studies" / "tiny.md").write_text("# Made-up clips\nIt has 15.0 %.\n\n" + "\n".join(blocks))
     return tmp_path / "home"
 
 
@@ -41,7 +42,7 @@ def test_results_and_page_are_made_from_nothing_of_runs_that_are_done_once_each(
     assert run(study, scale, home) == []
     assert sorted(study.calls.read_text().split()) == ["1", "2"]
     results = json.loads((home / "tiny" / "results.json").read_text())
-    assert (results["study"], results["title"], results["scale"]) == ("tiny", "Made-up clips", "small")
+    assert (results["study"], results["scale"]) == ("tiny", "small")
     assert set(results["measured"]) == {"date", "code", "machine", "runs", "minutes", "seeds"}
     assert (results["measured"]["runs"], results["measured"]["seeds"]) == (6, [1, 2])
     assert re.fullmatch(r".+, \d+ cores, .+, Python 3\..+", results["measured"]["machine"])
@@ -65,12 +66,12 @@ def test_what_is_on_the_disk_is_not_run_again_and_tables_by_hand_stay(bundles, t
     by_hand = {"title": "Published.", "columns": [""], "rows": [["a"]]}
     before["tables"]["published"] = by_hand
     (home / "tiny" / "results.json").write_text(json.dumps(before))
-    (home / "tiny" / "text.md").write_text("It had 77.7 %.\n")
+    (tmp_path / "docs" / "studies" / "tiny.md").write_text("It had 77.7 %.\n")
     (RunFiles(scale.output).folder / f"{study.runs(scale)[2].digest}.json").unlink()
     run(study, scale, home, processes=1)
     assert sorted(study.calls.read_text().split()) == ["1", "1", "2"]
     assert json.loads((home / "tiny" / "results.json").read_text())["tables"] == before["tables"]
-    assert "studies/tiny/text.md has figures that were not found again: 77.7 %" in capsys.readouterr().out
+    assert "docs/studies/tiny.md has figures that were not found again: 77.7 %" in capsys.readouterr().out
 
 
 def test_settings_seeds_and_bundles_make_a_run_another_one(bundles, tmp_path):
@@ -152,7 +153,7 @@ def test_memory_and_disk_that_are_not_there_are_refused_too(bundles, tmp_path, s
 def test_what_cannot_end_in_time_is_started_with_yes_alone(bundles, tmp_path, scale, home, monkeypatch, capsys):
     study = TinyStudy(bundles["ann3"], tmp_path)
     (home / NAMES[0]).mkdir()
-    shutil.copy(home / "tiny" / "text.md", home / NAMES[0])
+    shutil.copy(tmp_path / "docs" / "studies" / "tiny.md", tmp_path / "docs" / "studies" / f"{NAMES[0]}.md")
     monkeypatch.setattr(command, "load_study", lambda name: study)
     monkeypatch.setattr(command, "HOME", home)
     monkeypatch.setattr(command, "DOCS", tmp_path / "docs")
@@ -179,7 +180,7 @@ def test_a_study_asks_for_every_run_once_and_for_more_at_full_scale(name, tmp_pa
 
 def test_data_and_studies_that_are_not_there_are_named_before_anything_runs(tmp_path, scale, monkeypatch, capsys):
     monkeypatch.setenv("AURICLE_DATA", str(tmp_path))
-    with pytest.raises(BenchmarkError, match=r"no gsc_v2_logmel_jpg.zip in .*AURICLE_DATA"):
+    with pytest.raises(StudyError, match=r"no gsc_v2_logmel_jpg.zip in .*AURICLE_DATA"):
         scale.data("gsc_v2_logmel_jpg.zip")
     with pytest.raises(SystemExit):
         command.main(["--table", "iris"])

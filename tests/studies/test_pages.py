@@ -5,34 +5,33 @@ from dataclasses import asdict
 
 import pytest
 
-from benchmarks.command import BenchmarkError
-from studies.render import DOCS, file_of, page, shown, stale, write
-from studies.study import HOME, NAMES, Picture, Series, Summary, Table, dumped, measured, stored
+from studies.fleets import StudyError
+from studies.render import DOCS, file_of, page, path_of, shown, stale, write
+from studies.study import NAMES, Picture, Series, Summary, Table, dumped, measured, stored
 
-WRITTEN = [name for name in NAMES if (HOME / name / "text.md").is_file()]
 RESULTS = {
     "tables": {"gain": {"title": "Gain", "columns": ["", "x"], "rows": [["a", {"mean": -2.71, "deviation": None}]]}},
     "pictures": {},
 }
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_figure_of_the_prose_was_measured_or_published(name):
-    assert stale((HOME / name / "text.md").read_text(), stored(name)) == []
+    assert stale(path_of(name).read_text(), stored(name)) == []
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-def test_the_tracked_page_is_what_the_text_and_the_results_make(name):
-    assert (DOCS / "studies" / f"{name}.md").read_text() == page(name)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tracked_page_has_the_tables_and_pictures_of_the_results(name):
+    assert path_of(name).read_text() == page(name)
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", NAMES)
 def test_tables_are_whole_and_every_cell_can_be_read(name):
     results = stored(name)
     for table in results["tables"].values():
         assert {len(row) for row in table["rows"]} == {len(table["columns"])}
         assert all(len(shown(cell)) <= 200 for row in table["rows"] for cell in row)
-    used = re.findall(r"\{\{ (\w+) ([\w-]+) \}\}", (HOME / name / "text.md").read_text())
+    used = re.findall(r"<!-- (\w+) ([\w-]+) -->", path_of(name).read_text())
     assert {key for kind, key in used if kind == "picture"} == set(results["pictures"])
     assert all((DOCS / "images" / file_of(name, key)).is_file() for key in results["pictures"])
 
@@ -67,19 +66,23 @@ def tiny_home(folder, text):
             "marks": Picture("points", "Marks.", "clips", "error, %", [Series("a", [3, 1, 2], [1.0, 2.0, 3.0])]),
         },
     )
-    results = {"title": "Tiny", "scale": "small", **asdict(summary)}
+    results = {"scale": "small", **asdict(summary)}
     results["measured"] = {"date": "2026-01-02", "code": "abc", "machine": "M", "runs": 3, "minutes": 0.5, "seeds": [1]}
     (folder / "tiny").mkdir()
     (folder / "tiny" / "results.json").write_text(dumped(results))
-    (folder / "tiny" / "text.md").write_text(text)
+    (folder / "docs" / "studies").mkdir(parents=True)
+    (folder / "docs" / "studies" / "tiny.md").write_text(text)
 
 
 def test_a_page_holds_the_tables_and_pictures_that_the_text_asks_for(tmp_path):
-    tiny_home(tmp_path, "Prose.\n\n{{ table one }}\n\n{{ picture curve }}\n")
+    blocks = (f"<!-- {what} -->\nold\n<!-- end -->" for what in ("table one", "picture curve", "about"))
+    tiny_home(tmp_path, "# Tiny\nProse.\n\n" + "\n\n".join(blocks))
     docs = tmp_path / "docs"
     write("tiny", tmp_path, docs)
     text = (docs / "studies" / "tiny.md").read_text()
-    assert "# Tiny\nProse.\n\nOf one\n\n|  | x, % |\n| --- | ---: |\n| a \\| b | 1.5 ± 0.7 |\n" in text
+    assert (
+        "# Tiny\nProse.\n\n<!-- table one -->\nOf one\n\n|  | x, % |\n| --- | ---: |\n| a \\| b | 1.5 ± 0.7 |\n" in text
+    )
     assert "![A curve.](../images/results-tiny-curve.svg)" in text
     about = "3 runs, 0.5 minutes of one process, 2026-01-02, scale small, seeds 1, code `abc`."
     assert f"\n{about}\nMachine: M.\n" in text
@@ -90,9 +93,9 @@ def test_a_page_holds_the_tables_and_pictures_that_the_text_asks_for(tmp_path):
 
 
 def test_a_text_that_asks_for_what_is_not_there_is_named(tmp_path):
-    tiny_home(tmp_path, "{{ table two }}\n")
-    with pytest.raises(BenchmarkError, match=r"studies/tiny/text\.md asks for a table two"):
-        page("tiny", tmp_path)
+    tiny_home(tmp_path, "<!-- table two -->\n<!-- end -->\n")
+    with pytest.raises(StudyError, match=r"docs/studies/tiny\.md asks for a table two"):
+        page("tiny", tmp_path, tmp_path / "docs")
 
 
 def sections():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.command import BenchmarkError
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
+from studies.fleets import StudyError
 from studies.render import shown
 from studies.speech import runs as study
 from studies.speech.calls import draws
@@ -239,7 +239,7 @@ def test_a_deal_gives_each_speaker_to_one_part_and_says_where_there_are_too_few(
     assert speakers.deal(counts, 5).test[1].texts == deal.test[1].texts
     assert speakers.deal(counts, 6).test[1].texts != deal.test[1].texts
     assert max(len(recordings) for recordings in speakers.words_of(speakers.pretrained(20))) < MANY_CLIPS
-    with pytest.raises(BenchmarkError, match="a deal takes 4060"):
+    with pytest.raises(StudyError, match="a deal takes 4060"):
         speakers.deal(Counts(devices=(4000,)), 5)
 
 

@@ -87,8 +87,6 @@ def summary_of(study, folder: Path, change=lambda run, found: found) -> Summary:
 class TinyStudy:
     """What a study's module is, with the bundle and the folder of one test."""
 
-    TITLE = "Made-up clips"
-
     def __init__(self, bundle: Path, folder: Path, rounds: int = 2):
         self.bundle, self.calls, self.rounds = bundle, folder / "calls", rounds
 
