@@ -195,7 +195,7 @@ def _recognising(bundle: Bundle, what: str, transcribes: bool) -> Bundle:
     if bundle.manifest.characters and not transcribes:
         raise BundleError(
             f"{what} ({bundle.manifest.architecture}) writes down speech and recognises no classes of sounds; "
-            f"use it with `auricle-edge transcribe`, and take a bundle of sounds here, e.g. {', '.join(ready_names())}"
+            f"it is for the study of speech alone. Take a bundle of sounds here, e.g. {', '.join(ready_names())}"
         )
     return bundle
 

@@ -21,11 +21,8 @@ import numpy as np
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
-from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from edge_client.speech.ctc import posteriors
-from edge_client.speech.training import train_epoch
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import FeatureSettings
 from model_export.errors import ExportError
@@ -44,9 +41,8 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
 
     Returns:
         ``runtime``; ``train_seconds_per_epoch`` on features that are there, ``feature_seconds_per_epoch`` for computing
-        them once; of a bundle that transcribes also ``ctc_seconds_per_epoch``, the targets' part of an epoch; median
-        and 95th percentile of recognising a clip, in ms: ``inference_ms`` from its features, ``with_features_ms`` from
-        its sound, ``hop_ms`` of a stream's next window; ``peak_mb`` of the process.
+        them once; median and 95th percentile of recognising a clip, in ms: ``inference_ms`` from its features,
+        ``with_features_ms`` from its sound, ``hop_ms`` of a stream's next window; ``peak_mb`` of the process.
 
     Raises ExportError: with what the process said when it failed.
     """
@@ -66,10 +62,9 @@ def measure(bundle: Path, threads: int = 1, samples: int = EPOCH, clips: int = 2
 def describe(figures: dict[str, Any], threads: int) -> list[str]:
     """Return lines for people on what :func:`measure` found."""
     train, features = figures["train_seconds_per_epoch"], figures["feature_seconds_per_epoch"]
-    share = f" ({figures['ctc_seconds_per_epoch']:.3g} s of it for CTC)" if "ctc_seconds_per_epoch" in figures else ""
     return [
         f"{figures['runtime']}, {threads} thread{'s' if threads > 1 else ''}, {figures['peak_mb']:.0f} MB at most",
-        f"an epoch of {EPOCH:,} clips: {train:.3g} s{share}, and once {features:.3g} s for their features",
+        f"an epoch of {EPOCH:,} clips: {train:.3g} s, and once {features:.3g} s for their features",
         f"a clip: {figures['inference_ms_median']:.3g} ms from its features, "
         f"{figures['with_features_ms_median']:.3g} ms from its sound",
         f"a hop while listening: {figures['hop_ms_median']:.3g} ms",
@@ -81,10 +76,8 @@ def _train_seconds(runtime: ModelRuntime, samples: int) -> float:
     batch, capacity = runtime.manifest.batch, runtime.manifest.capacity
     generator = np.random.default_rng(0)
     x = generator.normal(size=(samples, *runtime.manifest.input_shape)).astype(np.float32)
-    if runtime.manifest.steps:
-        spoken = _transcripts(runtime, samples)
-        return _median(lambda: train_epoch(runtime, x, spoken, Optimiser(_RATE), generator))
-    targets = np.eye(capacity, dtype=np.float32)[generator.integers(0, _CLASSES, samples)]
+    classes = generator.integers(0, min(_CLASSES, capacity), (samples, *runtime.manifest.output_shape[:-1]))
+    targets = np.eye(capacity, dtype=np.float32)[classes]
     mask = (np.arange(capacity) < _CLASSES).astype(np.float32)
 
     def epoch() -> None:
@@ -94,24 +87,6 @@ def _train_seconds(runtime: ModelRuntime, samples: int) -> float:
             runtime.train_step(x[rows], targets[rows], mask, learning_rate=_RATE)
 
     return _median(epoch)
-
-
-def _ctc_seconds(runtime: ModelRuntime, samples: int) -> float:
-    """Return the median time of computing an epoch's targets, batch by batch, in a network that transcribes."""
-    manifest, spoken = runtime.manifest, _transcripts(runtime, samples)
-    heard = np.full((samples, *manifest.output_shape), 1 / manifest.capacity, np.float32)
-
-    def epoch() -> None:
-        for start in range(0, samples, manifest.batch):
-            posteriors(heard[start : start + manifest.batch], spoken[start : start + manifest.batch])
-
-    return _median(epoch)
-
-
-def _transcripts(runtime: ModelRuntime, samples: int) -> list[Ints]:
-    """Return transcripts of a character every fourth step."""
-    length = runtime.manifest.steps // 4
-    return list(np.random.default_rng(2).integers(1, runtime.manifest.capacity, (samples, length)))
 
 
 def _latencies_ms(runtime: ModelRuntime, clips: int) -> dict[str, float]:
@@ -174,11 +149,6 @@ def main(bundle: Path, threads: int, samples: int, clips: int) -> None:
     figures = {
         "runtime": runtime.runtime_name,
         "train_seconds_per_epoch": _train_seconds(runtime, samples) * EPOCH / samples,
-        **(
-            {"ctc_seconds_per_epoch": _ctc_seconds(runtime, samples) * EPOCH / samples}
-            if runtime.manifest.steps
-            else {}
-        ),
         "feature_seconds_per_epoch": _feature_seconds(runtime.manifest.feature_settings) * EPOCH,
         **_latencies_ms(runtime, clips),
         "peak_mb": _peak_mb(),

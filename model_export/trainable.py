@@ -5,7 +5,7 @@
 with soft, signed targets t (a zero row is padding), classes switched on by a mask, and momentum SGD exactly as
 ``keras.optimizers.SGD(momentum=...)``. Cross-entropy, distillation, FedProx (Li et al. 2020) and the methods of
 docs/methods.md are choices of t and ``proximal``. Networks that transcribe have outputs at every step, over which the
-loss is summed too: there, CTC is a choice of t (edge_client/speech/ctc.py).
+loss is summed too: there, CTC is a choice of t (studies/speech/ctc.py).
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ LEARNING = (
     "edge_client/features",
     "edge_client/learning",
     "edge_client/model",
-    "edge_client/speech",
     "fleet_protocol",
     "fleet_simulator",
 )

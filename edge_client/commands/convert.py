@@ -1,16 +1,12 @@
-"""``public-set`` and ``transcribe``: make a fleet's public set, or texts, of recordings; they need no configuration."""
+"""``public-set``: make a fleet's public set of recordings; it needs no configuration."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from edge_client.commands import Commands, report, set_command
 from fleet_protocol.feature_settings import PRESETS
-
-if TYPE_CHECKING:
-    from edge_client.model.runtime import ModelRuntime
 
 
 def add(commands: Commands) -> None:
@@ -31,10 +27,6 @@ def add(commands: Commands) -> None:
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
     public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
     set_command(public, _public_set, config=False)
-    transcribe = commands.add_parser("transcribe", help="write down what is said in recordings, with a speech bundle")
-    transcribe.add_argument("bundle", type=Path, metavar="BUNDLE", help="file of a bundle that transcribes")
-    transcribe.add_argument("files", type=Path, nargs="+", metavar="FILE", help="wav, flac, ogg, opus or mp3")
-    set_command(transcribe, _transcribe, config=False)
 
 
 def _count(text: str) -> int | None:
@@ -60,38 +52,3 @@ def _public_set(options: argparse.Namespace) -> int:
     count, classes = len(public_set.labels), public_set.class_ids
     document = {"file": str(options.output), "clips": count, "classes": classes}
     return report(document, [f"{options.output}: {count} clips of {', '.join(classes)}"], json=options.json)
-
-
-def _transcribe(options: argparse.Namespace) -> int:
-    from edge_client.errors import ModelError
-    from edge_client.model.runtime import ModelRuntime
-
-    model = ModelRuntime.open(options.bundle)
-    if not model.manifest.characters:
-        raise ModelError(
-            f"{options.bundle} ({model.manifest.architecture}) recognises classes of sounds and writes no texts; "
-            "build one that does: auricle-export build dcnn_ctc --features utterance"
-        )
-    texts = {str(path): _text(model, path) for path in options.files}
-    return report(texts, (f"{path}: {text}" for path, text in texts.items()), json=options.json)
-
-
-def _text(model: ModelRuntime, path: Path) -> str:
-    """Return what a sound file, no longer than a clip, says."""
-    import numpy as np
-
-    from edge_client.audio.recordings import read_recording
-    from edge_client.errors import RecordingError
-    from edge_client.features.front_end import open_front_end
-    from edge_client.speech.ctc import greedy, text_of
-
-    settings = model.manifest.feature_settings
-    samples = read_recording(path, settings.sample_rate_hz)
-    if len(samples) > settings.clip_samples:
-        raise RecordingError(
-            f"{path} lasts {len(samples) / settings.sample_rate_hz:.2f} s; this bundle hears "
-            f"{settings.clip_s:g} s at once: cut it in parts, between words"
-        )
-    x = model.normalise(open_front_end(settings)(samples)[None])
-    (symbols,) = greedy(model.predict(x, np.ones(model.manifest.capacity, np.float32)))
-    return text_of(symbols, model.manifest.characters)

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.speech.ctc import BLANK
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.data.log_mel import pictures, read_pictures
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
 from model_export.pretraining.pictures import mel_power
 from studies.fleets import StudyError
+from studies.speech.ctc import BLANK
 
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 COMMANDS = ("down", "go", "left", "no", "off", "on", "right", "stop", "up", "yes")

@@ -20,8 +20,6 @@ from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.learning.personalisations.group_balanced import schedule
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from edge_client.speech.ctc import character_error_rate, greedy, indices, text_of
-from edge_client.speech.training import train_epoch
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice, ClassInfo, Update, Work
 from fleet_protocol.public_set import PublicSet
@@ -31,7 +29,9 @@ from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.federation import Contributed, Devices, Federation
 from fleet_simulator.simulation.tasks import device_id
+from studies.speech.ctc import character_error_rate, greedy, indices, text_of
 from studies.speech.data import Deal, Utterances, Word, joined, phrases
+from studies.speech.training import train_epoch
 
 _GLOBAL, _GROUPS, _LOCAL, _CENTRAL, _HEARD = 1, 2, 3, 4, 5  # what a random order is for
 

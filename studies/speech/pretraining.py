@@ -17,13 +17,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from edge_client.speech.ctc import BLANK, indices
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, read_bundle, write_bundle
 from fleet_protocol.tensors import Arrays
 from model_export import network
 from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
+from studies.speech.ctc import BLANK, indices
 from studies.speech.data import Speakers, Utterances, aligned, disguised, joined, phrases, varied
 from studies.speech.start import Pretraining
 

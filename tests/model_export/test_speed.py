@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from model_export.errors import ExportError
-from model_export.speed import describe, measure
+from model_export.speed import measure
 from tests.support.checkout import ROOT
 
 # No part of TensorFlow can be imported here, nor by the process that measures, which inherits the variable.
@@ -53,11 +53,8 @@ def test_programs_read_every_figure(without_tensorflow, embedding_bundles):
     assert figures["with_features_ms_median"] > figures["inference_ms_median"]  # the front end is a network itself
 
 
-def test_training_a_bundle_of_speech_includes_its_loss(transcribing_bundle):
-    figures = measure(transcribing_bundle, samples=20, clips=2)
-    assert set(figures) == FIGURES | {"ctc_seconds_per_epoch"}
-    assert 0 < figures["ctc_seconds_per_epoch"] < figures["train_seconds_per_epoch"]
-    assert "s of it for CTC)" in describe(figures, 1)[1]
+def test_a_bundle_of_speech_is_measured_too(transcribing_bundle):
+    assert set(measure(transcribing_bundle, samples=20, clips=2)) == FIGURES
 
 
 def test_what_is_no_bundle_and_no_number_is_refused(tmp_path, without_tensorflow):

@@ -111,7 +111,7 @@ def test_models_that_cannot_be_used(fleet):
     speech = unpack_bundle(tiny_bundle(), "it")
     speech = dataclasses.replace(speech, manifest=dataclasses.replace(speech.manifest, steps=2, characters="abcdefg"))
     writes = write_bundle(speech.manifest, speech.graph, speech.weights)
-    refused(put(writes), 422, "malformed_model", "writes down speech", "auricle-edge transcribe", "a bundle of sounds")
+    refused(put(writes), 422, "malformed_model", "writes down speech", "a bundle of sounds")
     kws40 = PRESETS["kws40"]
     refused(put(tiny_bundle(settings=kws40)), 422, "feature_mismatch", SETTINGS.describe(), kws40.describe())
     refused(put(tiny_bundle(capacity=3)), 409, "model_too_small", "4 classes", "3 slots", "--capacity")

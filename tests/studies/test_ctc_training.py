@@ -6,10 +6,10 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from edge_client.speech.ctc import character_error_rate, greedy, posteriors
-from edge_client.speech.training import train_epoch
 from fleet_protocol.bundle import read_bundle, unpack_bundle
 from fleet_protocol.errors import BundleError
+from studies.speech.ctc import character_error_rate, greedy, posteriors
+from studies.speech.training import train_epoch
 
 MASK = np.ones(5, np.float32)
 
@@ -114,6 +114,6 @@ def test_a_bundle_of_speech_is_refused_where_classes_are_needed(transcribing_bun
     data = transcribing_bundle.read_bytes()
     for read in (lambda: read_bundle(transcribing_bundle), lambda: unpack_bundle(data, "the body")):
         with pytest.raises(
-            BundleError, match=r"\(dcnn_ctc\) writes down speech .* take a bundle of sounds here, e.g. "
+            BundleError, match=r"\(dcnn_ctc\) writes down speech .* Take a bundle of sounds here, e.g. "
         ):
             read()

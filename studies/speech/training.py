@@ -9,8 +9,8 @@ import numpy as np
 from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from edge_client.speech.ctc import posteriors
 from fleet_protocol.arrays import Array, Floats
+from studies.speech.ctc import posteriors
 
 
 def train_epoch(
@@ -23,7 +23,7 @@ def train_epoch(
 
     Args:
         x: normalised features, float32 [rows, frames, coefficients].
-        transcripts: symbols of each row, see :func:`edge_client.speech.ctc.posteriors`.
+        transcripts: symbols of each row, see :func:`studies.speech.ctc.posteriors`.
         optimiser: step size, momentum and FedProx' mu; its temperature is not used.
     """
     if not model.manifest.steps:

@@ -1,1 +1,0 @@
-"""Speech: networks that write characters, trained and read by connectionist temporal classification."""
