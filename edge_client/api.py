@@ -29,7 +29,6 @@ from edge_client.errors import (
     RecordingError,
 )
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.methods.settings import NEW_SOUNDS
 from edge_client.learning.new_sounds.describe import describe
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.targets import from_slots
@@ -41,6 +40,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, read_bundle, write_bundle
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.local_methods.settings import NEW_SOUNDS
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names

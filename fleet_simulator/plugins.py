@@ -14,23 +14,24 @@ from types import ModuleType
 
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies import registry
+from aggregator_server.strategies.registry import strategies
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisations.personalisation import personalisations
+from fleet_protocol import local_method, personalisation
 from fleet_protocol.errors import PluginError
 from fleet_protocol.registry import ask_modules
 
 ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 
-# The server's view of a method that runs on devices is a registry of its own.
+# What both sides know of a method that runs on devices is a registry of its own.
 _REGISTRIES = (
     rules,
     selections,
-    registry.local_methods,
+    local_method.local_methods,
     local_methods,
-    registry.personalisations,
+    personalisation.personalisations,
     personalisations,
-    registry.strategies,
+    strategies,
 )
 
 
@@ -76,7 +77,7 @@ def use_plugins(plugins: tuple[Plugin, ...]) -> None:
 
 def _ask(modules: dict[Plugin, ModuleType]) -> None:
     ask_modules({f"the plugin {plugin.path}": module for plugin, module in modules.items()})
-    registry.strategies.cache_clear()
+    strategies.cache_clear()
 
 
 def _module(plugin: Plugin) -> ModuleType:

@@ -17,7 +17,7 @@ from aggregator_server.rounds.queries import count_group_rounds, open_group_inde
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.strategies.registry import personalisations
+from fleet_protocol.personalisation import personalisations
 
 
 def open_next_group_round(session: Session, round_id: int, now: float) -> None:

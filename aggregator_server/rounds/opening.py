@@ -36,10 +36,11 @@ from aggregator_server.store.tables import (
     RoundRow,
     table_of,
 )
-from aggregator_server.strategies.registry import FleetKind, local_methods, recommended, strategies
+from aggregator_server.strategies.registry import FleetKind, recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy, read_statistics
 from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.local_method import local_methods
 from fleet_protocol.messages import RoundPlan
 
 
@@ -208,4 +209,4 @@ def require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
 
 def _replaces_models(how: Strategy) -> bool:
     """Tell whether devices that have the shared model's network take over its weights after a round."""
-    return how.shares_model and not getattr(local_methods().get(how.local), "any_architecture", False)
+    return how.shares_model and not local_methods()[how.local].any_architecture

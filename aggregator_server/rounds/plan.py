@@ -11,10 +11,11 @@ from aggregator_server.errors import InvalidPlanError
 from aggregator_server.fleet.shared_models import has_network, with_network
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
-from aggregator_server.strategies.registry import complete, known_settings, personalisations, strategies, strategy
+from aggregator_server.strategies.registry import complete, known_settings, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice, OthersPart, RoundPlan, parse
+from fleet_protocol.personalisation import personalisations
 from fleet_protocol.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0

@@ -1,15 +1,13 @@
 """The strategies that a round can follow, the methods that the parts of a plan can name, and the recommended strategy.
 
-The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method can be set
-to stands in the local method's own file, among the device's code (edge_client/learning/methods). So does a
-personalisation, with what the aggregator does for it (edge_client/learning/personalisations). These two folders are the
-only part of edge_client that the aggregator reads: names, settings, descriptions, and how groups are made.
+The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method and a
+personalisation can be set to stands where both sides read it (fleet_protocol/local_methods, personalisations).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.errors import UnknownStrategyError
@@ -18,49 +16,13 @@ from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol import setting
 from fleet_protocol.errors import PlanError, PluginError
+from fleet_protocol.local_method import local_methods
 from fleet_protocol.messages import Choice
-from fleet_protocol.personalisation import Schedule
-from fleet_protocol.registry import Named, Registry, discover
-from fleet_protocol.setting import Settings, Value
+from fleet_protocol.personalisation import personalisations
+from fleet_protocol.registry import Registry, discover
+from fleet_protocol.setting import Settings
 
 Part = Literal["local", "aggregation", "selection", "personalisation"]
-
-
-@runtime_checkable
-class LocalMethod(Named, Protocol):
-    """What the aggregator sees of a local method."""
-
-    @property
-    def settings(self) -> Settings:
-        """Settings that a plan can give it."""
-
-
-@runtime_checkable
-class Personalisation(LocalMethod, Protocol):
-    """What the aggregator sees of a personalisation."""
-
-    @property
-    def about(self) -> str:
-        """What it does and costs, in plain words."""
-
-    @property
-    def groups(self) -> Callable[[Mapping[str, float], Mapping[str, Value]], Schedule] | None:
-        """(numbers of clips by device, values of the settings) -> the groups that train on among themselves."""
-
-
-def local_methods() -> Registry[LocalMethod]:
-    """Return the local methods by name. Raises PluginError: an installed package's method cannot be used."""
-    return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", LocalMethod)
-
-
-def personalisations() -> Registry[Personalisation]:
-    """Return the personalisations by name.
-
-    Raises:
-        PluginError: an installed package's personalisation cannot be used.
-    """
-    package = "edge_client.learning.personalisations"
-    return discover(package, "PERSONALISATION", "auricle.personalisations", Personalisation)
 
 
 def known_settings(part: Part) -> Mapping[str, Settings]:

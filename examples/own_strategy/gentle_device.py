@@ -1,8 +1,9 @@
 """Cross-entropy with smoothed labels: t = (1 - s) y + s / C; and a model halfway between the fleet's and one's own."""
 
 from edge_client.learning.methods.local_method import LocalMethod, TrainingPlan
-from edge_client.learning.methods.settings import SHARED_MODEL
-from edge_client.learning.personalisations.personalisation import FINE_TUNING, Personalisation
+from edge_client.learning.personalisations.personalisation import Personalisation
+from fleet_protocol.local_methods.settings import SHARED_MODEL
+from fleet_protocol.personalisation import FINE_TUNING
 from fleet_protocol.setting import Setting
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.registry import FleetKind, complete
 from aggregator_server.strategies.weight_sharing import PREFIX
-from edge_client.learning.personalisations.group_balanced import schedule
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice, ClassInfo, Update, Work
+from fleet_protocol.personalisations.group_balanced import schedule
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection

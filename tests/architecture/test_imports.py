@@ -116,16 +116,9 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     assert loaded & heavy == set()
 
 
-def test_the_aggregator_reads_methods_without_what_a_device_does_in_a_round():
-    read = "from aggregator_server.strategies.registry import strategies; strategies()"
-    code = f"{read}\nimport json, sys\nprint(json.dumps([m for m in sys.modules if m.startswith('edge_client.')]))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    loaded = set(json.loads(result.stdout))
-    assert {"edge_client.learning.methods.zero_shot", "edge_client.learning.personalisations.local"} <= loaded
-    training = {
-        f"edge_client.learning.rounds.{name}" for name in ("network_round", "prototype_sharing", "score_sharing")
-    }
-    assert loaded & (training | {"edge_client.storage.device_state", "edge_client.config"}) == set()
+def test_the_aggregator_knows_every_method_without_the_devices_package():
+    read = "from aggregator_server.strategies.registry import known_settings, strategies; strategies()"
+    assert "edge_client" not in loaded_by(f"import aggregator_server.web.app\n{read}\nknown_settings('local')")
 
 
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():

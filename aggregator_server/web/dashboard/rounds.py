@@ -12,7 +12,6 @@ from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.replies import list_progress, list_rounds
 from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies.registry import personalisations
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
@@ -24,6 +23,7 @@ from aggregator_server.web.dashboard.round_form import request_of, settings_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId, ScheduleId
 from aggregator_server.web.service import Service
+from fleet_protocol.personalisation import personalisations
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _PAGE = 30

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.methods.settings import SHARED_MODEL
+from fleet_protocol.local_methods.fedavg import METHOD as TERMS
 
 
 def prepare(_task: LocalTask) -> TrainingPlan:
@@ -11,4 +11,4 @@ def prepare(_task: LocalTask) -> TrainingPlan:
     return TrainingPlan(lambda _x, labels: labels)
 
 
-METHOD = LocalMethod("fedavg", SHARED_MODEL, prepare)
+METHOD = LocalMethod("fedavg", TERMS.settings, prepare)

@@ -8,12 +8,11 @@ evenly spread over the classes, take more steps.
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.methods.settings import SHARED_MODEL
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from fleet_protocol.adaptive_training import label_entropy, utility
 from fleet_protocol.arrays import Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.local_methods.fedkws_ui import METHOD as TERMS
 
 # A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
 OVERFITTED = 0.05
@@ -55,18 +54,4 @@ def _steps(task: LocalTask) -> int:
     )
 
 
-_SETTINGS: dict[str, Setting] = {
-    "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000, main=True),
-    "adaptive": Setting(True, "take r_0 r E steps, by number and evenness of the device's clips; false: E"),
-    "most_clips": Setting(0, "max n_k, the fleet's; 0: what its devices reported", 0, 2**31),
-    "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from these reports", 0.0, 1e6),
-    "smoothing": Setting(0.2, "mu of the label smoothing", 0.0, 1.0),
-    "adversarial": Setting(0.001, "lambda of the negative distillation", 0.0, 1.0),
-    "private_epochs": Setting(
-        16, "passes of the private model over the round's clips, at most: it stops once it overfits", 0, 10_000
-    ),
-}
-# Its steps are counted over the fleet, so no device counts epochs.
-_TRAINING = {name: setting for name, setting in SHARED_MODEL.items() if name != "epochs"}
-
-METHOD = LocalMethod("fedkws_ui", _TRAINING | _SETTINGS, prepare, keeps_own=True, aliases=("user_invariant",))
+METHOD = LocalMethod("fedkws_ui", TERMS.settings, prepare, keeps_own=True, aliases=("user_invariant",))

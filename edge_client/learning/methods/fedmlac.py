@@ -6,11 +6,10 @@ Only the plug-in, the shared model, travels; the own model may have any architec
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.methods.settings import SHARED_MODEL
 from edge_client.learning.sgd import Optimiser, train_epoch
 from edge_client.learning.targets import from_slots
 from fleet_protocol.arrays import Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.local_methods.fedmlac import METHOD as TERMS
 
 
 def prepare(task: LocalTask) -> TrainingPlan:
@@ -49,12 +48,4 @@ def _warm_up(task: LocalTask) -> None:
         train_epoch(task.own, task.own_clips.draw(task.rng), targets, task.own_mask, optimiser, task.rng)
 
 
-_SETTINGS: dict[str, Setting] = {
-    "own_share": Setting(0.5, "a, the labels' share in the own model's loss; the rest is the plug-in's", 0.0, 1.0),
-    "warm_up": Setting(30, "passes of the own model over the clips before the device's first round", 0, 10_000),
-    "warm_up_rate": Setting(0.05, "learning rate of these passes", 1e-8, 10.0),
-}
-
-METHOD = LocalMethod(
-    "fedmlac", SHARED_MODEL | _SETTINGS, prepare, any_architecture=True, keeps_own=True, aliases=("mutual",)
-)
+METHOD = LocalMethod("fedmlac", TERMS.settings, prepare, any_architecture=True, keeps_own=True, aliases=("mutual",))

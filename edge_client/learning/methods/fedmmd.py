@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.methods.settings import SHARED_MODEL
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.setting import Setting
+from fleet_protocol.local_methods.fedmmd import METHOD as TERMS
 
 # Kernel widths as factors on the mean squared distance (Long et al. 2015 take powers of two around it).
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -73,6 +72,4 @@ def _kernel_widths(local: Floats, fleet: Floats) -> list[float]:
     return [max(mean, _SMALLEST) * factor for factor in _WIDTHS]
 
 
-_SETTINGS = {"discrepancy": Setting(0.01, "lambda of the discrepancy", 0.0, 1e3)}
-
-METHOD = LocalMethod("fedmmd", SHARED_MODEL | _SETTINGS, prepare)
+METHOD = LocalMethod("fedmmd", TERMS.settings, prepare)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.methods.settings import SHARED_MODEL
-from fleet_protocol.setting import Setting
+from fleet_protocol.local_methods.fedprox import METHOD as TERMS
 
 
 def prepare(task: LocalTask) -> TrainingPlan:
@@ -12,6 +11,4 @@ def prepare(task: LocalTask) -> TrainingPlan:
     return TrainingPlan(lambda _x, labels: labels, proximal=task.number("proximal"))
 
 
-_SETTINGS = {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3, main=True)}
-
-METHOD = LocalMethod("fedprox", SHARED_MODEL | _SETTINGS, prepare)
+METHOD = LocalMethod("fedprox", TERMS.settings, prepare)

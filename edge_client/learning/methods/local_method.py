@@ -1,19 +1,20 @@
-"""What a local method is: its settings, how it trains, and what it does in a round (docs/methods.md).
+"""What a local method is on a device: how it trains, and what it does in a round (docs/methods.md).
 
-A device's part of a round is imported where it is opened: the aggregator reads names and settings alone.
+Names and settings, which the aggregator reads too, stand in fleet_protocol/local_methods. A device's part of a round is
+imported where it is opened.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from edge_client.errors import WorkError
 from edge_client.learning.rounds.local_training import LocalTask, TrainingPlan
+from fleet_protocol.local_method import MethodTerms
 from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Settings
 
 if TYPE_CHECKING:
     from edge_client.config import Config
@@ -26,22 +27,18 @@ __all__ = ["LocalMethod", "LocalTask", "TrainingPlan", "UnsharedMethod"]
 
 
 @dataclass(frozen=True)
-class LocalMethod:
+class LocalMethod(MethodTerms):
     """A local method that trains the shared model.
 
     Attributes:
         prepare: Does what comes before the training, and says how to train.
-        any_architecture: Whether the device's bundle may differ from the shared one.
         keeps_own: Whether the device keeps a model that is trained on its own (by ``prepare`` or the targets); else
             the device's model becomes what the shared model was trained to.
     """
 
-    name: str
-    settings: Settings
     prepare: Callable[[LocalTask], TrainingPlan]
-    any_architecture: bool = False
+    _: KW_ONLY
     keeps_own: bool = False
-    aliases: tuple[str, ...] = ()
 
     def open_round(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
         """Return a device's part of a round. ``state``: Its state folder, with the blobs of the work."""
@@ -52,17 +49,14 @@ class LocalMethod:
 
 
 @dataclass(frozen=True)
-class UnsharedMethod:
+class UnsharedMethod(MethodTerms):
     """A local method that shares no model.
 
     Attributes:
         open_round: (configuration, state folder, model, work) -> a device's part of a round.
     """
 
-    name: str
-    settings: Settings
     open_round: Callable[[Config, DeviceState, SavedModel, Work], DeviceRound]
-    aliases: tuple[str, ...] = ()
 
 
 def local_methods() -> Registry[LocalMethod | UnsharedMethod]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_client.learning.methods.local_method import UnsharedMethod
+from fleet_protocol.local_methods.prototypes import METHOD as TERMS
 
 if TYPE_CHECKING:
     from edge_client.config import Config
@@ -24,4 +25,4 @@ def open_round(config: Config, state: DeviceState, saved: SavedModel, work: Work
     return PrototypeRound(config, state, saved, work)
 
 
-METHOD = UnsharedMethod("prototypes", {}, open_round)
+METHOD = UnsharedMethod("prototypes", TERMS.settings, open_round)

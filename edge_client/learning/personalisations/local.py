@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from edge_client.learning.personalisations.personalisation import FINE_TUNING, Personalisation, fine_tuned
+from edge_client.learning.personalisations.personalisation import Personalisation, fine_tuned
+from fleet_protocol.personalisations.local import PERSONALISATION as TERMS
 
-PERSONALISATION = Personalisation(
-    "local",
-    FINE_TUNING,
-    fine_tuned,
-    about="Every device fine-tunes the fleet's model on its own clips. It costs a second, shorter training.",
-)
+PERSONALISATION = Personalisation("local", TERMS.settings, fine_tuned, about=TERMS.about)

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from edge_client.learning.personalisations.personalisation import Personalisation
+from fleet_protocol.personalisations.none import PERSONALISATION as TERMS
 
-PERSONALISATION = Personalisation("none", {}, about="Every device listens with the fleet's model.")
+PERSONALISATION = Personalisation("none", TERMS.settings, about=TERMS.about)

@@ -22,19 +22,11 @@ from edge_client.learning.targets import from_slots
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisation import Schedule
+from fleet_protocol.personalisation import PersonalisationTerms
 from fleet_protocol.registry import Registry, discover
-from fleet_protocol.setting import Setting, Settings, Value
+from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays
 
-# Without `labels` and at a rate of 0.005 it is the published fine-tuning.
-FINE_TUNING: dict[str, Setting] = {
-    "epochs": Setting(10, "passes of the local fine-tuning over the device's clips", 1, 10_000),
-    "labels": Setting(True, "pass over as many public samples by their labels beside the clips; false: clips alone"),
-    "learning_rate": Setting(0.02, "of the local fine-tuning", 1e-8, 10.0),
-    "momentum": Setting(0.9, "of the local fine-tuning", 0.0, 0.9999),
-    "held_out": Setting(0.2, "share of the device's clips that it never trains on and judges its models by", 0.01, 0.5),
-}
 _PERSONAL, _GLOBAL = "personal_accuracy", "global_accuracy_held_out"
 
 
@@ -91,26 +83,15 @@ class PersonalTask:
 
 
 @dataclass(frozen=True)
-class Personalisation:
+class Personalisation(PersonalisationTerms):
     """A way to make a model of each device's own from a round's result.
 
     Attributes:
-        settings: Settings that a plan can give it. ``held_out`` (the share of the clips that a device evaluates on) is
-            handled for every personalisation that has it.
         adapt: Device's part: leaves the task's model with the weights for the device to listen with, and returns
             what was measured; None: the result stays as it is.
-        groups: Aggregator's part: (devices' numbers of clips by identifier, all above 0; values of the settings) ->
-            the groups that train rounds among themselves before. Pure: an interrupted step is computed again. None:
-            there are no groups.
-        about: What it does and costs, in plain words, for people who choose.
     """
 
-    name: str
-    settings: Settings
     adapt: Callable[[PersonalTask], dict[str, float]] | None = None
-    groups: Callable[[Mapping[str, float], Mapping[str, Value]], Schedule] | None = None
-    aliases: tuple[str, ...] = ()
-    about: str = ""
 
 
 def fine_tuned(task: PersonalTask) -> dict[str, float]:

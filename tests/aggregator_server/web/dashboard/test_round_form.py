@@ -7,10 +7,11 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.views.choices import StrategyChoice
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
-from aggregator_server.strategies.registry import known_settings, personalisations, strategies
+from aggregator_server.strategies.registry import known_settings, strategies
 from aggregator_server.web.dashboard.access import Form
 from aggregator_server.web.dashboard.round_form import request_of, settings_of
 from fleet_protocol.messages import Choice
+from fleet_protocol.personalisation import personalisations
 
 CHOICES = tuple(
     StrategyChoice(

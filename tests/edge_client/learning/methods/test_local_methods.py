@@ -1,6 +1,7 @@
 """The local methods that share a model: their targets by hand, on a real runtime; and slots in two orders."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,15 @@ from hypothesis import strategies as st
 from edge_client.learning.class_links import SlotOrder, move_head
 from edge_client.learning.methods import fedkws_ui, fedmlac, fedmmd
 from edge_client.learning.methods.local_method import local_methods, shared_model_methods
+from edge_client.learning.personalisations.personalisation import personalisations
 from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Layer
 from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap, Slot
+from fleet_protocol.local_method import local_methods as known_methods
+from fleet_protocol.personalisation import personalisations as known_personalisations
 from fleet_protocol.setting import complete
 from tests.support.checkout import ROOT
 
@@ -241,3 +245,8 @@ def test_the_table_of_methods_names_every_method_and_setting():
     text = (ROOT / "docs" / "methods.md").read_text()
     for name, method in local_methods().items():
         assert all(f"`{word}`" in text for word in (name, *method.settings)), name
+
+
+def test_both_sides_know_the_same_methods():
+    for here, there in ((local_methods(), known_methods()), (personalisations(), known_personalisations())):
+        assert {**here} == {name: replace(here[name], **vars(terms)) for name, terms in there.items()}

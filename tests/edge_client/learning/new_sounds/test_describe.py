@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from edge_client.learning.methods.settings import NEW_SOUNDS
 from edge_client.learning.new_sounds.describe import describe, profiles
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.local_methods.settings import NEW_SOUNDS
 from fleet_protocol.ready_bundles import find_bundle
 
 SETTINGS = {name: setting.default for name, setting in NEW_SOUNDS.items()} | {"impressions": 3, "impression_steps": 2}

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.personalisations.personalisation import FINE_TUNING, PersonalTask, fine_tune, fine_tuned
+from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune, fine_tuned
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.personalisation import FINE_TUNING
 from fleet_protocol.setting import complete
 
 LABELS = LabelMap(32).add("yes").add("no").add("rare")

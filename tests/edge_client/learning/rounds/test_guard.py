@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.methods.local_method import shared_model_method
-from edge_client.learning.personalisations.personalisation import FINE_TUNING, fine_tune
+from edge_client.learning.personalisations.personalisation import fine_tune
 from edge_client.learning.rounds.clips import public_clips
 from edge_client.learning.rounds.guard import Evidence, Listener, judge, public_rows, recognised
 from edge_client.learning.rounds.job import RoundContext
@@ -17,6 +17,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.messages import ClassInfo
+from fleet_protocol.personalisation import FINE_TUNING
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import Arrays

@@ -1,0 +1,1 @@
+"""Settings of the local methods, one file each."""

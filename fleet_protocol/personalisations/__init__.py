@@ -1,0 +1,1 @@
+"""Settings of the personalisations, and the groups that one makes, one file each."""
