@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import ColumnElement, case, false, func, literal_column, select
 from sqlalchemy.orm import Session
@@ -30,29 +29,17 @@ def health_of(device: DeviceInfo, now: float) -> str:
     ``revoked``, ``waiting``, ``quarantine``, ``trouble`` (it says why it cannot contribute), ``silent`` (not heard of
     for 15 minutes), ``suspicious``, ``well``.
     """
-    return word_for(
-        revoked=device.revoked_at is not None,
-        waiting=device.waiting,
-        quarantine=device.conduct.quarantined_at is not None,
-        trouble=bool(device.trouble),
-        silent=now - device.seen_at.timestamp() > SEEN_S,
-        suspicious=bool(device.conduct.suspicion),
-    )
-
-
-def word_for(*, revoked: bool, waiting: bool, quarantine: bool, trouble: bool, silent: bool, suspicious: bool) -> str:
-    """Return the first of what holds, in this order; ``well`` where nothing does."""
-    if revoked:
+    if device.revoked_at is not None:
         return "revoked"
-    if waiting:
+    if device.waiting:
         return "waiting"
-    if quarantine:
+    if device.conduct.quarantined_at is not None:
         return "quarantine"
-    if trouble:
+    if device.trouble:
         return "trouble"
-    if silent:
+    if now - device.seen_at.timestamp() > SEEN_S:
         return "silent"
-    return "suspicious" if suspicious else "well"
+    return "suspicious" if device.conduct.suspicion else "well"
 
 
 @dataclass(frozen=True)
@@ -133,15 +120,7 @@ def _with_seen(session: Session, condition: ColumnElement[bool], since: float) -
 
 def programs(session: Session) -> tuple[str, ...]:
     """Return the versions of programs that devices say they run, at most ``PROGRAMS``, by their code points."""
-    return distinct(session, program_of(DeviceRow.versions))
-
-
-def distinct(session: Session, text: ColumnElement[Any]) -> tuple[str, ...]:
-    """Return the different values of a text of devices, at most ``PROGRAMS``; an index on it answers each.
-
-    Args:
-        text: a column of devices, or an expression, that an index begins with.
-    """
+    text = program_of(DeviceRow.versions)
     first = select(text.label("found")).where(text.is_not(None)).order_by(text).limit(1).subquery()
     seen = select(first.c.found).cte("seen", recursive=True)
     following = select(text).where(text > seen.c.found).order_by(text).limit(1).correlate(seen).scalar_subquery()

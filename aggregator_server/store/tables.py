@@ -361,11 +361,8 @@ def _partial(name: str, condition: ColumnElement[bool], *columns: InstrumentedAt
 Index("devices_by_enrolment", DeviceRow.enrolled_at, DeviceRow.device_id)
 Index("devices_by_invitation", DeviceRow.invitation_id, DeviceRow.enrolled_at)
 Index("devices_by_name", folded(DeviceRow.name), DeviceRow.device_id)
-Index("devices_by_architecture", folded(DeviceRow.architecture), DeviceRow.device_id)
 Index("devices_by_program", program_of(DeviceRow.versions), DeviceRow.device_id)
-Index("devices_by_group", DeviceRow.group_name, DeviceRow.device_id)
 Index("devices_by_features", DeviceRow.features_digest, DeviceRow.device_id)
-Index("devices_by_clips", DeviceRow.clips, DeviceRow.device_id)
 # The last columns of these are for counts, which then read no row of the table.
 Index("devices_by_seen", DeviceRow.seen_at, DeviceRow.device_id, DeviceRow.revoked_at, DeviceRow.waiting)
 _partial("devices_revoked", DeviceRow.revoked_at.is_not(None), DeviceRow.revoked_at, DeviceRow.device_id)

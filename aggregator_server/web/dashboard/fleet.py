@@ -1,7 +1,7 @@
 """The pages of the fleet: its devices, who waits to be admitted, who is in quarantine and why."""
 
 import time
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
@@ -11,12 +11,10 @@ from aggregator_server.errors import AggregatorError, DeviceNotFoundError, Inval
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.front_end import newest_change
-from aggregator_server.fleet.health import count_devices, count_outdated, distinct, health_of, programs
-from aggregator_server.store.expressions import folded
+from aggregator_server.fleet.health import count_devices, count_outdated, health_of
 from aggregator_server.store.tables import DeviceRow
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
-from aggregator_server.web.dashboard.fleet_list import COLUMNS, PAGE, STATES, Wanted, as_csv, as_json
-from aggregator_server.web.dashboard.fleet_search import EXACT, WALK, pages, search
+from aggregator_server.web.dashboard.fleet_list import PAGE, STATES, Wanted, as_csv, find_page
 from aggregator_server.web.dashboard.page_route import PageRoute, to_page
 from aggregator_server.web.dashboard.rendering import render
 from aggregator_server.web.routes.access import CurrentService
@@ -33,44 +31,33 @@ FromAddress = Annotated[Wanted, Depends(Wanted.of)]
 
 @router.get("/fleet")
 def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
-    """Show the devices that are looked for, a page of them; those that need somebody come first."""
+    """Show the devices that are looked for, a page of them."""
     now = time.time()
-    found = search(service.store, wanted, now)
+    found, following = find_page(service.store, wanted, now)
     with service.store.reading() as session:
         every = count_devices(session, true())
         present = every - count_devices(session, DeviceRow.revoked_at.is_not(None))
         change, outdated = newest_change(session), count_outdated(session, now)
-        late = change is not None and change.is_over(now)
-        choices = {
-            "group": distinct(session, DeviceRow.group_name.expression),
-            "network": distinct(session, folded(DeviceRow.architecture)),
-            "version": programs(session),
-        }
     return render(
         request,
         "fleet.html",
         found=found,
+        following=following,
         all=every,
         present=present,
         outdated=outdated,
-        older=not late,
+        older=change is None or not change.is_over(now),
         wanted=wanted,
         states=STATES,
-        columns=COLUMNS,
-        choices=choices,
-        exact=EXACT,
-        walk=WALK,
     )
 
 
-@router.get("/fleet.{kind}")
-def export(service: CurrentService, _visit: Signed, wanted: FromAddress, kind: Literal["csv", "json"]) -> Response:
+@router.get("/fleet.csv")
+def export(service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
     """Return the devices that are looked for, all pages of them, as a file."""
-    listed = pages(service.store, wanted)
-    texts, media_type = (as_csv(listed), "text/csv") if kind == "csv" else (as_json(listed), "application/json")
-    headers = {"Content-Disposition": f'attachment; filename="fleet.{kind}"'}
-    parts = (text.encode("utf-8", "backslashreplace") for text in texts)
-    return StreamingResponse(parts, media_type=media_type, headers=headers)
+    headers = {"Content-Disposition": 'attachment; filename="fleet.csv"'}
+    parts = (text.encode("utf-8", "backslashreplace") for text in as_csv(service.store, wanted))
+    return StreamingResponse(parts, media_type="text/csv", headers=headers)
 
 
 @router.post("/fleet", dependencies=[Operator])

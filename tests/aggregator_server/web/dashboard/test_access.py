@@ -76,9 +76,6 @@ def test_the_fleet_page_says_how_many_devices_are_outdated_and_lists_them_alone(
     assert re.search(r"0\.0\.9 <span[^>]*>outdated</span>", everybody)
     alone = admin.get("/fleet?state=outdated").text
     assert ("workshop" in alone, "kitchen" in alone) == (True, False)
-    assert "workshop" in admin.get("/fleet?search=0.0.9").text
-    listed = admin.get("/fleet.csv?sort=version&order=down").text.splitlines()
-    assert ",0.0.9," not in listed[1]
     assert ",0.0.9," in admin.get("/fleet.csv?state=outdated").text
     device = admin.get(f"/fleet/{3:032x}").text
     assert all(text in device for text in ("tflite-runtime 2.14.0", "Python 3.11.2", "bookworm", "3f3f3f3f3f3f<"))
