@@ -68,6 +68,15 @@ class Teaching:
         """Return what the model knows, and what it has yet to learn from clips, in alphabetical order."""
         return sorted({*self.label_map.labels, *self.store.labels()})
 
+    def next_number(self) -> int:
+        """Return the number of the owner's next change, while the store is held: the highest is the newest.
+
+        Raises StateError, OSError as :class:`edge_client.storage.database.Database` does.
+        """
+        query = "SELECT number FROM questions UNION SELECT number FROM renamings"
+        numbers = [number for (number,) in self.state.database.rows(query)]
+        return 1 + max([*numbers, *(deletion.number for deletion in self.trash.deletions())], default=0)
+
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.
 

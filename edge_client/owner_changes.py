@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,23 +12,24 @@ from edge_client.clips.trash import KEEP_DAYS
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.questions.answers import answers, store_of, take_back
+from edge_client.room.store import forget_room
+from edge_client.storage.ages import DAY_S
 from edge_client.storage.embedding_cache import forget_clips
-from edge_client.storage.owner_choices import Move, Renaming, change_choices, forget, read_choices
+from edge_client.storage.owner_choices import Move, Renaming
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import JointSettings
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change that can be undone; its kind and time name it.
+    """A change that can be undone; its kind and number name it. ``at``: seconds since 1970.
 
     ``new_label``: "" for a deletion; of an answer to a question what was said, in words.
     """
 
     kind: Literal["renamed", "deleted", "answered"]
-    at_ms: int
+    number: int
+    at: float
     label: str
     new_label: str
     clips: int
@@ -59,7 +59,8 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
             Move(clip.label, target, clip.path.name, shared=(store.folder / target / clip.path.name).exists())
             for clip, target in pairs
         )
-        _remember(teaching, Renaming(_now_ms(), former, new_label, moves))
+        number = teaching.next_number()
+        teaching.state.choices.add_renaming(Renaming(number, time.time(), former, new_label, moves))
         moved = [store.relabel(clip, target) for clip, target in pairs]
         return moved[: len(clips)], teaching.forget_emptied([former])
 
@@ -72,14 +73,14 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
     store = teaching.store
     with store.changing():
         if not for_good:
-            teaching.trash.keep(clips)
+            teaching.trash.keep(clips, teaching.next_number())
         for clip in clips:
             store.delete(clip)
         messages = teaching.forget_emptied(clip.label for clip in clips)
         teaching.trash.empty()
         if for_good:
             gone = {clip.label for clip in clips} - set(store.labels())
-            forget(teaching.state.choices_path, labels=gone)
+            teaching.state.choices.forget_labels(gone)
             for label in gone:
                 store_of(teaching).forget_label(label)
     forget_clips(teaching.state.embeddings_path, clip_files(store.folder))
@@ -104,8 +105,8 @@ def purge(teaching: Teaching) -> int:
     Raises ClipError if another process is changing the store.
     """
     with teaching.store.changing():
-        forget(teaching.state.choices_path, older_than_ms=_now_ms())
-        teaching.state.forget_room()
+        teaching.state.choices.forget_old(0.0)
+        forget_room(teaching.state)
         store_of(teaching).forget()
         return teaching.trash.empty(0.0)
 
@@ -113,18 +114,18 @@ def purge(teaching: Teaching) -> int:
 def changes(teaching: Teaching) -> list[Change]:
     """Return what can be undone, the newest first."""
     found = [
-        Change("renamed", one.at_ms, one.former, one.label, sum(is_label(move.source) for move in one.moves))
+        Change("renamed", one.number, one.at, one.former, one.label, sum(is_label(move.source) for move in one.moves))
         for one in _recent(teaching)
     ]
     for deletion in teaching.trash.deletions():
         labels = sorted({clip.label for clip in deletion.clips})
-        found.append(Change("deleted", round(1e3 * deletion.deleted_at), ", ".join(labels), "", len(deletion.clips)))
+        count = len(deletion.clips)
+        found.append(Change("deleted", deletion.number, deletion.deleted_at, ", ".join(labels), "", count))
     for said in answers(teaching):
         question = said.question
-        found.append(
-            Change("answered", round(1e3 * question.said_at), question.label, said.now, int(bool(question.folder)))
-        )
-    return sorted(found, key=lambda change: -change.at_ms)
+        count = int(bool(question.folder))
+        found.append(Change("answered", question.number, question.said_at, question.label, said.now, count))
+    return sorted(found, key=lambda change: -change.number)
 
 
 def undo(teaching: Teaching, change: Change) -> int:
@@ -136,14 +137,14 @@ def undo(teaching: Teaching, change: Change) -> int:
     with teaching.store.changing():
         if change.kind == "deleted":
             for deletion in teaching.trash.deletions():
-                if round(1e3 * deletion.deleted_at) == change.at_ms:
+                if deletion.number == change.number:
                     put_back(teaching, deletion.clips)
                     return len(deletion.clips)
         for said in answers(teaching):
-            if change.kind == "answered" and round(1e3 * said.question.said_at) == change.at_ms:
+            if change.kind == "answered" and said.question.number == change.number:
                 return take_back(teaching, said.question)
         for renaming in _recent(teaching):
-            if change.kind == "renamed" and renaming.at_ms == change.at_ms:
+            if change.kind == "renamed" and renaming.number == change.number:
                 return _undo_renaming(teaching, renaming)
     raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
 
@@ -160,12 +161,7 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
         else:
             store.relabel(Clip(move.target, path), move.source)
         back += is_label(move.source)
-    change_choices(
-        teaching.state.choices_path,
-        lambda choices: dataclasses.replace(
-            choices, renamings=tuple(one for one in choices.renamings if one.at_ms != renaming.at_ms)
-        ),
-    )
+    teaching.state.choices.forget_renaming(renaming.number)
     teaching.forget_emptied([renaming.label])
     return back
 
@@ -181,13 +177,7 @@ def set_different(teaching: Teaching, first: str, second: str) -> None:
             raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
     if first == second:
         raise ClipError(f"{first!r} cannot differ from itself; name two labels")
-    pair = (min(first, second), max(first, second))
-    change_choices(
-        teaching.state.choices_path,
-        lambda choices: dataclasses.replace(
-            choices, different=(*(one for one in choices.different if one != pair), pair)
-        ),
-    )
+    teaching.state.choices.set_different(first, second)
 
 
 def set_kind(teaching: Teaching, label: str, kind: str | None) -> None:
@@ -205,17 +195,6 @@ def set_kind(teaching: Teaching, label: str, kind: str | None) -> None:
     choose_kind(teaching.store.folder, label, kind)
 
 
-def _remember(teaching: Teaching, renaming: Renaming) -> None:
-    change_choices(
-        teaching.state.choices_path,
-        lambda choices: dataclasses.replace(choices, renamings=(renaming, *choices.renamings)),
-    )
-
-
-def _recent(teaching: Teaching) -> tuple[Renaming, ...]:
-    oldest = _now_ms() - KEEP_DAYS * _DAY_MS
-    return tuple(one for one in read_choices(teaching.state.choices_path).renamings if one.at_ms > oldest)
-
-
-def _now_ms() -> int:
-    return round(1e3 * time.time())
+def _recent(teaching: Teaching) -> list[Renaming]:
+    now = time.time()
+    return [one for one in teaching.state.choices.renamings() if abs(now - one.at) < KEEP_DAYS * DAY_S]

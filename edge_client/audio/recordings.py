@@ -24,8 +24,8 @@ from fleet_protocol.feature_settings import FeatureSettings
 
 _log = logging.getLogger(__name__)
 
-# A taught clip; an unknown sound, behind its time and score.
-_OWN_NAME = re.compile(r"([0-9a-f]{16})\.wav|\d{13,}-\d{4}-([0-9a-f]{8})\.wav")
+# A taught clip; an unknown sound, behind its number, time and score.
+_OWN_NAME = re.compile(r"([0-9a-f]{16})\.wav|\d{8,}-\d{13,}-\d{4}-([0-9a-f]{8})\.wav")
 SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".opus", ".mp3"})
 FORMATS = ".wav, .flac, .ogg, .opus or .mp3"
 # What is read of a longer file, so that one long recording cannot fill a small board's memory.

@@ -31,6 +31,7 @@ from edge_client.clips.files import (
 from edge_client.clips.trash import link_or_copy
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
+from edge_client.storage.ages import DAY_S, age_s
 from edge_client.storage.locks import is_locked, take_lock
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
@@ -41,10 +42,7 @@ _LOCK = ".lock"
 # Pieces of the room's own sound that are kept.
 _MAX_BACKGROUND = 30
 _OWN_NAME = re.compile(r"[0-9a-f]{16}\.wav")
-_DAY_S = 86_400.0
 _MB = 1_000_000
-# A board without a clock of its own starts in 1970; what it records before it has the time is not half a century old.
-_FIRST_CLOCK = 1_600_000_000
 
 
 class ClipStore:
@@ -102,7 +100,8 @@ class ClipStore:
         with self.changing():
             for start in range(0, len(samples) - length + 1, length):
                 self.add(BACKGROUND, samples[start : start + length], rate_hz)
-            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=lambda path: path.stat().st_mtime)
+            now = time.time()
+            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=lambda path: -age_s(path, now))
             for path in kept[:-_MAX_BACKGROUND]:
                 self.delete(Clip(BACKGROUND, path))
 
@@ -200,10 +199,10 @@ class ClipStore:
         now = time.time() if now is None else now
         with self.changing():
             for folder in label_folders(self.folder):
-                age_s = now - folder.stat().st_mtime
+                empty_s = now - folder.stat().st_mtime
                 for path in leftovers(folder):
                     path.unlink()
-                if age_s > _DAY_S:  # before, somebody may be about to put recordings into it
+                if empty_s > DAY_S:  # before, somebody may be about to put recordings into it
                     self._forget_folder(folder)
             old = self._config.expire_days
             taught = [clip for clip in self._all() if clip.label != BACKGROUND]
@@ -216,13 +215,7 @@ class ClipStore:
         return [Clip(folder_of(path, self.folder), path) for path in clip_files(self.folder)]
 
     def _has_expired(self, path: Path, now: float) -> bool:
-        if not _OWN_NAME.fullmatch(path.name):
-            return False
-        taken = path.stat().st_mtime
-        if taken < _FIRST_CLOCK:
-            os.utime(path, (now, now))
-            return False
-        return taken < now - self._config.expire_days * _DAY_S
+        return bool(_OWN_NAME.fullmatch(path.name)) and age_s(path, now) > self._config.expire_days * DAY_S
 
     def _lock(self) -> int:
         try:

@@ -1,7 +1,7 @@
 """Clips that were deleted lately: they are kept for a week, so that a deletion can be undone.
 
-Each deletion has a folder of its own, named by its time; in it lies ``<label>/<name>`` as in the clip store. Nothing
-learns from what lies here.
+Each deletion has a folder of its own, named by its number and time; in it lies ``<label>/<name>`` as in the clip store.
+Nothing learns from what lies here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterable
@@ -16,16 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.clips.files import Clip, clip_files, folder_of
+from edge_client.storage.ages import DAY_S, age_s
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably
 
 KEEP_DAYS = 7.0
-_DAY_S = 86_400.0
+_NAME = re.compile(r"(\d{8,})-(\d{13,})")
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """Clips that were deleted together. ``deleted_at``: Time of the deletion, in seconds since 1970."""
+    """Clips that were deleted together. ``number``: of the owner's change; ``deleted_at``: seconds since 1970."""
 
+    number: int
     deleted_at: float
     clips: tuple[Clip, ...]
 
@@ -36,16 +39,16 @@ class Trash:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def keep(self, clips: Iterable[Clip], now: float | None = None) -> None:
-        """Keep clips that are about to be deleted, as one deletion."""
-        folder = self.folder / f"{round(1e3 * (time.time() if now is None else now)):013d}"
+    def keep(self, clips: Iterable[Clip], number: int, now: float | None = None) -> None:
+        """Keep clips that are about to be deleted, as one deletion of a number (``Teaching.next_number``)."""
+        folder = self.folder / f"{number:08d}-{round(1e3 * (time.time() if now is None else now)):013d}"
         for clip in clips:
             link_or_copy(clip.path, folder / clip.label / clip.path.name)
 
     def deletions(self) -> list[Deletion]:
         """Return what can be undone, the newest deletion first."""
-        found = [path for path in self._folders() if path.name.isdecimal()]
-        return [Deletion(int(path.name) / 1e3, clips) for path in found if (clips := _clips(path))]
+        named = ((_clips(path), _NAME.fullmatch(path.name)) for path in self._folders())
+        return [Deletion(int(name[1]), int(name[2]) / 1e3, clips) for clips, name in named if clips and name]
 
     def remove(self, path: Path) -> None:
         """Remove a clip that was put back, and the folders that it leaves empty."""
@@ -56,10 +59,11 @@ class Trash:
 
     def empty(self, older_than_days: float = KEEP_DAYS, now: float | None = None) -> int:
         """Remove deletions of a certain age for good; return how many clips these were."""
-        oldest = (time.time() if now is None else now) - older_than_days * _DAY_S
+        now = time.time() if now is None else now
         removed = 0
         for folder in self._folders():
-            if not folder.name.isdecimal() or int(folder.name) / 1e3 <= oldest:
+            name = _NAME.fullmatch(folder.name)
+            if name is None or age_s(folder, now, int(name[2]) / 1e3) >= older_than_days * DAY_S:
                 removed += len(_clips(folder))
                 shutil.rmtree(folder)
         if removed:

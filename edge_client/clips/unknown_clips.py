@@ -7,7 +7,7 @@ One file each, in the clip store's own format, so that naming one is a move. Its
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import re
 import time
 from collections.abc import Iterable
@@ -17,20 +17,25 @@ from pathlib import Path
 from edge_client.audio.recordings import content_name, encode_wave
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError
-from edge_client.storage.owner_choices import FILE, change_choices, read_choices
+from edge_client.storage.ages import DAY_S, age_s
+from edge_client.storage.database import FILE, Database
+from edge_client.storage.owner_choices import OwnerChoices
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
 
-_NAME = re.compile(r"(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
-_DAY_S = 86_400.0
+_NAME = re.compile(r"(\d{8,})-(\d{13,})-(\d{4})-([0-9a-f]{8})\.wav")
 # Detected sounds that are kept where the owner switched that on and the configuration names no number.
 _SWITCHED_ON = 50
 
 
 @dataclass(frozen=True)
 class UnknownClip:
-    """A sound that was heard, seconds since 1970. ``score``: Its label's, or the best of any label, 0..1."""
+    """A sound that was heard, seconds since 1970. ``score``: Its label's, or the best of any label, 0..1.
 
+    ``number``: of its arrival, whatever the clock said then.
+    """
+
+    number: int
     path: Path
     clip_id: str
     heard_at: float
@@ -59,7 +64,8 @@ class UnknownClips:
             return
         data = encode_wave(window, self._rate_hz)
         milliseconds, thousandths = _milliseconds(heard_at), round(1e3 * min(1.0, max(0.0, score)))
-        name = f"{milliseconds:013d}-{thousandths:04d}-{content_name(data, 8)}"
+        number = max((sound.number for sound in self.sounds()), default=0) + 1
+        name = f"{number:08d}-{milliseconds:013d}-{thousandths:04d}-{content_name(data, 8)}"
         write_durably(self.folder / name, data)
         self.tidy()
 
@@ -67,27 +73,30 @@ class UnknownClips:
         """Remove what is too old or too much, and what a power cut left; for the process that adds."""
         if not self.folder.is_dir():
             return
-        oldest = (time.time() if now is None else now) - self._days * _DAY_S
+        now = time.time() if now is None else now
         sounds = self.sounds()
-        gone = [sound.path for sound in sounds if sound.heard_at < oldest]
-        for path in (*gone, *(sound.path for sound in sounds[self.count :])):
-            path.unlink(missing_ok=True)
+        for sound in sounds[self.count :]:
+            sound.path.unlink(missing_ok=True)
+        for sound in sounds[: self.count]:
+            with contextlib.suppress(FileNotFoundError):  # it was named meanwhile
+                if age_s(sound.path, now, sound.heard_at) > self._days * DAY_S:
+                    sound.path.unlink()
         for path in leftovers(self.folder):
             path.unlink()
 
     def sounds(self) -> list[UnknownClip]:
         """Return what there is, the newest first."""
         found = [
-            UnknownClip(path, match[3], int(match[1]) / 1e3, int(match[2]) / 1e3)
+            UnknownClip(int(match[1]), path, match[4], int(match[2]) / 1e3, int(match[3]) / 1e3)
             for path in (self.folder.iterdir() if self.folder.is_dir() else ())
             if (match := _NAME.fullmatch(path.name))
         ]
-        return sorted(found, key=lambda sound: sound.path.name, reverse=True)
+        return sorted(found, key=lambda sound: -sound.number)
 
     def heard_at(self, moment: float) -> UnknownClip | None:
         """Return the sound of an event by its time, seconds since 1970; None where it is not kept."""
-        start = f"{_milliseconds(moment):013d}-"
-        return next((sound for sound in self.sounds() if sound.path.name.startswith(start)), None)
+        wanted = _milliseconds(moment)
+        return next((sound for sound in self.sounds() if _milliseconds(sound.heard_at) == wanted), None)
 
     def find(self, given: str) -> UnknownClip:
         """Return the sound whose identifier begins like this, case ignored.
@@ -108,12 +117,13 @@ class DetectedClips(UnknownClips):
 
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
         super().__init__(folder, config, sample_rate_hz)
+        self._choices = OwnerChoices(Database(folder.with_name(FILE)))
         self._configured, self._days = config.detected_count, config.detected_days
 
     @property
     def count(self) -> int:
         """How many are kept: as the configuration says, unless the owner switched it on or off since."""
-        wanted = read_choices(self._choices_path).keeps_detected
+        wanted = self._choices.keeps_detected()
         if wanted is None:
             return self._configured
         return self.switched_on if wanted else 0
@@ -131,14 +141,10 @@ class DetectedClips(UnknownClips):
     def switch(self, *, on: bool) -> None:
         """Keep detected sounds from now on, or keep none and delete those that there are; the daemon follows at once.
 
-        Raises StateError if another process is changing what the owner decided.
+        Raises StateError, OSError as :class:`Database` does.
         """
-        change_choices(self._choices_path, lambda choices: dataclasses.replace(choices, keeps_detected=on))
+        self._choices.keep_detected(on=on)
         self.tidy()
-
-    @property
-    def _choices_path(self) -> Path:
-        return self.folder.with_name(FILE)
 
     def forget(self, moments: Iterable[float]) -> None:
         """Remove the sounds of events by their times, seconds since 1970."""

@@ -59,7 +59,6 @@ def add(commands: Commands) -> None:
 def _list(options: argparse.Namespace) -> int:
     from edge_client.commands.daemon import expected_lines, provisional_lines, same_lines
     from edge_client.owner import Teaching
-    from edge_client.storage.owner_choices import read_choices, same_sounds
 
     teaching = Teaching.open(options.config)
     store = teaching.store
@@ -67,7 +66,7 @@ def _list(options: argparse.Namespace) -> int:
         return _list_label(_of_label(store, options.label), json=options.json)
     found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
     used, expected = store.size_bytes() / _MB, teaching.state.expectations()
-    same = same_sounds(read_choices(teaching.state.choices_path), expected)
+    same = teaching.state.choices.same_sounds(expected)
     quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
     lines = (
         _COLUMNS.format("label", "clips", "seconds", "MB"),

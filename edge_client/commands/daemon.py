@@ -50,14 +50,10 @@ def _status(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
     from edge_client.daemon.status import read_status
     from edge_client.storage.device_state import DeviceState
-    from edge_client.storage.owner_choices import read_choices, same_sounds
 
     state = DeviceState(load_config(options.config).device.state)
     expected = state.expectations()
-    status = read_status(state) | {
-        "expected": expected,
-        "same": same_sounds(read_choices(state.choices_path), expected),
-    }
+    status = read_status(state) | {"expected": expected, "same": state.choices.same_sounds(expected)}
     report(status, _lines(status), json=options.json)
     if not status["running"]:
         return NOT_RUNNING

@@ -33,17 +33,18 @@ def add(commands: Commands) -> None:
 def _events(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
     from edge_client.errors import ConfigError
-    from edge_client.events.journal import JOURNAL, past_events
+    from edge_client.events.journal import past_events
+    from edge_client.storage.database import FILE, Database
 
     config = load_config(options.config)
-    journal = config.device.state / JOURNAL
+    database = Database(config.device.state / FILE)
     if options.forget is not None:
         confirm(f"remove the past events of {options.forget!r}", yes=options.yes)
         removed = _forget(config, options.forget)
         return report({"removed": removed}, [f"{removed} events were removed"], json=options.json)
     if options.count < 1:
         raise ConfigError(f"--count must be at least 1, not {options.count}")
-    found = past_events(journal, options.count, _since(options.since), options.label)
+    found = past_events(database, options.count, _since(options.since), options.label)
     lines = [
         f"{datetime.fromtimestamp(event.time).isoformat(' ', 'seconds')}  {event.label:<24} score {event.score:.2f}  "
         f"{event.level_db:6.1f} dB"
@@ -66,19 +67,18 @@ def _line(event: Event) -> str:
 def _forget(config: Config, label: str) -> int:
     """Remove a label's events, their sounds where these are kept, and questions; return how many events these were."""
     from edge_client.clips.unknown_clips import DetectedClips
-    from edge_client.events.journal import JOURNAL, forget_events, past_events
+    from edge_client.events.journal import forget_events, past_events
     from edge_client.questions.store import QuestionStore
     from edge_client.storage.device_state import DeviceState
     from fleet_protocol.bundle import read_bundle
 
     state = DeviceState(config.device.state)
-    journal = state.folder / JOURNAL
     # A sound is only removed here, so the rate of new ones does not matter.
     kept = DetectedClips(state.detected_folder, config.clips, 0)
     oldest = min((sound.heard_at for sound in kept.sounds()), default=time.time())
-    kept.forget(event.time for event in past_events(journal, _MOST, oldest - 1, label))
+    kept.forget(event.time for event in past_events(state.database, _MOST, oldest - 1, label))
     QuestionStore(state, read_bundle(config.bundle).manifest.feature_settings.digest).forget_label(label)
-    return forget_events(journal, label)
+    return forget_events(state.database, label)
 
 
 def _since(given: str | None) -> float:

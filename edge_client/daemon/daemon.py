@@ -42,11 +42,11 @@ from edge_client.owner import Teaching
 from edge_client.questions.answers import answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
+from edge_client.storage.ages import DAY_S
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.followed_bundle import follow_bundle, has_followed
-from edge_client.storage.owner_choices import forget
 from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
@@ -63,7 +63,7 @@ _STATUS_S = (2.0, 30.0)
 # Doubtful sounds that may wait for the disk, 64 kB each, and how long their last one is waited for at the end, s.
 _DOUBTS, _QUESTIONS_GRACE_S = 4, 2.0
 _FEED_S = 5.0
-_DAY_S = 86_400.0
+
 # Longest time without progress: one question for work, an answer's time-out and some patience.
 _ROUNDS_STUCK_S = 300.0
 _TEACHING_STUCK_S = 120.0
@@ -227,7 +227,7 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
-        forget(self._state.choices_path, older_than_ms=round(1e3 * (time.time() - KEEP_DAYS * _DAY_S)))
+        self._state.choices.forget_old(KEEP_DAYS * DAY_S)
         self._unknown.tidy()
         self._detected.tidy()
         self._trash.empty()

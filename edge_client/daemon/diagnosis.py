@@ -19,7 +19,6 @@ from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.place import find_config
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.daemon.status import listening_name, read_status, temperature_c
-from edge_client.events.journal import JOURNAL
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -133,7 +132,7 @@ def _journal(config: Config) -> Finding:
         found = f"it takes no events: {journal['trouble']}"
         return Finding("journal", "problem", found, "the daemon tries it again and goes on by itself")
     lost = f"; {journal['lost']} events were lost since the daemon started" if journal["lost"] else ""
-    return Finding("journal", "ok", f"{state.folder / JOURNAL}{lost}")
+    return Finding("journal", "ok", f"{state.database.path}{lost}")
 
 
 def _recordings(config: Config) -> Finding:

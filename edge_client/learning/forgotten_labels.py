@@ -1,32 +1,30 @@
 """Labels whose last clip an owner took away: their names leave the model, and with it the log, the status and MQTT.
 
-A command notes the labels in the state folder. Who next has the model to himself, the command or the daemon, takes them
-out of it: a training that began before would bring them back.
+A command notes the labels in the device's state. Who next has the model to himself, the command or the daemon, takes
+them out of it: a training that began before would bring them back.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterable
 
 from edge_client.clips.files import labels_with_clips
 from edge_client.config import Config
-from edge_client.errors import DamagedError
-from edge_client.storage.checked_files import read_checked, write_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import take_lock
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.labels import LabelMap
+
+_FORGOTTEN = "forgotten"
 
 
 def note_forgotten(state: DeviceState, labels: Iterable[str]) -> None:
     """Note labels that are to leave the model; the caller holds the clip store."""
     noted = sorted({*_noted(state), *labels})
     if noted:
-        write_checked(state.forgotten_path, json.dumps(noted).encode())
+        state.database.set_note(_FORGOTTEN, noted)
 
 
 def forget_noted(config: Config, state: DeviceState) -> bool:
@@ -34,7 +32,7 @@ def forget_noted(config: Config, state: DeviceState) -> bool:
 
     A label that is no class of the fleet gives its slot up. One that is takes the fleet's name.
     """
-    if not state.forgotten_path.exists():
+    if not _noted(state):
         return True
     lock = take_lock(state.folder / "training.lock")
     if lock is None:
@@ -42,17 +40,14 @@ def forget_noted(config: Config, state: DeviceState) -> bool:
     try:
         gone = set(_noted(state)) - set(labels_with_clips(config.clips_folder))
         _forget(config, state, gone)
-        remove_durably(state.forgotten_path)
+        state.database.set_note(_FORGOTTEN, None)
     finally:
         os.close(lock)
     return True
 
 
 def _noted(state: DeviceState) -> list[str]:
-    try:
-        return list(json.loads(read_checked(state.forgotten_path)))
-    except (FileNotFoundError, DamagedError):
-        return []
+    return list(state.database.note(_FORGOTTEN) or ())
 
 
 def _forget(config: Config, state: DeviceState, gone: set[str]) -> None:

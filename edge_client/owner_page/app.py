@@ -59,9 +59,9 @@ def _delete(teaching: Teaching, form: dict[str, str]) -> str:
 
 
 def _undo(teaching: Teaching, form: dict[str, str]) -> str:
-    named = (form.get("kind", ""), number_of(form.get("at_ms", "")))
+    named = (form.get("kind", ""), number_of(form.get("number", "")))
     for change in owner_changes.changes(teaching):
-        if (change.kind, change.at_ms) == named:
+        if (change.kind, change.number) == named:
             count = owner_changes.undo(teaching, change)
             if change.kind == "answered":
                 return f"Your answer about {change.label} is taken back. {teaching.after(terminal=False)}"

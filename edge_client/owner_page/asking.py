@@ -14,7 +14,6 @@ from edge_client.clips.files import labels_with_clips
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, read_form
 from edge_client.questions.answers import answer, answers, open_questions, store_of
-from edge_client.questions.store import key_of
 
 # How long an answer is shown beside the questions; `Changed lately` has it for a week.
 _SHOWN_S = 3600.0
@@ -43,7 +42,7 @@ class AskingPage:
         Each open window asks every ten seconds; the files are read where one of them changed.
         """
         state, config = self._device.state, self._device.config
-        key = (key_of(state.questions_path), state.model.key(), labels_with_clips(config.clips_folder))
+        key = (state.database.key(), state.model.key(), labels_with_clips(config.clips_folder))
         seen, at = self._seen, time.monotonic()
         if seen is None or seen[1] != key or at - seen[0] >= _SAME_S:
             seen = self._seen = at, key, self._read()
@@ -56,7 +55,12 @@ class AskingPage:
             for one in open_questions(teaching)
         ]
         answered = [
-            {"at_ms": round(1e3 * one.question.said_at), "label": one.question.label, "now": one.now}
+            {
+                "number": one.question.number,
+                "at_ms": round(1e3 * one.question.said_at),
+                "label": one.question.label,
+                "now": one.now,
+            }
             for one in answers(teaching, now)
             if 0 <= now - one.question.said_at < _SHOWN_S
         ]

@@ -14,11 +14,10 @@ from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownC
 from edge_client.config import Config
 from edge_client.daemon.status import read_status
 from edge_client.errors import ClipError, StateError
-from edge_client.events.journal import JOURNAL, past_events
+from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
-from edge_client.room.store import add_denials
+from edge_client.room.store import add_wrong_detections
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.owner_choices import read_choices, same_sounds
 from fleet_protocol.ready_bundles import FOLDER
 
 Kind = Literal["detected", "unknown"]
@@ -109,7 +108,7 @@ class OwnedDevice:
         """
         kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
         rows = {}
-        for event in past_events(self.state.folder / JOURNAL, _SHOWN):
+        for event in reversed(past_events(self.state.database, _SHOWN)):
             at_ms = _at_ms(event.time)
             rows[event.kind, at_ms] = HeardSound(
                 at_ms,
@@ -123,7 +122,7 @@ class OwnedDevice:
             )
         for at_ms, sound in kept["unknown"].items():
             rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))
-        return sorted(rows.values(), key=lambda row: -row.at_ms)
+        return list(rows.values())
 
     def detected_kept(self) -> dict[str, Any]:
         """Return whether detected sounds are kept, how many at most, how many there are, for how long, and where."""
@@ -164,9 +163,8 @@ class OwnedDevice:
         folder = teaching.require_slot(label) if is_label else teaching.require_rejectable(label)
         heard_as = next((row.label for row in self.heard() if (row.kind, row.at_ms) == (kind, at_ms)), "")
         teaching.take_in([sound], folder)
-        denied = kind == "detected" and (heard_as != label if is_label else heard_as == label)
-        if denied:
-            add_denials(self.state.denials_path, [(at_ms / 1e3, heard_as)])
+        if kind == "detected" and (heard_as != label if is_label else heard_as == label):
+            add_wrong_detections(self.state.database, [(at_ms / 1e3, heard_as)])
         self._answers[kind, at_ms] = f"You said: {label}" if is_label else f"You said: not {label}"
         while len(self._answers) > _ANSWERS:
             self._answers.popitem(last=False)
@@ -201,7 +199,7 @@ class OwnedDevice:
 
     def same_sounds(self, taught: Iterable[str]) -> list[tuple[str, str]]:
         """Return the pairs of taught labels that sound the same, until the owner says whether they are."""
-        pairs = same_sounds(read_choices(self.state.choices_path), self.state.expectations())
+        pairs = self.state.choices.same_sounds(self.state.expectations())
         return [pair for pair in pairs if set(pair) <= set(taught)]
 
     def clip(self, label: str, clip_id: str) -> Path:

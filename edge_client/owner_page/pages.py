@@ -71,7 +71,7 @@ class Pages:
         return HTMLResponse(self._environment.get_template(template).render(values), code)
 
 
-def _clock(at_ms: int) -> str:
+def _clock(at_ms: float) -> str:
     """Return a time of the day, with the day where it is not today."""
     then = datetime.fromtimestamp(at_ms / 1e3)
     return then.strftime("%H:%M:%S" if then.date() == datetime.now().date() else "%d %b, %H:%M")

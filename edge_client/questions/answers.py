@@ -13,7 +13,7 @@ from edge_client.clips.trash import link_or_copy
 from edge_client.errors import ClipError, EdgeError
 from edge_client.owner import Teaching
 from edge_client.questions.store import NEVER, NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore
-from edge_client.room.store import add_denials, remove_denials
+from edge_client.room.store import add_wrong_detections, remove_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import remove_durably
 
@@ -52,7 +52,10 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
             says = YES
         folder = _folder(teaching, question, says, label)
         shared = bool(folder) and (teaching.store.folder / folder / question.file_name).exists()
-        said = dataclasses.replace(question, said=says, said_at=time.time(), folder=folder, shared=shared)
+        number = teaching.next_number()
+        said = dataclasses.replace(
+            question, said=says, said_at=time.time(), number=number, folder=folder, shared=shared
+        )
         store.replace(said)
         try:
             finish(teaching.store, teaching.state, store, said)
@@ -83,7 +86,7 @@ def finish(clips: ClipStore, state: DeviceState, store: QuestionStore, said: Que
     Raises EdgeError as :func:`answer` does.
     """
     if said.detected and said.said in (NO, WAS):
-        add_denials(state.denials_path, [(said.at, said.label)])
+        add_wrong_detections(state.database, [(said.at, said.label)])
     sound = store.sound(said)
     if not said.folder:
         remove_durably(sound)
@@ -116,7 +119,7 @@ def answers(teaching: Teaching, now: float | None = None) -> list[Answered]:
     """Return the answers of a week, the newest first; they can be undone."""
     now = time.time() if now is None else now
     found = [one for one in store_of(teaching).read().questions if one.said and abs(now - one.said_at) < WEEK_S]
-    return [Answered(one, in_words(one)) for one in sorted(found, key=lambda one: -one.said_at)]
+    return [Answered(one, in_words(one)) for one in sorted(found, key=lambda one: -one.number)]
 
 
 def in_words(said: Question) -> str:
@@ -141,10 +144,10 @@ def take_back(teaching: Teaching, said: Question) -> int:
             link_or_copy(path, store.sound(said))
             clips.delete(Clip(said.folder, path))
         if said.detected and said.said in (NO, WAS):
-            remove_denials(teaching.state.denials_path, [(said.at, said.label)])
+            remove_wrong_detections(teaching.state.database, [(said.at, said.label)])
         if said.folder and is_label(said.folder):
             teaching.forget_emptied([said.folder])
-        store.replace(dataclasses.replace(said, said="", said_at=0.0, folder="", shared=False))
+        store.replace(dataclasses.replace(said, said="", said_at=0.0, number=0, folder="", shared=False))
         if not said.is_fresh(time.time()):
             remove_durably(store.sound(said))
     return int(leaves)

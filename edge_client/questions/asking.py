@@ -14,7 +14,7 @@ from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
 from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
-from edge_client.questions.store import WEEK_S, Book, Candidate, Question, QuestionStore, key_of, sound_of
+from edge_client.questions.store import Candidate, Question, QuestionStore, sound_of
 from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
@@ -48,7 +48,7 @@ class Asker:
         self._per_day, self._rate_hz, self._clock = per_day, rate_hz, clock
         self._trouble = RateLimitedLog(log)
         self._taught: tuple[tuple[int, int], list[Floats]] = ((0, 0), [])
-        self._seen: tuple[int, int] | None = None
+        self._seen: object = None
         self._next_look = 0.0
 
     @classmethod
@@ -94,11 +94,7 @@ class Asker:
         known = [row for row in (*self._taught_clips(), *asked) if len(row) == len(doubt.embedding)]
         worth = openness(doubt.margin) * novelty(doubt.embedding, known, self._statistics)
         candidate = Candidate(now, worth, doubt.detected)
-        self.store.change(
-            lambda book: Book(
-                book.questions, (*(one for one in book.candidates if abs(now - one.at) < WEEK_S), candidate)
-            )
-        )
+        self.store.add_candidate(candidate)
         return is_chosen(candidate, book, self._per_day, now)
 
     def ask(self, doubt: Doubt) -> Question:
@@ -127,7 +123,7 @@ class Asker:
 
         What is a day old is removed then.
         """
-        key = key_of(self.store.path)
+        key = self.store.key()
         if key == self._seen and time.monotonic() < self._next_look:
             return None
         self.store.tidy(self._clock())

@@ -1,4 +1,4 @@
-"""The file of a device's questions, and the sounds of those that are open; several processes may use both.
+"""A device's questions, in its database, and the sounds of those that are open; several processes may use both.
 
 A sound is written before the question that names it, and goes with the answer or after a day. The answer is written
 before the sound moves: what a power cut leaves undone is done by :func:`edge_client.questions.answers.finish`.
@@ -6,24 +6,18 @@ before the sound moves: what a power cut leaves undone is done by :func:`edge_cl
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from edge_client.audio.recordings import content_name, encode_wave
-from edge_client.errors import ClipError, DamagedError, StateError
-from edge_client.storage.checked_files import read_checked, write_checked
+from edge_client.errors import ClipError
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.locks import take_lock
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
-from fleet_protocol.errors import TensorError
-from fleet_protocol.tensors import pack, unpack
 
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
@@ -32,8 +26,13 @@ SAYINGS = (YES, NO, WAS, NEVER)
 """What an owner says: it was; it was not; it was something else, which he names; never ask about such a sound."""
 # Questions that are remembered, the newest: those about which never to ask again, and the others. Candidates.
 _NEVER, _OTHERS, _CANDIDATES = 100, 100, 1000
-_PATIENCE_S = 5.0
 _LONGEST = 200  # characters of a label
+_NAMES = (
+    *("question_id", "at", "label", "detected", "score", "embedding"),
+    *("said", "said_at", "number", "folder", "shared"),
+)
+_COLUMNS = ", ".join(_NAMES)
+_REMEMBERED = f"(SELECT id FROM questions WHERE said {{}} '{NEVER}' ORDER BY id DESC LIMIT {{}})"
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class Question:
         score: Averaged score of the label, 0..1.
         said: One of ``SAYINGS``; "" while there is no answer.
         said_at: When it was answered, seconds since 1970.
+        number: Of the answer among the owner's changes (``Teaching.next_number``).
         folder: Folder of the clip store that got the sound; "" where none did.
         shared: Whether that folder had the very same clip before.
         embedding: Of the sound, float32 [numbers].
@@ -61,6 +61,7 @@ class Question:
     embedding: Floats = field(compare=False)
     said: str = ""
     said_at: float = 0.0
+    number: int = 0
     folder: str = ""
     shared: bool = False
 
@@ -94,51 +95,54 @@ class Book:
 
 
 class QuestionStore:
-    """The questions of one device."""
+    """The questions of one device. All that reads or writes raises StateError, OSError as :class:`Database` does."""
 
     def __init__(self, state: DeviceState, features: str) -> None:
         """``features``: digest of the front end; embeddings by another one are worth nothing."""
-        self.folder, self.path = state.questions_folder, state.questions_path
+        self.folder, self._database = state.questions_folder, state.database
         self.features = features
 
+    def key(self) -> object:
+        """Return what changes whenever a question does, by whatever process."""
+        return self._database.key()
+
     def read(self) -> Book:
-        """Return what there is; nothing where the file is missing or damaged, or another front end's."""
-        try:
-            arrays, document = unpack(read_checked(self.path))
-            return _book(arrays, document) if document.get("features") == self.features else Book()
-        except (FileNotFoundError, DamagedError, TensorError, KeyError, TypeError, ValueError):
-            return Book()
-
-    def change(self, change: Callable[[Book], Book]) -> Book:
-        """Replace the file by what a function makes of it; no other process changes it meanwhile. Return what it holds.
-
-        Raises StateError if another process does not let go of it.
-        """
-        lock = take_lock(self.path.with_suffix(".lock"), _PATIENCE_S)
-        if lock is None:
-            raise StateError(f"another program is changing {self.path}; try again")
-        try:
-            before = self.read()
-            after = _bounded(change(before))
-            if after != before:
-                write_checked(self.path, _packed(after, self.features))
-            return after
-        finally:
-            os.close(lock)
+        """Return what there is of this front end."""
+        of_mine = (self.features,)
+        found = self._database.rows(f"SELECT {_COLUMNS} FROM questions WHERE features = ? ORDER BY id", of_mine)
+        candidates = self._database.rows(
+            "SELECT at, worth, detected FROM candidates WHERE features = ? ORDER BY id", of_mine
+        )
+        questions = tuple(one for row in found if (one := _question(row)) is not None)
+        return Book(questions, tuple(Candidate(at, worth, bool(detected)) for at, worth, detected in candidates))
 
     def add(self, question: Question, sound: bytes) -> None:
         """Ask a question, with its sound: a file's bytes, from :func:`sound_of`."""
         write_durably(self.sound(question), sound)
-        self.change(lambda book: Book((*book.questions, question), book.candidates))
+        with self._database.changing() as connection:
+            columns = f"features, {_COLUMNS}"
+            marks = ", ".join("?" * len(columns.split(",")))
+            values = (self.features, *_row(question))
+            connection.execute(f"INSERT OR REPLACE INTO questions ({columns}) VALUES ({marks})", values)
+            connection.execute("DELETE FROM questions WHERE features != ?", (self.features,))
+            kept = (_REMEMBERED.format("=", _NEVER), _REMEMBERED.format("!=", _OTHERS))
+            connection.execute(f"DELETE FROM questions WHERE id NOT IN {kept[0]} AND id NOT IN {kept[1]}")
+
+    def add_candidate(self, one: Candidate) -> None:
+        """Note a doubtful sound's worth, by which others are judged; those of another week go."""
+        with self._database.changing(durable=False) as connection:
+            values = (self.features, one.at, float(one.worth), int(one.detected))
+            connection.execute("INSERT INTO candidates (features, at, worth, detected) VALUES (?, ?, ?, ?)", values)
+            old = "features != ? OR ABS(at - ?) >= ? OR id <= (SELECT MAX(id) FROM candidates) - ?"
+            limits = (self.features, one.at, WEEK_S, _CANDIDATES)
+            connection.execute(f"DELETE FROM candidates WHERE {old}", limits)
 
     def replace(self, question: Question) -> None:
         """Write a question anew, by its identifier."""
-        self.change(
-            lambda book: Book(
-                tuple(question if one.question_id == question.question_id else one for one in book.questions),
-                book.candidates,
-            )
-        )
+        with self._database.changing() as connection:
+            columns = _COLUMNS.replace(",", " = ?,")
+            values = (*_row(question), question.question_id)
+            connection.execute(f"UPDATE questions SET {columns} = ? WHERE question_id = ?", values)
 
     def sound(self, question: Question) -> Path:
         """Return where the sound of a question is, while it is kept."""
@@ -182,33 +186,24 @@ class QuestionStore:
                 remove_durably(path)
 
     def forget_label(self, label: str) -> None:
-        """Remove all that was asked about a label, and answers that name it.
-
-        Raises StateError as :meth:`change` does.
-        """
-        if not self.path.exists():
-            return
-        self.change(
-            lambda book: Book(
-                tuple(one for one in book.questions if label not in (one.label, Path(one.folder).name)), book.candidates
-            )
-        )
-        self.tidy()
+        """Remove all that was asked about a label, and answers that name it."""
+        found = self._database.rows("SELECT id, label, folder FROM questions")
+        gone = [(number,) for number, asked, folder in found if label in (asked, Path(folder).name)]
+        if gone:
+            with self._database.changing() as connection:
+                connection.executemany("DELETE FROM questions WHERE id = ?", gone)
+            self._database.erase()
+            self.tidy()
 
     def forget(self) -> None:
         """Remove all: sounds, questions and answers."""
-        remove_durably(self.path)
+        if self._database.path.exists():
+            with self._database.changing() as connection:
+                connection.execute("DELETE FROM questions")
+                connection.execute("DELETE FROM candidates")
+            self._database.erase()
         for path in self.folder.glob("*.wav"):
             remove_durably(path)
-
-
-def key_of(path: Path) -> tuple[int, int] | None:
-    """Return what changes whenever the file of the questions does, by whatever process; None where there is none."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_mtime_ns, status.st_ino
 
 
 def sound_of(window: Floats, rate_hz: int) -> tuple[str, bytes]:
@@ -217,36 +212,20 @@ def sound_of(window: Floats, rate_hz: int) -> tuple[str, bytes]:
     return Path(content_name(data)).stem, data
 
 
-def _bounded(book: Book) -> Book:
-    """Return a book without what is too much of it."""
-    never = [one for one in book.questions if one.said == NEVER][-_NEVER:]
-    others = [one for one in book.questions if one.said != NEVER][-_OTHERS:]
-    kept = {id(one) for one in (*never, *others)}
-    return Book(tuple(one for one in book.questions if id(one) in kept), book.candidates[-_CANDIDATES:])
+def _row(one: Question) -> tuple[Any, ...]:
+    """Return a question as the columns have it."""
+    embedding = np.clip(one.embedding, -6e4, 6e4).astype(np.float16).tobytes()
+    heard = (one.question_id, one.at, one.label, int(one.detected), float(one.score), embedding)
+    return (*heard, one.said, one.said_at, one.number, one.folder, int(one.shared))
 
 
-def _packed(book: Book, features: str) -> bytes:
-    names = [part.name for part in fields(Question) if part.name != "embedding"]
-    questions = [{name: getattr(one, name) for name in names} for one in book.questions]
-    embeddings = np.stack([one.embedding for one in book.questions]) if book.questions else np.zeros((0, 0))
-    arrays = {"embeddings": np.clip(embeddings, -6e4, 6e4).astype(np.float16)}
-    return pack(arrays, {"features": features, "questions": questions, "candidates": book.candidates})
-
-
-def _book(arrays: dict[str, Any], document: dict[str, Any]) -> Book:
-    """Return a file's book. Raises ValueError, or its like, if it does not hold together."""
-    rows = arrays["embeddings"].astype(np.float32)
-    if rows.ndim != 2 or len(rows) != len(document["questions"]) or not np.isfinite(rows).all():
-        raise ValueError(f"{len(document['questions'])} questions, embeddings {rows.shape}")
-    questions = tuple(Question(**one, embedding=row) for one, row in zip(document["questions"], rows, strict=True))
-    if not all(_is_sound(one) for one in questions):
-        raise ValueError("a question is none")
-    candidates = document["candidates"]
-    return Book(
-        questions, tuple(Candidate(float(at), float(worth), bool(detected)) for at, worth, detected in candidates)
-    )
-
-
-def _is_sound(one: Question) -> bool:
-    hexadecimal = len(one.question_id) == 16 and set(one.question_id) <= set("0123456789abcdef")
-    return hexadecimal and one.said in ("", *SAYINGS) and 0 < len(one.label) <= _LONGEST
+def _question(row: tuple[Any, ...]) -> Question | None:
+    """Return a row's question; None where it is damaged."""
+    found = dict(zip(_NAMES, row, strict=True))
+    embedding = np.frombuffer(found["embedding"][: len(found["embedding"]) // 2 * 2], np.float16).astype(np.float32)
+    hexadecimal = len(found["question_id"]) == 16 and set(found["question_id"]) <= set("0123456789abcdef")
+    whole = len(embedding) > 0 and bool(np.isfinite(embedding).all())
+    if not (hexadecimal and whole and found["said"] in ("", *SAYINGS) and 0 < len(found["label"]) <= _LONGEST):
+        return None
+    flags = {name: bool(found[name]) for name in ("detected", "shared")}
+    return Question(**found | flags | {"embedding": embedding})

@@ -19,7 +19,7 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.room.promise import kept_promise
 from edge_client.room.rates import room_tails
 from edge_client.room.reservoir import Layout, Reservoir, Sample
-from edge_client.room.store import read_denials, read_sample, write_sample
+from edge_client.room.store import forget_room, read_sample, read_wrong_detections, write_sample
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
@@ -67,7 +67,7 @@ def tails_here(
         return tails
     layout, sample = found
     scorer = Scorer(model, label_map, prototypes)
-    return room_tails(sample, layout.averaged, scorer, label_map, tails, read_denials(state.denials_path))
+    return room_tails(sample, layout.averaged, scorer, label_map, tails, read_wrong_detections(state.database))
 
 
 class RoomMemory:
@@ -93,7 +93,7 @@ class RoomMemory:
         layout = layout_of(manifest, config.detector) if config.learning.room and config.microphone else None
         if layout is None:
             if not config.learning.room:
-                state.forget_room()
+                forget_room(state)
             return None
         return cls(layout, state)
 
@@ -127,4 +127,6 @@ class RoomMemory:
 
     def status(self, promised: float) -> dict[str, Any]:
         """Return what was promised, and what came: hours that were heard, and detections by label, of the last days."""
-        return kept_promise(*self._reservoir.counts(), promised, read_denials(self._state.denials_path), self._clock())
+        return kept_promise(
+            *self._reservoir.counts(), promised, read_wrong_detections(self._state.database), self._clock()
+        )

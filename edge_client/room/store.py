@@ -1,23 +1,23 @@
-"""The file of what a device remembers of its room, and of what its owner said was heard wrongly.
+"""What a device remembers of its room, in a file, and what its owner said was heard wrongly, in the database.
 
 Both are as private as the clips, and never leave. `auricle-edge clips purge` removes them.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edge_client.errors import DamagedError, StateError
+from edge_client.errors import DamagedError
 from edge_client.room.reservoir import DAYS, HOURS, LABELS, Layout, Sample
 from edge_client.storage.checked_files import read_checked, write_checked
-from edge_client.storage.locks import take_lock
+from edge_client.storage.database import ROOM_LEARNED, Database
+from edge_client.storage.device_state import DeviceState
+from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import pack, unpack
 
@@ -30,7 +30,7 @@ _ARRAYS = {
     "priorities": np.float64,
     "passed": np.float64,
 }
-_DENIALS, _PATIENCE_S = 500, 5.0
+_WRONG_DETECTIONS = 500
 
 
 def write_sample(path: Path, layout: Layout, sample: Sample) -> None:
@@ -89,37 +89,33 @@ def _sample(arrays: dict[str, Any], document: dict[str, Any], layout: Layout) ->
     return Sample(**{name: arrays[name] for name in _ARRAYS}, names=names, heard_s=heard_s, detections=detections)
 
 
-def read_denials(path: Path) -> list[tuple[float, str]]:
-    """Return times, seconds since 1970, and labels of detections that the owner said were wrong, the newest last."""
-    try:
-        return [(float(moment), str(label)) for moment, label in json.loads(read_checked(path))]
-    except (FileNotFoundError, DamagedError, TypeError, ValueError):
-        return []
+def read_wrong_detections(database: Database) -> list[tuple[float, str]]:
+    """Return times, seconds since 1970, and labels of detections that the owner said were wrong, the newest last.
 
-
-def add_denials(path: Path, found: Iterable[tuple[float, str]]) -> None:
-    """Remember more of them, the newest alone where there are many.
-
-    Raises StateError if another process does not let go of the file.
+    Raises StateError, OSError as :class:`Database` does, as the others do.
     """
-    more = list(found)
-    _change_denials(path, lambda kept: list(dict.fromkeys([*kept, *more])))
+    return database.rows("SELECT at, label FROM wrong_detections ORDER BY id")
 
 
-def remove_denials(path: Path, found: Iterable[tuple[float, str]]) -> None:
-    """Forget some of them: the owner took back what he said.
+def add_wrong_detections(database: Database, found: Iterable[tuple[float, str]]) -> None:
+    """Remember more of them, the newest alone where there are many."""
+    with database.changing() as connection:
+        connection.executemany("INSERT OR IGNORE INTO wrong_detections (at, label) VALUES (?, ?)", found)
+        oldest = "SELECT id FROM wrong_detections ORDER BY id DESC LIMIT 1 OFFSET ?"
+        connection.execute(f"DELETE FROM wrong_detections WHERE id <= ({oldest})", (_WRONG_DETECTIONS,))
 
-    Raises StateError if another process does not let go of the file.
-    """
-    gone = set(found)
-    _change_denials(path, lambda kept: [one for one in kept if one not in gone])
+
+def remove_wrong_detections(database: Database, found: Iterable[tuple[float, str]]) -> None:
+    """Forget some of them: the owner took back what he said."""
+    with database.changing() as connection:
+        connection.executemany("DELETE FROM wrong_detections WHERE at = ? AND label = ?", found)
 
 
-def _change_denials(path: Path, change: Callable[[list[tuple[float, str]]], list[tuple[float, str]]]) -> None:
-    lock = take_lock(path.with_suffix(".lock"), _PATIENCE_S)
-    if lock is None:
-        raise StateError(f"another program is changing {path}; try again")
-    try:
-        write_checked(path, json.dumps(change(read_denials(path))[-_DENIALS:]).encode())
-    finally:
-        os.close(lock)
+def forget_room(state: DeviceState) -> None:
+    """Forget what was heard in the room; a daemon that runs does so once it sees that the file is gone."""
+    remove_durably(state.room_path)
+    if state.database.path.exists():
+        with state.database.changing() as connection:
+            connection.execute("DELETE FROM wrong_detections")
+            connection.execute("DELETE FROM notes WHERE name = ?", (ROOM_LEARNED,))
+        state.database.erase()

@@ -13,13 +13,14 @@ import contextlib
 import io
 import json
 import shutil
-import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from edge_client.errors import StateError
 from edge_client.storage.checked_files import copy_of, read_file_or_copy
+from edge_client.storage.database import FILE as DATABASE
+from edge_client.storage.database import Database
 from edge_client.storage.device_state import KEPT_TWICE
 from edge_client.storage.followed_bundle import FILE as FOLLOWED_BUNDLE
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably
@@ -27,12 +28,11 @@ from fleet_protocol.backup_archive import BackupArchive, open_backup, written_ba
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import BackupFormatError
 
-_JOURNAL = "journal.sqlite3"
-_FILES = (*KEPT_TWICE, "expectations.json", "forgotten.json", FOLLOWED_BUNDLE, "embeddings.safetensors", _JOURNAL)
+_FILES = (*KEPT_TWICE, FOLLOWED_BUNDLE, "embeddings.safetensors", DATABASE)
 _FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
-_BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{_JOURNAL}-wal", f"{_JOURNAL}-shm")
+_BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{DATABASE}-wal", f"{DATABASE}-shm")
 # What was heard in a room stays in no backup, and says nothing of the labels that come back.
-_ROOM = ("room.safetensors", "denials.json", "room-learned.json")
+_ROOM = ("room.safetensors",)
 _MANIFEST, _FORMAT = "backup.json", 1
 _RESTORE, _COMPLETE = ".restore", "complete.json"
 # The store's lock stays where processes hold it.
@@ -143,22 +143,9 @@ def _whole(path: Path) -> bytes:
     if path.name in KEPT_TWICE:
         _, from_copy = read_file_or_copy(path)
         return (copy_of(path) if from_copy else path).read_bytes()
-    if path.name == _JOURNAL:
-        return _journal(path)
+    if path.name == DATABASE:
+        return Database(path).copy()
     return path.read_bytes()
-
-
-def _journal(path: Path) -> bytes:
-    """Return a database that a daemon may be writing, as one file without its log."""
-    try:
-        with (
-            contextlib.closing(sqlite3.connect(path, timeout=5.0)) as source,
-            contextlib.closing(sqlite3.connect(":memory:")) as copy,
-        ):
-            source.backup(copy)
-            return copy.serialize()
-    except sqlite3.Error as error:
-        raise StateError(f"cannot read the journal {path}: {error}; the daemon puts a damaged one aside") from error
 
 
 def _is_allowed(name: str) -> bool:

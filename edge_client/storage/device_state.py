@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from pathlib import Path
 from typing import Any
 
 from edge_client.errors import DamagedError, StateError
-from edge_client.storage import followed_bundle, owner_choices
+from edge_client.storage import followed_bundle
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
+from edge_client.storage.database import FILE, SELF_TEST, Database
 from edge_client.storage.identity import IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
+from edge_client.storage.owner_choices import OwnerChoices
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
 
 log = logging.getLogger(__name__)
+_EXPECTATIONS = "expectations"
 # Written twice, because the device could not get them again.
-KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors", owner_choices.FILE)
+KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
-    r"\.((identity\.json|membership\.json|noise\.key|model\.safetensors|choices\.json)(\.copy)?|status\.json"
-    r"|embeddings\.safetensors|expectations\.json|self-test|forgotten\.json|page\.key|update-.*|learned-.*|[0-9a-f]{64}"
-    r"|questions\.safetensors|room\.safetensors|denials\.json|room-learned\.json|followed-bundle\.json)"
+    r"\.((identity\.json|membership\.json|model\.safetensors)(\.copy)?|status\.json|page\.key"
+    r"|embeddings\.safetensors|room\.safetensors|update-.*|learned-.*|[0-9a-f]{64}|followed-bundle\.json)"
     r"\.[0-9a-f]{8}"
 )
 
@@ -82,16 +83,11 @@ class DeviceState:
         self.unknown_folder = folder / "unknown"
         self.detected_folder = folder / "detected"
         self.trash_folder = folder / "trash"
-        self.forgotten_path = folder / "forgotten.json"
-        self.choices_path = folder / owner_choices.FILE
         self.embeddings_path = folder / "embeddings.safetensors"
         self.room_path = folder / "room.safetensors"
-        self.denials_path = folder / "denials.json"
-        self.room_learned_path = folder / "room-learned.json"
         self.questions_folder = folder / "questions"
-        self.questions_path = folder / "questions.safetensors"
-        self._expectations_path = folder / "expectations.json"
-        self._self_test_path = folder / "self-test"
+        self.database = Database(folder / FILE)
+        self.choices = OwnerChoices(self.database)
 
     def lock(self, purpose: str, patience_s: float = 0.0) -> int:
         """Make sure that no other process does the same; the lock lasts until the process ends.
@@ -129,16 +125,9 @@ class DeviceState:
         What a full disk keeps from being restored is logged. Raises DamagedError if a file that the device needs is
         damaged, and so is its copy.
         """
-        found = [_mended(self.folder / name) for name in KEPT_TWICE]
-        once = (
-            self.embeddings_path,
-            self._expectations_path,
-            self._self_test_path,
-            self.forgotten_path,
-            self.folder / followed_bundle.FILE,
-        )
-        room = (self.room_path, self.denials_path, self.room_learned_path, self.questions_path)
-        checked = [*once, *room, *finished_files(self.outbox.folder)]
+        found = [_mended(self.folder / name) for name in KEPT_TWICE] + self.database.mend()
+        once = (self.embeddings_path, self.room_path, self.folder / followed_bundle.FILE)
+        checked = [*once, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]
         for path in damaged:
@@ -153,35 +142,24 @@ class DeviceState:
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink()
 
-    def forget_room(self) -> None:
-        """Forget what was heard in the room; a daemon that runs does so once it sees that the files are gone."""
-        for path in (self.room_path, self.denials_path, self.room_learned_path):
-            remove_durably(path)
-
     def save_expectations(self, expected: list[dict[str, Any]]) -> None:
         """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""
-        write_checked(self._expectations_path, json.dumps(expected).encode())
+        self.database.set_note(_EXPECTATIONS, expected, durable=False)
 
     def expectations(self) -> list[dict[str, Any]]:
         """Return an object for each label: ``edge_client.learning.teaching.expectation.Expectation``; or nothing.
 
-        They are nothing, too, where the file is damaged: the next teaching makes them again.
+        They are nothing, too, where they are damaged: the next teaching makes them again.
         """
-        try:
-            return list(json.loads(read_checked(self._expectations_path)))
-        except (FileNotFoundError, DamagedError):
-            return []
+        return list(self.database.note(_EXPECTATIONS) or ())
 
     def save_self_test(self, passed: str) -> None:
         """Keep which runtime passed its test, and where (``edge_client.model.self_test.runtime_here``)."""
-        write_checked(self._self_test_path, passed.encode())
+        self.database.set_note(SELF_TEST, passed)
 
     def self_test(self) -> str:
         """Return what was saved; "" where nothing was, or it is damaged."""
-        try:
-            return read_checked(self._self_test_path).decode()
-        except (FileNotFoundError, DamagedError):
-            return ""
+        return str(self.database.note(SELF_TEST) or "")
 
 
 def _mended(path: Path) -> str:

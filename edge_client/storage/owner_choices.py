@@ -1,25 +1,18 @@
-"""What an owner decided beside the clips: whether detected sounds are kept, which sounds differ, what was renamed.
-
-One small file, which commands and the owner's page write, and the daemon reads whenever it matters.
-"""
+"""What an owner decided beside the clips: whether detected sounds are kept, which sounds differ, what was renamed."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from edge_client.errors import DamagedError, StateError
-from edge_client.storage.checked_files import read_twice, write_twice
-from edge_client.storage.locks import take_lock
+from edge_client.storage.database import Database
 
-FILE = "choices.json"
+_KEEPS_DETECTED = "keeps_detected"
 # Renamings that can be undone, and pairs that are remembered: the newest.
 _RENAMINGS, _PAIRS = 50, 1000
-_PATIENCE_S = 5.0
 
 
 class Move(NamedTuple):
@@ -33,83 +26,79 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Renaming:
-    """Clips, counter-examples included, that got another label than the ``former`` one together."""
+    """Clips, counter-examples included, that got another label than the ``former`` one together.
 
-    at_ms: int
+    ``number``: of the owner's change; ``at``: seconds since 1970.
+    """
+
+    number: int
+    at: float
     former: str
     label: str
     moves: tuple[Move, ...]
 
 
-@dataclass(frozen=True)
 class OwnerChoices:
-    """All that is in the file. ``keeps_detected`` None: as the configuration says; ``renamings``: the newest first."""
+    """A device's owner's choices. All raise StateError, OSError as :class:`Database` does."""
 
-    keeps_detected: bool | None = None
-    different: tuple[tuple[str, str], ...] = ()
-    renamings: tuple[Renaming, ...] = ()
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
+    def keeps_detected(self) -> bool | None:
+        """Return whether detected sounds are kept; None: as the configuration says."""
+        found = self._database.note(_KEEPS_DETECTED)
+        return None if found is None else bool(found)
 
-def read_choices(path: Path) -> OwnerChoices:
-    """Return what the owner decided; nothing where there is no file, or where it and its copy are damaged."""
-    try:
-        found = json.loads(read_twice(path))
-        return OwnerChoices(
-            found["keeps_detected"],
-            tuple((first, second) for first, second in found["different"]),
-            tuple(
-                Renaming(one["at_ms"], one["former"], one["label"], tuple(Move(*move) for move in one["moves"]))
-                for one in found["renamings"]
-            ),
-        )
-    except (FileNotFoundError, DamagedError):
-        return OwnerChoices()
+    def keep_detected(self, *, on: bool) -> None:
+        """Keep detected sounds from now on, or none."""
+        self._database.set_note(_KEEPS_DETECTED, on)
 
+    def same_sounds(self, expected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+        """Return pairs of labels expected to sound the same, of which the owner did not say that they differ."""
+        different = set(self._database.rows("SELECT first, second FROM different"))
+        known = {found["label"] for found in expected}
+        pairs = [(found["label"], other) for found in expected for other in found.get("same", ())]
+        return [pair for pair in pairs if pair[0] < pair[1] and pair[1] in known and pair not in different]
 
-def same_sounds(choices: OwnerChoices, expected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return pairs of labels expected to sound the same, of which the owner did not say that they differ."""
-    known = {found["label"] for found in expected}
-    pairs = [(found["label"], other) for found in expected for other in found.get("same", ())]
-    return [pair for pair in pairs if pair[0] < pair[1] and pair[1] in known and pair not in choices.different]
+    def set_different(self, first: str, second: str) -> None:
+        """Remember that two labels differ."""
+        with self._database.changing() as connection:
+            pair = (min(first, second), max(first, second))
+            connection.execute("INSERT OR REPLACE INTO different (first, second) VALUES (?, ?)", pair)
+            connection.execute("DELETE FROM different WHERE id <= (SELECT MAX(id) FROM different) - ?", (_PAIRS,))
 
+    def renamings(self) -> list[Renaming]:
+        """Return what was renamed, the newest first."""
+        rows = self._database.rows("SELECT number, at, former, label, moves FROM renamings ORDER BY id DESC")
+        return [
+            Renaming(number, at, former, label, tuple(Move(*move) for move in json.loads(moves)))
+            for number, at, former, label, moves in rows
+        ]
 
-def forget(path: Path, *, older_than_ms: int = 0, labels: Collection[str] = ()) -> None:
-    """Drop renamings of before a time, and whatever names one of some labels.
+    def add_renaming(self, one: Renaming) -> None:
+        """Remember a renaming."""
+        with self._database.changing() as connection:
+            connection.execute(
+                "INSERT INTO renamings (number, at, former, label, moves) VALUES (?, ?, ?, ?, ?)",
+                (one.number, one.at, one.former, one.label, json.dumps(one.moves)),
+            )
+            connection.execute("DELETE FROM renamings WHERE id <= (SELECT MAX(id) FROM renamings) - ?", (_RENAMINGS,))
 
-    Raises StateError, OSError as :func:`change_choices`.
-    """
-    gone = set(labels)
-    if path.exists():
-        change_choices(
-            path,
-            lambda choices: OwnerChoices(
-                choices.keeps_detected,
-                tuple(pair for pair in choices.different if not gone & set(pair)),
-                tuple(
-                    one for one in choices.renamings if one.at_ms > older_than_ms and not gone & {one.former, one.label}
-                ),
-            ),
-        )
+    def forget_renaming(self, number: int) -> None:
+        """Forget a renaming."""
+        with self._database.changing() as connection:
+            connection.execute("DELETE FROM renamings WHERE number = ?", (number,))
 
+    def forget_old(self, age_s: float) -> None:
+        """Forget renamings of a certain age, in seconds; a clock that was ahead makes them old, too."""
+        now, old = time.time(), "FROM renamings WHERE ABS(at - ?) >= ?"
+        if self._database.rows(f"SELECT 1 {old} LIMIT 1", (now, age_s)):
+            with self._database.changing(durable=False) as connection:
+                connection.execute(f"DELETE {old}", (now, age_s))
 
-def change_choices(path: Path, change: Callable[[OwnerChoices], OwnerChoices]) -> None:
-    """Replace the file by what a function makes of it; no other process changes it meanwhile.
-
-    Raises StateError if another process does not let go of it.
-    """
-    lock = take_lock(path.with_suffix(".lock"), _PATIENCE_S)
-    if lock is None:
-        raise StateError(f"another program is changing {path}; try again")
-    try:
-        before = read_choices(path)
-        after = change(before)
-        if after != before:
-            _write(path, after)
-    finally:
-        os.close(lock)
-
-
-def _write(path: Path, choices: OwnerChoices) -> None:
-    kept = asdict(choices) | {"different": choices.different[-_PAIRS:]}
-    kept["renamings"] = [asdict(renaming) for renaming in choices.renamings[:_RENAMINGS]]
-    write_twice(path, json.dumps(kept).encode())
+    def forget_labels(self, labels: Collection[str]) -> None:
+        """Forget whatever names one of some labels."""
+        pairs = [(label, label) for label in labels]
+        with self._database.changing() as connection:
+            connection.executemany("DELETE FROM different WHERE first = ? OR second = ?", pairs)
+            connection.executemany("DELETE FROM renamings WHERE former = ? OR label = ?", pairs)

@@ -22,7 +22,7 @@ say installing; dpkg --install /mnt/older.deb
 test -e $service -a -e /etc/auricle/edge.toml -a ! -e /etc/systemd/system/multi-user.target.wants/auricle-edge.service
 auricle-edge --version | grep '^auricle-edge .*TensorFlow Lite 2.17.1 (pymicro-wakeword 2.5.0, SHA-256 '
 say starting; runuser -u auricle -- auricle-edge run --config /etc/auricle/edge.toml >/tmp/log 2>&1 &
-until grep pymicro /var/lib/auricle/self-test 2>/dev/null; do
+until grep -aq pymicro /var/lib/auricle/state.sqlite3* 2>/dev/null; do
     kill -0 $! || {{ cat /tmp/log; exit 1; }}
     sleep 0.5
 done
@@ -34,7 +34,7 @@ test "$(readlink /opt/auricle-edge/current)" != "$old" -a ! -e /opt/auricle-edge
 grep -q '^# mine' /etc/auricle/edge.toml; auricle-edge --version
 say removing; dpkg --remove auricle-edge
 test ! -e /opt/auricle-edge -a ! -e /usr/local/bin/auricle-edge -a ! -e $service
-test -e /var/lib/auricle/self-test -a -e /etc/auricle/edge.toml; getent passwd auricle
+test -e /var/lib/auricle/state.sqlite3 -a -e /etc/auricle/edge.toml; getent passwd auricle
 say purging; dpkg --purge auricle-edge
 test ! -e /var/lib/auricle -a ! -e /etc/auricle -a ! -e /usr/share/auricle; ! getent passwd auricle
 say done

@@ -16,7 +16,7 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.daemon.status import StatusFile, read_status
 from edge_client.errors import RecordingError, StateError
 from edge_client.events import Event
-from edge_client.events.journal import Journal
+from edge_client.events.journal import Journal, past_events
 from edge_client.storage.checked_files import copy_of, read_checked
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import EmbeddingCache
@@ -65,7 +65,7 @@ def taught(tmp_path_factory):
     UnknownClips(state.unknown_folder, ClipsConfig(unknown_days=100_000), SETTINGS.sample_rate_hz).add(
         1_700_000_000.0, 0.25, sounds(5, 1)[0]
     )
-    journal = Journal(state.folder / "journal.sqlite3", days=100_000)
+    journal = Journal(state.database, days=100_000)
     for number in range(60):
         journal.publish(event(number))
     journal.close()
@@ -114,7 +114,6 @@ def test_a_file_that_cannot_be_had_again_is_restored_from_its_copy(state, name):
 
 
 MADE_AGAIN = {
-    "expectations.json": (DeviceState.expectations, []),
     "outbox/update-3.safetensors": (lambda state: state.outbox.read(state.outbox.update_path(3)), None),
     "outbox/learned-3.json": (lambda state: state.outbox.read(state.outbox.learned_path(3)), None),
     "blobs/*": (lambda state: [state.blobs.has(path.name) for path in state.folder.glob("blobs/*")], [False]),
@@ -193,24 +192,49 @@ def test_a_damaged_unknown_sound_gets_no_name(state):
 
 
 @pytest.mark.slow
-def test_a_damaged_journal_is_put_aside_or_goes_on(state, caplog):
-    path = state.folder / "journal.sqlite3"
-    good, aside = path.read_bytes(), path.with_name("journal.sqlite3.damaged")
-    noticed = 0
+def test_a_damaged_database_is_put_aside_and_what_can_be_read_goes_on(state, caplog):
+    path, whole = state.database.path, state.expectations()
+    state.choices.set_different("bell", "kettle")
+    good, aside = path.read_bytes(), path.with_name("state.sqlite3.damaged")
+    noticed, kept = 0, []
     for number, damaged in enumerate(flips(good, FLIPS, seed=8)):
-        for left in state.folder.glob("journal.sqlite3*"):
+        for left in state.folder.glob("state.sqlite3*"):
             left.unlink()
         path.write_bytes(damaged)
-        journal = Journal(path, days=100_000)
+        state = DeviceState(state.folder)
+        said = [sentence for sentence in state.mend() if "put aside" in sentence]
+        assert bool(said) == aside.exists()
+        journal = Journal(state.database, days=100_000)
         journal.publish(event(1_000 + number))
         journal.close()
-        with contextlib.closing(sqlite3.connect(path)) as database:
-            times = [time for (time,) in database.execute("SELECT time FROM events ORDER BY id")]
+        times = [one.time for one in past_events(state.database, 100)]
         assert times[-1] == event(1_000 + number).time
-        assert len(times) == (1 if aside.exists() else 61), number
-        noticed += aside.exists()
+        assert len(times) == 61 or aside.exists(), number
+        assert state.expectations() in (whole, [])
+        state.choices.set_different("cup", "kettle")
+        noticed += bool(said)
+        kept.append(len(times))
+        assert state.mend() == []
     assert 0 < noticed < FLIPS
-    assert caplog.text.count("was put aside") == noticed
+    assert sorted(kept)[FLIPS // 10] > 50  # of nearly every damaged file most could be read
+
+
+def test_a_daemon_that_journals_goes_on_in_the_new_database_after_damage(state):
+    journal = Journal(state.database, days=100_000)
+    journal.publish(event(1_000))
+    wait_for(lambda: len(past_events(state.database, 100)) == 61)
+    with contextlib.closing(sqlite3.connect(state.database.path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events_by_time'").fetchone()
+    with state.database.path.open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(bytes(100))
+    (said,) = state.mend()
+    assert "what could be read was kept" in said
+    journal.publish(event(1_001))
+    wait_for(lambda: event(1_001) in past_events(state.database, 100))
+    assert len(past_events(state.database, 100)) == 62
+    journal.close()
 
 
 def test_a_daemon_goes_on_with_the_last_good_copies_and_says_so(state, tmp_path):

@@ -194,10 +194,10 @@ class LivedDevice:
         change = found[int(self.rng.integers(len(found)))]
         if change.kind == "answered":
             said = [one.question for one in answers(teaching)]
-            (about,) = [one.question_id for one in said if round(1e3 * one.said_at) == change.at_ms]
+            (about,) = [one.question_id for one in said if one.number == change.number]
             self.attempt("taking back", lambda: undo(self.teaching, change), about)
         else:
-            (deletion,) = [one for one in teaching.trash.deletions() if round(1e3 * one.deleted_at) == change.at_ms]
+            (deletion,) = [one for one in teaching.trash.deletions() if one.number == change.number]
             about = [clip.clip_id for clip in deletion.clips]
             self.attempt("putting back", lambda: undo(self.teaching, change), *about)
 

@@ -93,9 +93,9 @@ def check_nothing_is_lost(device, finished, identity):
         assert all(np.isfinite(array).all() for array in weights.values())
     for path in (device.state / "outbox").glob("learned-*.json"):
         json.loads(state.outbox.read(path))
-    if (device.state / "journal.sqlite3").exists():
-        with contextlib.closing(sqlite3.connect(device.state / "journal.sqlite3")) as journal:
-            assert journal.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    if state.database.path.exists():
+        with contextlib.closing(sqlite3.connect(state.database.path)) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     return saved.progress
 
 

@@ -19,7 +19,7 @@ from edge_client.clips.public_set import build_public_set
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
-from edge_client.events.journal import JOURNAL, Journal
+from edge_client.events.journal import Journal
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.methods.local_method import LocalMethod, local_methods
 from edge_client.model.runtime import ModelRuntime
@@ -136,7 +136,7 @@ def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
     settings = read_bundle(bundle).manifest.feature_settings
     noise = np.random.default_rng(2).uniform(-0.4, 0.4, settings.clip_samples).astype(np.float32)
     UnknownClips(state.unknown_folder, ClipsConfig(), settings.sample_rate_hz).add(time.time(), 0.2, noise)
-    journal = Journal(state.folder / JOURNAL)
+    journal = Journal(state.database)
     journal.publish(Event(1_700_000_000.5, "detected", SECRET_LABEL, None, 0.9, -20.0))
     journal.close()
     with worker(device.config) as teaching:

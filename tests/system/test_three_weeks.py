@@ -19,7 +19,7 @@ import pytest
 
 from edge_client.questions.store import DAY_S, NEVER, NO, WAS, QuestionStore
 from edge_client.room.memory import layout_of
-from edge_client.room.store import read_denials, read_sample
+from edge_client.room.store import read_sample, read_wrong_detections
 from edge_client.storage.checked_files import read_checked
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.tensors import digest, pack
@@ -50,16 +50,15 @@ LINES = 2.7
 # What may lie in a state folder once a device has started, and its size in bytes at most.
 FILES = {
     r"(identity\.json|model\.safetensors)(\.copy)?": 100_000,
-    r"(daemon|training|questions|denials|choices)\.lock|clips/\.lock": 0,
+    r"(daemon|training)\.lock|clips/\.lock": 0,
     r"embeddings\.safetensors": 5_000_000,
-    r"expectations\.json|forgotten\.json|choices\.json(\.copy)?|room-learned\.json": 2_000,
-    r"denials\.json": 5_000,
-    r"questions\.safetensors": 100_000,
+    r"state\.sqlite3": 300_000,
+    r"state\.sqlite3-(wal|shm)": 300_000,
     r"room\.safetensors": 4_100_000,
     r"clips/(_not_/)?(kettle|bell|cup)/[\w]+\.wav": 33_000,
     rf"clips/{OWN}/[0-9a-f]{{16}}\.wav": 33_000,
     r"questions/[0-9a-f]{16}\.wav": 33_000,
-    rf"trash/[0-9]{{13}}/{OWN}/[0-9a-f]{{16}}\.wav": 33_000,
+    rf"trash/[0-9]{{8}}-[0-9]{{13}}/{OWN}/[0-9a-f]{{16}}\.wav": 33_000,
 }
 NAME = re.compile("[0-9a-f]{16}")
 
@@ -179,7 +178,7 @@ class Watch:
         """Compare a device that has just started with what must be there."""
         self._check_files()
         self._check_sounds(full=full)
-        self._check_denials(full=full)
+        self._check_wrong_detections(full=full)
         self._check_trash()
         saved = self.state.model.load(self.bundle)
         assert all(np.isfinite(array).all() for array in saved.listening.values())
@@ -220,8 +219,8 @@ class Watch:
                 assert is_open, (identifier, question)
                 assert identifier in self.silent, (identifier, question)
 
-    def _check_denials(self, *, full):
-        found = read_denials(self.state.denials_path)
+    def _check_wrong_detections(self, *, full):
+        found = read_wrong_detections(self.state.database)
         said = [one for one in self.questions.read().questions if one.detected and one.said in (NO, WAS)]
         assert len(found) == len(set(found))
         assert set(found) <= {(one.at, one.label) for one in said}
@@ -230,7 +229,7 @@ class Watch:
             assert due <= set(found)
 
     def _check_trash(self):
-        deletions = {path: float(path.name) / 1e3 for path in self.state.trash_folder.glob("*")}
+        deletions = {path: float(path.name[9:]) / 1e3 for path in self.state.trash_folder.glob("*")}
         assert all(self.now - moment <= 7 * DAY_S + HOUR_S for moment in deletions.values())
         kept = {path.stem for folder in deletions for path in folder.rglob("*.wav")}
         due = {identifier for identifier, moment in self.trashed.items() if self.now - moment < 7 * DAY_S - HOUR_S}

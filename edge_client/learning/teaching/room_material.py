@@ -7,7 +7,6 @@ next night the owner's teaching does as was found.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Callable, Collection, Mapping
 
@@ -16,13 +15,12 @@ from numpy.typing import NDArray
 
 from edge_client.clips.files import store_digest
 from edge_client.config import Config
-from edge_client.errors import DamagedError
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from edge_client.room.memory import kept_sample
 from edge_client.room.rates import is_denied
 from edge_client.room.reservoir import Layout, Sample
-from edge_client.room.store import read_denials
-from edge_client.storage.checked_files import read_checked, write_checked
+from edge_client.room.store import read_wrong_detections
+from edge_client.storage.database import ROOM_LEARNED
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
@@ -49,7 +47,7 @@ class KnownRoom:
         found = kept_sample(config, state, manifest)
         if found is None or found[1].heard_hours < NEEDED_HOURS:
             return None
-        return cls(found[1], found[0], read_denials(state.denials_path))
+        return cls(found[1], found[0], read_wrong_detections(state.database))
 
 
 def night_is_due(config: Config, state: DeviceState, now: float) -> bool:
@@ -125,11 +123,8 @@ def _wrong(sample: Sample, denied: Collection[tuple[float, str]]) -> NDArray[np.
 
 
 def _noted(state: DeviceState) -> dict[str, float | bool]:
-    try:
-        return dict(json.loads(read_checked(state.room_learned_path)))
-    except (FileNotFoundError, DamagedError, TypeError, ValueError):
-        return {}
+    return dict(state.database.note(ROOM_LEARNED) or {})
 
 
 def _note(state: DeviceState, at: float, what: str) -> None:
-    write_checked(state.room_learned_path, json.dumps({"at": at} | ({what: True} if what else {})).encode())
+    state.database.set_note(ROOM_LEARNED, {"at": at} | ({what: True} if what else {}))

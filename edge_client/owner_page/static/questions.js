@@ -41,7 +41,7 @@ list.addEventListener("click", (event) => {
   if (!button) return;
   const row = button.closest("[data-question]");
   if (button.dataset.answer) tell("questions/answer", { id: row.dataset.question, says: button.dataset.answer }, row);
-  if (button.dataset.undo) tell("sounds/undo", { kind: "answered", at_ms: button.dataset.undo });
+  if (button.dataset.undo) tell("sounds/undo", { kind: "answered", number: button.dataset.undo });
   if (button.dataset.open) {
     const form = document.getElementById(button.dataset.open);
     form.hidden = !form.hidden;

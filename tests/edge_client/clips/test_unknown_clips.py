@@ -36,7 +36,7 @@ def test_the_newest_sounds_are_kept_and_private(tmp_path):
 def test_sounds_expire_and_what_a_power_cut_left_goes(tmp_path):
     ring = UnknownClips(tmp_path, ClipsConfig(unknown_days=7), RATE)
     ring.add(NOW * 2, 0.1, window(1))
-    half = tmp_path / ".0123456789012-0100-01234567.wav.89abcdef"
+    half = tmp_path / ".00000001-0123456789012-0100-01234567.wav.89abcdef"
     half.write_bytes(b"RIFF")
     ring.tidy(NOW * 2 + 6 * 86_400)
     assert len(ring.sounds()) == 1

@@ -13,10 +13,15 @@ import pytest
 import edge_client.storage.backup as backup
 from edge_client.config import load_config
 from edge_client.events import Event
-from edge_client.events.journal import JOURNAL, Journal, past_events
+from edge_client.events.journal import Journal, past_events
+from edge_client.learning.teaching.room_material import judge_room
+from edge_client.room.store import add_wrong_detections, read_wrong_detections
+from edge_client.storage.database import ROOM_LEARNED
 from edge_client.storage.identity import Membership
 from tests.support.edge_commands import EdgeCommands
 from tests.support.sounds import write_clips
+
+EXPECTED = {"label": "yes", "takes": 3, "misses": 10.0, "misses_of_others": 20.0, "false_accepts": 1.0, "advice": []}
 
 
 @pytest.fixture
@@ -37,7 +42,9 @@ def lived(edge):
     write_clips(edge.folder / "recordings", "no", 2, seed=1)
     edge("import", edge.folder / "recordings")
     edge("clips", "delete", "--label", "no", "--yes")
-    journal = Journal(edge.state.folder / JOURNAL)
+    edge.state.save_expectations([EXPECTED])
+    add_wrong_detections(edge.state.database, [(2.0, "no")])
+    journal = Journal(edge.state.database)
     journal.publish(Event(1e9, "detected", "yes", None, 0.9, -20.0))
     journal.close()
 
@@ -45,7 +52,7 @@ def lived(edge):
 def contents(state):
     """What of a state folder a backup brings back: the journal by its events, the rest by its bytes."""
     folders = ("clips", "unknown", "detected", "outbox", "trash")
-    names = ("identity.json", "membership.json", "model.safetensors", "expectations.json")
+    names = ("identity.json", "membership.json", "model.safetensors")
     found = {name: (state / name).read_bytes() for name in names if (state / name).exists()}
     for folder in folders:
         paths = [path for path in (state / folder).rglob("*") if path.is_file() and path.name[0] != "."]
@@ -54,7 +61,7 @@ def contents(state):
 
 
 def test_a_state_comes_back_as_it_was_and_what_came_later_goes(edge):
-    before, heard = contents(edge.state.folder), past_events(edge.state.folder / JOURNAL, 10)
+    before, heard = contents(edge.state.folder), past_events(edge.state.database, 10)
     file = edge.folder / "device.backup"
     assert "keep it private" in edge("backup", file)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -64,15 +71,17 @@ def test_a_state_comes_back_as_it_was_and_what_came_later_goes(edge):
     edge("import", edge.folder / "later")
     edge.state.save_expectations([])
     (edge.state.folder / "identity.json").write_bytes(b"another device")
-    room = (edge.state.room_path, edge.state.denials_path, edge.state.room_learned_path)
-    for path in room:  # of what was heard since, and maybe in another room
-        path.write_bytes(b"heard")
+    edge.state.room_path.write_bytes(b"heard")  # since, and maybe in another room
+    add_wrong_detections(edge.state.database, [(1.0, "yes")])
+    judge_room(edge.state, 1.0)
     edge("events", "--forget", "yes", "--yes")
     assert "say --yes" in edge("restore", file, status=1)
     assert "No other device may run" in edge("restore", file, "--yes")
     assert contents(edge.state.folder) == before
-    assert not any(path.exists() for path in room)
-    assert past_events(edge.state.folder / JOURNAL, 10) == heard
+    assert not edge.state.room_path.exists()
+    assert (read_wrong_detections(edge.state.database), edge.state.database.note(ROOM_LEARNED)) == ([], None)
+    assert edge.state.expectations() == [EXPECTED]
+    assert past_events(edge.state.database, 10) == heard
     edge.state.mend()
     assert edge.state.identity.load().device_id in before["identity.json"].decode()
     assert "yes" in edge("clips")

@@ -171,7 +171,7 @@ def test_a_label_is_forgotten_after_a_training_that_is_under_way(edge):
         os.close(training)
     assert forget_noted(load_config(edge.config), edge.state)
     assert labels(edge) == ("yes",)
-    assert not edge.state.forgotten_path.exists()
+    assert edge.state.database.note("forgotten") is None
 
 
 @pytest.mark.slow

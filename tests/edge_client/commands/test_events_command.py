@@ -9,7 +9,7 @@ import pytest
 from edge_client.clips.unknown_clips import DetectedClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
-from edge_client.events.journal import JOURNAL, Journal, past_events
+from edge_client.events.journal import Journal, past_events
 from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import wait_for
 
@@ -21,13 +21,13 @@ def edge(tmp_path, bundles, capsys):
 
 def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use(edge):
     assert "nothing was heard" in edge("events")
-    journal = Journal(edge.folder / "state" / JOURNAL)
+    journal = Journal(edge.state.database)
     now = time.time()
     heard = [Event(now - 60.0 * age, "detected", label, None, 0.9, -20.0) for age, label in ((300, "a"), (90, "b"))]
     heard += [Event(now - 30.0 * number, "detected", "c", "c7", 0.8, -30.0) for number in (1, 0)]
     for event in heard:
         journal.publish(event)
-    wait_for(lambda: len(past_events(journal.path, 9)) >= 4, what="the journal")
+    wait_for(lambda: len(past_events(edge.state.database, 9)) >= 4, what="the journal")
     assert json.loads(edge("events", "--json")) == [event.to_json() for event in heard]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h"))] == ["b", "c", "c"]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--count", "1"))] == ["c"]
@@ -39,13 +39,11 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
         kept.add(event.time, event.score, np.full(100, event.score, np.float32))
     assert "say --yes" in edge("events", "--forget", "a", status=1)
     assert edge("events", "--forget", "a", "--yes") == "1 events were removed\n"
-    assert [event.label for event in past_events(journal.path, 9)] == ["b", "c", "c"]
+    assert [event.label for event in past_events(edge.state.database, 9)] == ["b", "c", "c"]
     assert [kept.heard_at(event.time) is None for event in heard] == [True, False, False, False]
     journal.close()
 
 
 def test_a_damaged_journal_is_named(edge):
-    (edge.state.folder / JOURNAL).write_bytes(
-        b"no database at all, and long enough to be told apart from an empty one" * 20
-    )
-    assert "cannot use the journal" in edge("events", status=1)
+    edge.state.database.path.write_bytes(b"no database at all, and long enough to be told apart from an empty one" * 20)
+    assert "state.sqlite3 is damaged" in edge("events", status=1)

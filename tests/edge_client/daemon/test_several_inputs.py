@@ -18,7 +18,7 @@ from edge_client.capture import microphone, stream
 from edge_client.daemon.daemon import Daemon
 from edge_client.daemon.diagnosis import examine
 from edge_client.errors import ConfigError
-from edge_client.events.journal import JOURNAL, past_events
+from edge_client.events.journal import past_events
 from tests.support.edge_process import wait_for
 from tests.support.stream_server import StreamServer, needs_ffmpeg
 from tests.support.taught_device import Device
@@ -154,7 +154,7 @@ def test_each_input_has_its_events_and_its_state_and_one_that_fails_disturbs_no_
     }
     device = Device(tmp_path, "base", **sections)
     with running(device) as daemon:
-        journal = device.state.folder / JOURNAL
+        journal = device.state.database
         wait_for(
             lambda: {event.input for event in past_events(journal, 50)} == {"microphone", "kitchen"},
             what="an event of each input",

@@ -18,6 +18,7 @@ from edge_client.events.command import CommandHook
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal, past_events
 from edge_client.events.publisher import secret_variables
+from edge_client.storage.database import FILE, Database
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 
@@ -57,72 +58,68 @@ def test_the_end_of_a_sound_is_a_message_of_its_own():
     assert over.to_end_json() == over.to_json() | {"kind": "ended"}
 
 
-def test_the_journal_notes_the_end_beside_the_event_also_one_of_an_older_release(tmp_path):
-    path = tmp_path / "journal.sqlite3"
-    with sqlite3.connect(path) as old:
-        old.execute(
-            "CREATE TABLE events (id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, label TEXT NOT NULL, "
-            "class_id TEXT, score REAL NOT NULL, level_db REAL NOT NULL)"
-        )
-        old.execute("INSERT INTO events VALUES (1, ?, 'detected', 'old', NULL, 0.5, -30)", (NOW - 9,))
-    old.close()
-    assert [one.label for one in past_events(path, 9)] == ["old"]  # before a daemon opened it
-    journal = Journal(path)
+@pytest.fixture
+def database(tmp_path):
+    return Database(tmp_path / FILE)
+
+
+def test_the_journal_notes_the_end_beside_the_event(database):
+    journal = Journal(database)
     journal.publish(event(1))
     journal.publish(event(2))
     journal.follow(event(1))  # it goes on
     journal.follow(event(1, ended=NOW + 13))
     journal.close()
-    assert [one.lasted_s for one in past_events(path, 9)] == [None, 12.0, None]
+    assert [one.lasted_s for one in past_events(database, 9)] == [12.0, None]
 
 
-def test_the_journal_gives_the_newest_events_while_it_is_written_and_afterwards(tmp_path):
-    journal = Journal(tmp_path / "state" / "journal.sqlite3")
+def test_the_journal_gives_the_newest_events_while_it_is_written_and_afterwards(database):
+    journal = Journal(database)
     for number in range(5):
         journal.publish(event(number))
-    wait_for(lambda: len(past_events(journal.path, 9)) == 5)
-    assert past_events(journal.path, 2) == [event(3), event(4)]
+    wait_for(lambda: len(past_events(database, 9)) == 5)
+    assert past_events(database, 2) == [event(3), event(4)]
     journal.close()
-    assert past_events(journal.path, 1) == [event(4)]
+    assert past_events(database, 1) == [event(4)]
 
 
-def test_only_its_user_can_read_the_journal(tmp_path):
+def test_only_its_user_can_read_the_journal(database, tmp_path):
     before = os.umask(0)
     try:
-        journal = Journal(tmp_path / "journal.sqlite3")
+        journal = Journal(database)
     finally:
         os.umask(before)
     journal.publish(event())
-    wait_for(lambda: past_events(journal.path, 1))
+    wait_for(lambda: past_events(database, 1))
     files = sorted(tmp_path.iterdir())
     assert len(files) == 3
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     journal.close()
 
 
-def test_events_that_are_too_old_are_deleted(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite3")
+def test_events_that_are_too_old_are_deleted(database):
+    journal = Journal(database)
     for days in (20, 10, 1):
         journal.publish(event(-86_400 * days))
     journal.close()
-    journal = Journal(tmp_path / "journal.sqlite3", days=15)
-    assert [one.label for one in past_events(journal.path, 9)] == ["label -864000", "label -86400"]
+    journal = Journal(database, days=15)
+    assert [one.label for one in past_events(database, 9)] == ["label -864000", "label -86400"]
     journal.close()
 
 
-def test_the_journal_stays_within_its_size_and_keeps_the_newest(tmp_path):
-    journal = Journal(tmp_path / "journal.sqlite3", megabytes=1)
-    connection = sqlite3.connect(journal.path)
+def test_the_journal_stays_within_its_size_and_keeps_the_newest(database, tmp_path):
+    journal = Journal(database, megabytes=1)
+    connection = sqlite3.connect(database.path)
     rows = [(NOW + n, "detected", "x" * 2000, None, 0.5, -30.0) for n in range(2000)]
     connection.executemany(
-        "INSERT INTO events (time, kind, label, class_id, score, level_db) VALUES (?, ?, ?, ?, ?, ?)", rows
+        "INSERT INTO events (time, kind, label, class_id, score, level_db, input) VALUES (?, ?, ?, ?, ?, ?, '')", rows
     )
     connection.commit()
     connection.close()
-    assert journal.path.stat().st_size > 4e6
+    assert database.path.stat().st_size > 4e6
     journal.close()
-    journal = Journal(tmp_path / "journal.sqlite3", megabytes=1)
-    kept = past_events(journal.path, 10_000)
+    journal = Journal(database, megabytes=1)
+    kept = past_events(database, 10_000)
     assert 100 < len(kept) < 500
     assert kept[-1].time == NOW + 1999
     journal.close()
@@ -130,35 +127,36 @@ def test_the_journal_stays_within_its_size_and_keeps_the_newest(tmp_path):
 
 
 @pytest.mark.parametrize("written", [1, 40])
-def test_a_journal_whose_writer_is_killed_holds_every_event_that_was_written(tmp_path, written):
+def test_a_journal_whose_writer_is_killed_holds_every_event_that_was_written(database, written):
     code = """
 import sys, time
 from pathlib import Path
 from edge_client.events import Event
 from edge_client.events.journal import Journal, past_events
-journal = Journal(Path(sys.argv[1]))
+from edge_client.storage.database import Database
+database = Database(Path(sys.argv[1]))
+journal = Journal(database)
 shown = 0
 for number in range(100_000):
     journal.publish(Event(time.time(), "detected", str(number), None, 0.5, -30.0))
     time.sleep(0.001)
-    newest = past_events(journal.path, 1)
+    newest = past_events(database, 1)
     if newest:
         print(newest[0].label, flush=True)
 """
-    path = tmp_path / "journal.sqlite3"
-    writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, cwd=ROOT)
+    writer = subprocess.Popen([sys.executable, "-c", code, str(database.path)], stdout=subprocess.PIPE, cwd=ROOT)
     last = next(int(line) for line in writer.stdout if int(line) >= written)
     writer.kill()
     last = max([last, *map(int, writer.stdout.read().split())])
     writer.wait()
     writer.stdout.close()
-    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    journal = Journal(path)
-    labels = [int(one.label) for one in past_events(path, 1_000_000)]
+    assert sqlite3.connect(database.path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    journal = Journal(database)
+    labels = [int(one.label) for one in past_events(database, 1_000_000)]
     assert labels == list(range(len(labels)))
     assert labels[-1] >= last
     journal.publish(event())
-    wait_for(lambda: event() in past_events(path, 1_000_000))
+    wait_for(lambda: event() in past_events(database, 1_000_000))
     journal.close()
 
 

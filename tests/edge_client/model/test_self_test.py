@@ -86,9 +86,10 @@ def test_what_passed_is_known_by_library_and_processor(tmp_path, monkeypatch):
     assert state.self_test() == ""
     state.save_self_test(runtime_here())
     assert DeviceState(tmp_path).self_test() == runtime_here()
-    (tmp_path / "self-test").write_bytes(b"damaged")
+    with state.database.changing() as connection:
+        connection.execute("UPDATE notes SET value = 'damaged'")
     assert state.self_test() == ""
-    assert "self-test was damaged" in " ".join(state.mend())
+    assert "the note self_test in state.sqlite3 was damaged" in " ".join(state.mend())
     require_runtime("litert")
     before = runtime_here()
     monkeypatch.setenv("AURICLE_RUNTIME", "litert")

@@ -161,7 +161,7 @@ def test_a_name_that_another_sound_has_is_given_only_to_who_wants_both_put_toget
         for address, fields in {
             "/sounds/rename": {"label": "../..", "new_label": "x"},
             "/sounds/delete": {"label": "_background_"},
-            "/sounds/undo": {"kind": "deleted", "at_ms": "1"},
+            "/sounds/undo": {"kind": "deleted", "number": "1"},
             "/sounds/differ": {"first": "kettle", "second": "nobody's"},
         }.items():
             assert post(address, **fields).status_code == 409, address

@@ -10,7 +10,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_changes import changes, purge, undo
 from edge_client.questions.answers import answer, answers, finish_all, open_questions, store_of
 from edge_client.questions.store import DAY_S
-from edge_client.room.store import read_denials
+from edge_client.room.store import read_wrong_detections
 from tests.support.asked_device import ask, sound, taught
 from tests.support.taught_device import recall_as
 
@@ -57,19 +57,19 @@ def test_an_answer_moves_the_sound_where_it_belongs_and_undo_asks_again(owner, s
     assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
     owner.says(question, *said)
     assert (owner.count(folder), owner.sounds(), open_questions(owner.teaching)) == (before + 1, 0, [])
-    assert bool(read_denials(owner.device.state.denials_path)) == (said != ("yes",))
+    assert bool(read_wrong_detections(owner.device.state.database)) == (said != ("yes",))
     with pytest.raises(ClipError, match="was answered"):
         owner.says(question, "yes")
     assert owner.undo() == 1
     assert (owner.count(folder), owner.sounds()) == (before, 1)
-    assert read_denials(owner.device.state.denials_path) == []
+    assert read_wrong_detections(owner.device.state.database) == []
     assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
 
 
 def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned(owner):
     question, before = owner.ask(detected=False), owner.count("_not_/kettle")
     assert owner.says(question, "no") == "It was not taken for kettle: nothing is to learn."
-    assert read_denials(owner.device.state.denials_path) == []
+    assert read_wrong_detections(owner.device.state.database) == []
     assert (owner.count("_not_/kettle"), owner.sounds()) == (before, 0)
     assert [one.now for one in answers(owner.teaching)] == ["not kettle"]
     assert owner.undo() == 0
@@ -144,13 +144,16 @@ def test_an_answer_that_was_cut_off_is_taken_up_however_late(owner):
 
 
 def test_purging_and_forgetting_a_label_leave_nothing(owner):
-    owner.says(owner.ask(), "no")
+    question = owner.ask()
+    owner.says(question, "no")
     owner.ask("bell", sound("down"))
     state = owner.device.state
     store_of(owner.teaching).forget_label("kettle")
     assert {one.label for one in store_of(owner.teaching).read().questions} == {"bell"}
     purge(owner.teaching)
-    assert (state.questions_path.exists(), owner.sounds()) == (False, 0)
+    assert (store_of(owner.teaching).read().questions, owner.sounds()) == ((), 0)
+    data = b"".join(path.read_bytes() for path in state.folder.glob("state.sqlite3*"))
+    assert question.question_id.encode() not in data  # neither in the database nor in its log
 
 
 def test_what_was_answered_is_learned_and_unlearned(owner):

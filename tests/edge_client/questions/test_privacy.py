@@ -13,9 +13,7 @@ from edge_client.owner import Teaching
 from edge_client.questions.answers import answer, store_of
 from edge_client.questions.asking import Asker
 from edge_client.questions.store import DAY_S, Book, Candidate, Question, QuestionStore
-from edge_client.storage.checked_files import read_checked
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.tensors import unpack
 from tests.support.asked_device import ask, sound, taught
 from tests.support.checkout import ROOT
 
@@ -44,22 +42,25 @@ def test_the_table_names_every_file_and_field_and_the_sound_goes_with_the_answer
     asker = asker_of(device)
     asker.consider(doubt(1))
     files = {path.name + "/" * path.is_dir() for path in state.folder.iterdir() if path.name not in before}
-    assert files - {"questions.lock"} == set(rows()) - {"file in the state folder", "---"}
-    arrays, document = unpack(read_checked(state.questions_path))
-    said = set(re.findall(r"`(\w+)`", rows()["questions.safetensors"][2]))
-    (question,) = document["questions"]
-    assert said == {*arrays, *document, *question}
+    named = set(rows()) - {"file in the state folder", "---"}
+    assert named == {"questions/", "state.sqlite3`: `questions", "state.sqlite3`: `candidates"}
+    assert files == {"questions/", "state.sqlite3"}
+    for table in ("questions", "candidates"):
+        columns = {name for (name,) in state.database.rows(f"SELECT name FROM pragma_table_info('{table}')")}
+        assert columns - {"id"} == set(re.findall(r"`(\w+)`", rows()[f"state.sqlite3`: `{table}"][2]))
+    (question,) = asker.store.read().questions
     (path,) = state.questions_folder.iterdir()
     assert len(path.read_bytes()) == 44 + 2 * 16_000  # as long as a clip
     pcm = path.read_bytes()[44:]
-    kept = state.questions_path.read_bytes()
+    database = state.database.path
+    kept = database.read_bytes()
     assert not any(pcm[at : at + 8] in kept for at in range(0, len(pcm) - 8, 4_000))
-    for file in (state.questions_path, path, state.questions_folder):
+    for file in (database, path, state.questions_folder):
         assert file.stat().st_mode & 0o077 == 0
     teaching = Teaching.open(tmp_path / "edge.toml")
-    answer(teaching, question["question_id"], "no")
+    answer(teaching, question.question_id, "no")
     assert list(state.questions_folder.iterdir()) == []
-    assert "said" in unpack(read_checked(state.questions_path))[1]["questions"][0]
+    assert asker.store.read().questions[0].said == "no"
 
 
 def test_no_more_sounds_are_kept_than_are_asked_about_and_none_for_longer_than_a_day(tmp_path):
@@ -76,19 +77,22 @@ def test_no_more_sounds_are_kept_than_are_asked_about_and_none_for_longer_than_a
     assert len(list(device.state.questions_folder.iterdir())) <= 1
 
 
-def test_the_file_stays_within_the_bounds_of_the_table(tmp_path):
+def test_the_rows_stay_within_the_bounds_of_the_table(tmp_path):
     device = taught(tmp_path)
     store, row = asker_of(device).store, np.full(448, 1.5, np.float32)
-    every = tuple(
-        Question(f"{number:016x}", 1.0, "l" * 100, True, 0.5, row, said, 2.0, "_not_/" + "l" * 100)
-        for said in ("never", "no")
-        for number in range(300)
-    )
-    store.change(lambda _: Book(every, tuple(Candidate(float(at), 0.1, True) for at in range(5000))))
+    for number in range(220):
+        said = ("never", "no")[number % 2]
+        store.add(
+            Question(f"{number:016x}", 1.0, "l" * 100, True, 0.5, row, said, 2.0, number, "_not_/" + "l" * 100), b""
+        )
+    for at in range(1100):
+        store.add_candidate(Candidate(float(at), 0.1, detected=True))
+    store.add_candidate(Candidate(float(at), 0.1, detected=True))
     book = store.read()
     assert (len(book.questions), len(book.candidates)) == (200, 1000)
-    assert "newest 100 questions, and 100 about which never" in rows()["questions.safetensors"][3]
-    assert store.path.stat().st_size < 400_000
+    assert book.questions[0].question_id == f"{20:016x}"
+    assert "newest 100 questions, and 100 about which never" in rows()["state.sqlite3`: `questions"][3]
+    assert device.state.database.path.stat().st_size < 500_000
 
 
 def test_switched_off_it_removes_what_it_has(tmp_path):
@@ -96,7 +100,7 @@ def test_switched_off_it_removes_what_it_has(tmp_path):
     ask(tmp_path / "edge.toml")
     manifest = read_bundle(device.bundle).manifest
     assert Asker.open(device.config, device.state, manifest) is None
-    assert not device.state.questions_path.exists()
+    assert store_of(Teaching.open(tmp_path / "edge.toml")).read() == Book()
     assert list(device.state.questions_folder.iterdir()) == []
 
 
@@ -132,13 +136,11 @@ asker.consider(doubt(7))
     assert len(list(device.state.questions_folder.iterdir())) == 1
 
 
-def test_a_damaged_file_is_noticed_and_its_sounds_go(tmp_path):
+def test_a_damaged_question_is_left_out_and_its_sound_goes(tmp_path):
     device = taught(tmp_path)
     ask(tmp_path / "edge.toml")
-    data = bytearray(device.state.questions_path.read_bytes())
-    data[len(data) // 2] ^= 1
-    device.state.questions_path.write_bytes(data)
-    assert any("questions.safetensors was damaged" in sentence for sentence in device.state.mend())
+    with device.state.database.changing() as connection:
+        connection.execute("UPDATE questions SET embedding = x'007c'")  # infinite
     store = store_of(Teaching.open(tmp_path / "edge.toml"))
     store.tidy()
     assert (store.read(), list(store.folder.iterdir())) == (Book(), [])

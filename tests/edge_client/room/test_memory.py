@@ -16,7 +16,7 @@ from edge_client.owner_changes import purge
 from edge_client.room import memory
 from edge_client.room.memory import RoomMemory, layout_of, tails_here
 from edge_client.room.promise import kept_promise, promise_lines
-from edge_client.room.store import add_denials, read_sample
+from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
@@ -83,10 +83,10 @@ def test_purging_the_clips_makes_a_running_device_forget_its_room(device, model)
     detector = Detector(Loaded(model, label_map(model), look=room.look), DetectorConfig())
     detector.push(noise(10))
     room.save()
-    add_denials(device.state.denials_path, [(1.0, "yes")])
+    add_wrong_detections(device.state.database, [(1.0, "yes")])
     purge(Teaching.open(device.folder / "edge.toml"))
     assert not device.state.room_path.exists()
-    assert not device.state.denials_path.exists()
+    assert read_wrong_detections(device.state.database) == []
     room.save()
     assert not device.state.room_path.exists()  # nothing of before comes back
     assert room.follow()

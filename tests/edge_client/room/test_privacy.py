@@ -11,7 +11,7 @@ from edge_client.learning.teaching.room_material import judge_room
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import RoomMemory
 from edge_client.room.reservoir import HOURS, Layout, Reservoir
-from edge_client.room.store import add_denials, write_sample
+from edge_client.room.store import add_wrong_detections, write_sample
 from edge_client.storage.checked_files import read_checked
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
@@ -36,10 +36,12 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     sound = np.random.default_rng(0).normal(scale=0.05, size=160_000).astype(np.float32)
     Detector(Loaded(model, labels, look=room.look), DetectorConfig()).push(sound)
     room.save()
-    add_denials(device.state.denials_path, [(1.0, "yes")])
+    add_wrong_detections(device.state.database, [(1.0, "yes")])
     judge_room(device.state, 1.0)
-    files = {path.name for path in device.state.folder.iterdir()} - before - {"denials.lock"}
-    assert files == set(rows()) - {"file in the state folder", "---"}
+    files = {path.name for path in device.state.folder.iterdir()} - before
+    named = set(rows()) - {"file in the state folder", "---"}
+    assert named == {"room.safetensors", "state.sqlite3`: `wrong_detections", "state.sqlite3`: `notes"}
+    assert files == {"room.safetensors", "state.sqlite3"}
     arrays, document = unpack(read_checked(device.state.room_path))
     assert set(arrays) == set(re.findall(r"`(\w+)`", rows()["room.safetensors"][2]))
     assert set(document) == DOCUMENT
@@ -48,8 +50,12 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     pcm = (sound * 32_767).astype("<i2")
     for at in range(0, len(sound) - 4, 4_000):
         assert not any(kind[at : at + 4].tobytes() in kept for kind in (sound, pcm, sound.astype(np.float16)))
-    assert read_checked(device.state.denials_path) == b'[[1.0, "yes"]]'
-    assert read_checked(device.state.room_learned_path) == b'{"at": 1.0, "judge": true}'
+    read = device.state.database.rows
+    assert read("SELECT * FROM wrong_detections") == [(1, 1.0, "yes")]
+    assert [row[:2] for row in read("SELECT * FROM notes")] == [("room_learned", '{"at": 1.0, "judge": true}')]
+    tables = {name for (name,) in read("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    full = {table for table in tables if read(f"SELECT 1 FROM {table} LIMIT 1")}
+    assert full == {"wrong_detections", "notes"}
 
 
 @pytest.mark.parametrize("numbers", [64, 448])

@@ -1,7 +1,6 @@
 """What is known of a room survives a restart, and a file that does not hold together counts as none."""
 
 import dataclasses
-import json
 import subprocess
 import sys
 
@@ -9,8 +8,9 @@ import numpy as np
 import pytest
 
 from edge_client.room.reservoir import Layout, Reservoir
-from edge_client.room.store import add_denials, read_denials, read_sample, write_sample
+from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections, write_sample
 from edge_client.storage.checked_files import read_checked, write_checked
+from edge_client.storage.database import FILE, Database
 from fleet_protocol.tensors import pack, unpack
 from tests.support.checkout import ROOT
 
@@ -82,16 +82,14 @@ def test_a_file_with_another_shape_counts_as_none(path):
     assert read_sample(path, LAYOUT) is None
 
 
-def test_denials_are_remembered_once_and_the_newest_alone(tmp_path):
-    path = tmp_path / "denials.json"
-    assert read_denials(path) == []
-    add_denials(path, [(1.0, "yes")])
-    add_denials(path, [(1.0, "yes"), (2.0, "no")])
-    assert read_denials(path) == [(1.0, "yes"), (2.0, "no")]
-    add_denials(path, [(float(moment), "up") for moment in range(1000)])
-    assert len(read_denials(path)) == 500
-    write_checked(path, json.dumps([["x"]]).encode())
-    assert read_denials(path) == []
+def test_wrong_detections_are_remembered_once_and_the_newest_alone(tmp_path):
+    database = Database(tmp_path / FILE)
+    assert read_wrong_detections(database) == []
+    add_wrong_detections(database, [(1.0, "yes")])
+    add_wrong_detections(database, [(1.0, "yes"), (2.0, "no")])
+    assert read_wrong_detections(database) == [(1.0, "yes"), (2.0, "no")]
+    add_wrong_detections(database, [(float(moment), "up") for moment in range(1000)])
+    assert read_wrong_detections(database) == [(float(moment), "up") for moment in range(500, 1000)]
 
 
 WRITER = """

@@ -17,7 +17,7 @@ from edge_client.questions.answers import store_of
 from edge_client.room.memory import layout_of
 from edge_client.room.reservoir import Reservoir
 from edge_client.room.store import write_sample
-from edge_client.storage.checked_files import read_checked
+from edge_client.storage.database import ROOM_LEARNED
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.asked_device import ask, sound, taught
@@ -61,7 +61,7 @@ def test_clips_are_learned_and_then_there_is_nothing_more_until_the_room_is_know
     out = edge("learn")
     helped, left_out = "and from 2 hours of the room", "not from the room: with it takes would be missed"
     assert out.startswith(f"learned from 12 clips, {helped if helps(device.state) else left_out}")
-    assert "at" in json.loads(read_checked(device.state.room_learned_path))  # it was judged
+    assert "at" in device.state.database.note(ROOM_LEARNED)  # it was judged
     assert device.state.model.key() != before
 
 

@@ -11,7 +11,7 @@ from edge_client.learning.teaching.head_material import Heard
 from edge_client.learning.teaching.room_material import KnownRoom, judge_room, night_is_due, room_negatives, with_room
 from edge_client.room.reservoir import Layout, Reservoir
 from edge_client.room.store import write_sample
-from edge_client.storage.checked_files import read_checked
+from edge_client.storage.database import ROOM_LEARNED
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
@@ -103,6 +103,7 @@ def test_the_night_comes_once_and_only_where_something_is_known(tmp_path):
     assert night_is_due(config, state, NIGHT)
     assert not night_is_due(config, state, NIGHT + 60)
     assert night_is_due(config, state, NIGHT + 86_400)
-    assert b"judge" in read_checked(state.room_learned_path)
-    state.room_learned_path.write_bytes(b"damaged")
+    assert state.database.note(ROOM_LEARNED)["judge"]
+    with state.database.changing() as connection:
+        connection.execute("UPDATE notes SET value = '{}'")  # damaged: not what the digest says
     assert night_is_due(config, state, NIGHT)
