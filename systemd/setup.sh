@@ -44,7 +44,11 @@ edge)
     ask "${UI:-}" ui auricle-edge-page.service
     ask "${WYOMING:-}" wyoming auricle-edge-wyoming.service
     ;;
-aggregator) ask "${BACKUPS:-}" "" auricle-aggregator-backup.timer auricle-aggregator-backup.service ;;
+aggregator)
+    ask "${BACKUPS:-}" "" auricle-aggregator-backup.timer auricle-aggregator-backup.service
+    # Its state is elsewhere: that needs further packages.
+    ! grep -qsE '^AURICLE_(DATABASE|STORE)=' "$configuration/aggregator.env" || extra+=,scale
+    ;;
 esac
 
 is_asked() { [[ " ${asked[*]} " == *" $1 "* ]]; }
@@ -220,8 +224,17 @@ remove_alerts() {
     [[ ! -L $alerts ]] || rm -f "$DESTDIR$(readlink "$alerts")/auricle.rules.yml"
 }
 
+# The nightly copy reads the environment's variables, and no options of the server.
+require_copied() {
+    ! is_asked auricle-aggregator-backup.timer || ! grep -qsE '^AURICLE_OPTIONS=.*--(database|store)' \
+        "$configuration/aggregator.env" ||
+        fail "$configuration/aggregator.env names a database or a store in AURICLE_OPTIONS, which the nightly copy" \
+            "does not read: write AURICLE_DATABASE=... and AURICLE_STORE=... there instead"
+}
+
 check_service() {
     check_system
+    require_copied
     choose_python
     check_packages
 }

@@ -194,6 +194,11 @@ class Store(Tables):
         if self._postgres is not None:
             self._postgres.join(hear)
 
+    def hurry(self, seconds: float) -> None:
+        """Wait for a database elsewhere no longer than some seconds, for the server ends."""
+        if self._postgres is not None:
+            self._postgres.hurry(seconds)
+
     def leave(self) -> None:
         """End what :meth:`join` began, and let another server move rounds."""
         if self._postgres is not None:

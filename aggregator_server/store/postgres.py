@@ -33,17 +33,16 @@ from sqlalchemy.orm import Mapper, Session, object_session
 from aggregator_server.errors import StartError, StateAwayError, StorageFullError
 from aggregator_server.store import failures, migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability
+from aggregator_server.store.deadlines import Deadlines, bound
 from aggregator_server.store.identity import Identity
-from aggregator_server.store.liveness import replace_dead
 from aggregator_server.store.location import show_database
 from aggregator_server.store.postgres_tables import FLEET, SERVER, Fill, prepare
-from aggregator_server.store.reader_deadline import ReaderDeadline
 from aggregator_server.store.removals import REFUSED, forget_removals, note_removals
 from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, name_of, require_lease, said
 from aggregator_server.store.tables import Base
 
 _TABLES = 0  # what an advisory lock locks, besides those of servers.py and postgres_tables.py
-_CONNECT_S, _STATEMENT_S, _LOCK_WAIT_S, _POOL_S, _ABANDONED_S = 5, 60, 30, 10, 60
+_STATEMENT_S, _LOCK_WAIT_S, _POOL_S, _ABANDONED_S = 60, 30, 10, 60
 # In which a transaction that writes must say something: a server that was paused in one keeps others from writing.
 _WRITER_S = 15
 # What the event loop waits for, which nobody else is served beside.
@@ -89,13 +88,13 @@ class Postgres(Database):
         number: That of the fleet.
     """
 
-    def __init__(self, engine: Engine, shown: str, number: int, server: str) -> None:
+    def __init__(self, engine: Engine, deadlines: Deadlines, shown: str, number: int, server: str) -> None:
         super().__init__(engine, shown)
+        self._deadlines = deadlines
         self.number = number
         self._server = server
         self._servers: Servers | None = None
         self._away_until = 0.0
-        self._deadline: ReaderDeadline | None = None
         self._coming: Future[Connection] | None = None  # the reader, that a thread connects
         self._waited = False  # in vain, since it was lost
         self._counted, self._count_from = 0, 0.0  # failed authentications
@@ -120,9 +119,7 @@ class Postgres(Database):
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # not of those that others wait for
         connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
-        if self._deadline is None:
-            self._deadline = ReaderDeadline(_READER_S + 1)
-        self._deadline.watch(connection)
+        bound(connection, _READER_S + 1)
         return connection
 
     def _begin(self, connection: Connection) -> None:
@@ -144,15 +141,11 @@ class Postgres(Database):
         with self.answers():
             if self._reader is not None or not self._reader_thread:
                 try:
-                    return self._in_time(statement, parameters)
+                    return super().first_row(statement, parameters)
                 except _AWAY as error:
                     if isinstance(error, DBAPIError) and not error.connection_invalidated:
                         raise
             self._take_reader()
-            return self._in_time(statement, parameters)
-
-    def _in_time(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
-        with contextlib.nullcontext() if self._deadline is None else self._deadline.kept():
             return super().first_row(statement, parameters)
 
     def _take_reader(self) -> None:
@@ -227,6 +220,7 @@ class Postgres(Database):
             except StartError:
                 holder.close()
                 raise
+            bound(holder, _READER_S + 1)
             self._holder, self._holds = holder, "shared" if shared else "alone"
             return True
         holder.close()
@@ -305,13 +299,16 @@ class Postgres(Database):
     def _listening(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
+        bound(connection, _READER_S + 1)
         return connection
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for the database no longer than some seconds, for the server ends. Any thread may call this."""
+        self._deadlines.hurry(seconds)
 
     def close(self) -> None:
         """Close every connection, and hold the fleet no longer."""
         self.leave()
-        if self._deadline is not None:
-            self._deadline.close()
         if self._coming is not None:
             self._coming.add_done_callback(_close_reader)
         if self._holder is not None:
@@ -346,7 +343,7 @@ def open_postgres(
     """
     shown = show_database(address)
     server = secrets.token_hex(8)
-    engine = _connect(address, shown, server)
+    engine, deadlines = _connect(address, shown, server)
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, _TABLES))
@@ -358,13 +355,13 @@ def open_postgres(
     except BaseException:
         engine.dispose()
         raise
-    return Postgres(engine, shown, found, server)
+    return Postgres(engine, deadlines, shown, found, server)
 
 
 def has_fleet(address: str) -> bool:
     """Say whether a database holds a fleet. Raises StartError: it does not answer."""
     shown = show_database(address)
-    engine = _connect(address, shown)
+    engine, _ = _connect(address, shown)
     try:
         with engine.connect() as connection:
             return inspect(connection).has_table(FLEET.name)
@@ -374,7 +371,7 @@ def has_fleet(address: str) -> bool:
         engine.dispose()
 
 
-def _connect(address: str, shown: str, server: str = "") -> Engine:
+def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadlines]:
     url = make_url(address).set(drivername="postgresql+psycopg")
     timings = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
     try:
@@ -384,15 +381,14 @@ def _connect(address: str, shown: str, server: str = "") -> Engine:
             max_overflow=4,  # the connections of the event loop, and of the lock
             pool_timeout=_POOL_S,
             hide_parameters=True,
-            connect_args={"connect_timeout": _CONNECT_S, "application_name": name_of(server), **timings},
+            connect_args={"application_name": name_of(server), **timings},
         )
     except ModuleNotFoundError as error:
         raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error
     except (SQLAlchemyError, TypeError, ValueError) as error:
         raise StartError(f"--database {shown} cannot be used: {said(error)}") from None
     event.listen(engine, "connect", _configure)
-    replace_dead(engine)
-    return engine
+    return engine, Deadlines(engine, _STATEMENT_S + 5)
 
 
 def _configure(connection: Any, _record: object) -> None:  # noqa: ANN401  (psycopg's own)

@@ -42,7 +42,7 @@ _LEASE = Table(
 _LEASE_S, _RENEW_S, _STATEMENT_S = 4.0, 1.0, 2
 # In which what is told is told once: uploads, of which few end a round, come by the hundred in a second.
 _TOGETHER_S, _ROUNDS_TOGETHER_S = 0.05, 0.2
-_START_S = 10.0
+_START_S, _END_S = 10.0, 3.0
 _OFFERED = "lease"
 # The row is read as it was before: the former holder.
 _TAKE = """
@@ -163,7 +163,7 @@ class Servers:
         """Give the lease back, and end."""
         self._ending.set()
         self._ring()
-        self._thread.join()
+        self._thread.join(_END_S)  # longer only where the database is silent
 
     def tell(self, kind: Kind) -> None:
         """Tell the other servers soon. Any thread may call this."""

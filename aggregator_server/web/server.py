@@ -72,6 +72,7 @@ class Handshakes:
 
 
 _GRACE_S = 10
+_DATABASE_S = 3.0  # that a database which answers nothing keeps the server from ending
 _LOOK_S = 0.1
 _SWITCH_S = 0.0005
 # A full collection of garbage stops everything for up to 0.1 s where a thousand devices are connected. One comes after
@@ -200,6 +201,7 @@ class _Server(uvicorn.Server):
         over = time.monotonic() + self._drain_s
         while time.monotonic() < over and not self.force_exit:  # Ctrl-C once more ends it at once
             await asyncio.sleep(min(_LOOK_S, self._drain_s))
+        self._app.state.service.store.hurry(_DATABASE_S)
         self._app.state.service.new_work.close()
         await super().shutdown(sockets)
 

@@ -198,6 +198,20 @@ def test_the_timers_service_keeps_the_newest_copies_of_the_data_folder(aggregato
     data.mkdir(mode=0o700)
 
 
+def test_the_timers_service_reads_where_the_fleet_is_and_an_option_that_it_would_not_read_is_refused(tmp_path):
+    unit = (ROOT / "systemd/auricle-aggregator-backup.service").read_text()
+    assert "EnvironmentFile=-/etc/auricle/aggregator.env" in unit
+    assert not re.search(r"^(Condition|PrivateNetwork)", unit, re.MULTILINE)
+    options = tmp_path / "etc/auricle/aggregator.env"
+    options.parent.mkdir(parents=True)
+    environment = {**os.environ, "DESTDIR": str(tmp_path), "BACKUPS": "1", "PYTHON": sys.executable}
+    for text, is_refused in (("--store s3://bucket/x", True), ("--tls auto", False)):
+        options.write_text(f"AURICLE_OPTIONS={text}\n")
+        command = [ROOT / "systemd/setup.sh", "check", "aggregator"]
+        done = subprocess.run(command, env=environment, text=True, capture_output=True)
+        assert ("AURICLE_DATABASE=... and AURICLE_STORE=... there instead" in done.stderr) == is_refused, done.stderr
+
+
 ENABLED = [f"{unit}.service" for unit in UNITS[:-1]] + ["auricle-aggregator-backup.timer"]  # which starts the last
 
 
