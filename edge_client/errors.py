@@ -21,10 +21,6 @@ class RecordingError(AudioError):
     """An audio file or folder cannot be read."""
 
 
-class ClipsError(RecordingError, ValueError):
-    """Clips or labels are none that a classifier can take."""
-
-
 class TakeError(AudioError):
     """A take is no good to learn from."""
 
@@ -43,22 +39,6 @@ class QuotaError(ClipError):
 
 class ModelError(EdgeError):
     """A model cannot be opened by this machine's runtime, or was given what it cannot take."""
-
-
-class NotFittedError(ModelError, ValueError, AttributeError):
-    """A classifier knows no label yet. Its bases are those of scikit-learn's error of this name."""
-
-
-class FileError(EdgeError, OSError):
-    """A file cannot be read or written."""
-
-
-class MissingFileError(FileError, FileNotFoundError):
-    """A file is not there."""
-
-
-class ParameterError(EdgeError, ValueError):
-    """A classifier has no parameter of that name."""
 
 
 class ConfigError(EdgeError):

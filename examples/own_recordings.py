@@ -48,9 +48,9 @@ def split(folder: Path) -> list[tuple[list[Path], list[str]]]:
 
 def report(classifier: Classifier, test: list[Path], labels: list[str]) -> None:
     """Print the accuracy, and for each label what its clips were taken for."""
-    found, wanted = classifier.predict(test), np.array(labels)
+    found, wanted = np.array(classifier.predict(test)), np.array(labels)
     print(f"{len(test)} clips, of {100 * (found == wanted).mean():.1f} % the label was found")
-    for label in classifier.classes_:
+    for label in classifier.labels:
         taken_for, counts = np.unique(found[wanted == label], return_counts=True)
         pairs = sorted(zip(counts.tolist(), taken_for.tolist(), strict=True), reverse=True)
         print(f"{label:>16}: " + ", ".join(f"{name} {count}" for count, name in pairs))

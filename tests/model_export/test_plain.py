@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from edge_client.api import Classifier
+from edge_client.audio.recordings import Recordings
+from edge_client.features.front_end import open_front_end
 from edge_client.model.interpreter import open_network
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
@@ -61,9 +63,10 @@ def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learned")
     write_clips(folder, "no", 12, seed=1)
     write_clips(folder, "yes", 12, seed=1)
-    classifier = Classifier("cnn1", WORDS, epochs=20)
-    clips, labels = classifier.read_folder(folder)
-    classifier.fit(clips, [WORDS[label == "yes"] for label in labels])
+    classifier = Classifier("cnn1")
+    paths = sorted(folder.glob("*/*.wav"))
+    clips = Recordings(folder, read_bundle(find_bundle("cnn1")).manifest.feature_settings).load(paths)
+    classifier.fit(list(clips), [WORDS[path.parent.name == "yes"] for path in paths], epochs=20)
     classifier.save(folder / "words.safetensors")
     return classifier, folder / "words.safetensors", clips
 
@@ -78,9 +81,10 @@ def test_a_plain_model_answers_as_the_classifier_does(learned, tmp_path, precisi
     graph, labels = in_c(tmp_path)
     assert graph == (tmp_path / "model.tflite").read_bytes()
     assert labels == (tmp_path / "labels.txt").read_text().splitlines() == list(WORDS)
-    found = open_network(graph)(classifier.features(clips))
-    np.testing.assert_allclose(found, classifier.predict_proba(clips), atol=tolerance)
-    assert (found.argmax(axis=1) == classifier.predict_proba(clips).argmax(axis=1)).all()
+    settings = read_bundle(find_bundle("cnn1")).manifest.feature_settings
+    found = open_network(graph)(open_front_end(settings)(clips))
+    np.testing.assert_allclose(found, classifier.probabilities(list(clips)), atol=tolerance)
+    assert (found.argmax(axis=1) == classifier.probabilities(list(clips)).argmax(axis=1)).all()
     assert "#define AURICLE_SAMPLE_RATE_HZ 14400\n" in (tmp_path / "model.h").read_text()
 
 
