@@ -115,6 +115,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         from edge_client.room.promise import promise_lines
 
         lines += promise_lines(room)
+    if (mqtt := status.get("mqtt")) is not None:
+        lines.append(f"mqtt      {mqtt['trouble'] or 'connected'}")
     if (journal := status.get("journal")) and (journal["trouble"] or journal["lost"]):
         lines.append(f"journal   {journal['trouble'] or 'takes events again'}; {journal['lost']} events are lost")
     lines += [f"damage    {sentence}" for sentence in status["damage"]]

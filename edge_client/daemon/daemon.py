@@ -380,6 +380,7 @@ class Daemon:
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,
             "teaching": self._teaching.status,
+            "mqtt": None if (trouble := self._publisher.trouble()) is None else {"trouble": trouble},
             "journal": None if stored is None else dataclasses.asdict(stored),
             "damage": list(self._damage),
             "versions": self._versions,

@@ -272,6 +272,17 @@ def _refused(error: RefusedError, config: Config, *, running: bool) -> Finding:
     return Finding("aggregator", "problem", f"not enrolled: {error}", way_out)
 
 
+def _mqtt(config: Config) -> Finding:
+    from edge_client.events.mqtt import trouble_of
+
+    section = config.sinks["mqtt"]
+    at = f"{section.host}:{section.port}"
+    trouble = trouble_of(section)
+    if trouble:
+        return Finding("mqtt", "problem", f"no MQTT broker at {at}: {trouble}")
+    return Finding("mqtt", "ok", f"the broker {at} takes this device")
+
+
 def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
     inputs = {_check_of(name): partial(_microphone, name) for name in config.inputs}
     return {
@@ -282,5 +293,6 @@ def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
         "bundle": _bundle,
         "recordings": _recordings,
         **(inputs or {"microphone": _no_microphone}),
+        **({"mqtt": _mqtt} if config.microphone and config.sinks.get("mqtt") else {}),
         "aggregator": _aggregator,
     }

@@ -191,6 +191,14 @@ class Storing(Protocol):
 
 
 @runtime_checkable
+class Reaching(Protocol):
+    """A sink that sends events to somewhere else."""
+
+    def trouble(self) -> str:
+        """Say, without waiting, why that is not reached now, "" where it is; called every few seconds."""
+
+
+@runtime_checkable
 class Asking(Protocol):
     """A sink that asks the owner; it hands his answers to ``SinkDevice.answer``."""
 

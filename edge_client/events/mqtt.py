@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import threading
@@ -16,6 +17,7 @@ from edge_client.errors import ConfigError, EdgeError
 from edge_client.events import Asked, Event, Health, Reply, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, question_topics, sensor_topic
+from edge_client.events.mqtt_broker import broker_trouble, context_of
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, asked, reply_of, shown
 from edge_client.logs import RateLimitedLog
 
@@ -50,12 +52,19 @@ class MqttSection:
     username: str = ""
     password: str = ""
     tls: bool = False
+    ca: Path | None = None
     topic: str = "auricle"
     discovery: str = "homeassistant"
 
     def __post_init__(self) -> None:
         require_between(self, 1, 65_535, "port")
         require(bool(self.host), "host", self.host, "must name the broker")
+        fits = not set(self.host) & set(" /\t[]@") and (":" not in self.host or _is_address(self.host))
+        way_out = (
+            "must be a name or an address alone, such as 192.0.2.7 or ::1: the port is [mqtt] port, TLS tls = true"
+        )
+        require(fits, "host", self.host, way_out)
+        require(self.ca is None or self.tls, "ca", self.ca, "is for tls = true")
         for key in ("topic", "discovery"):
             value = getattr(self, key)
             require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
@@ -99,6 +108,7 @@ class MqttSink:
         self._health: Health | None = None
         self._lock = threading.Lock()
         self._trouble = RateLimitedLog(log)
+        self._reason = "not connected yet"
         self._client = self._connect()
 
     def announce(self, labels: Sequence[str]) -> None:
@@ -176,7 +186,10 @@ class MqttSink:
         if config.username:
             client.username_pw_set(config.username, config.password or None)
         if config.tls:
-            client.tls_set()
+            try:
+                client.tls_set_context(context_of(config.ca))
+            except OSError as error:
+                raise ConfigError(f"[mqtt] ca = {config.ca} cannot be read as certificates (PEM): {error}") from error
         client.will_set(f"{self._base}/availability", "offline", qos=1, retain=True)
         client.reconnect_delay_set(*_PAUSE_S)
         client.max_queued_messages_set(_UNCONFIRMED)
@@ -190,13 +203,9 @@ class MqttSink:
 
     def _connected(self, client: Client, _data: object, _flags: object, reason: Any, _properties: object) -> None:  # noqa: ANN401  (paho's)
         if reason.is_failure:
-            self._trouble.warning(
-                "the MQTT broker %s:%d refuses this device: %s; see [mqtt] username and password",
-                self._config.host,
-                self._config.port,
-                reason,
-            )
+            self._away(f"it refuses this device: {reason}; see [mqtt] username and password")
             return
+        self._reason = ""
         log.info("connected to the MQTT broker %s:%d", self._config.host, self._config.port)
         self._client = client
         self._send("availability", "online", retain=True)
@@ -221,13 +230,24 @@ class MqttSink:
             self._answers.put(bytes(message.payload))
 
     def _failed(self, _client: Client, _data: object) -> None:
-        self._trouble.warning(
-            "the MQTT broker %s:%d does not answer; trying again", self._config.host, self._config.port
-        )
+        self._away(trouble_of(self._config))
 
     def _disconnected(self, _client: Client, _data: object, _flags: object, reason: Any, _properties: object) -> None:  # noqa: ANN401  (paho's)
-        if reason.is_failure:
+        if not reason.is_failure:
+            return
+        if self._reason:  # it never was connected: a broker that ends a connection at once does not say why
+            self._away(trouble_of(self._config))
+        else:
+            self._reason = f"the connection was lost ({reason})"
             self._trouble.warning("lost the MQTT broker %s (%s); connecting again", self._config.host, reason)
+
+    def _away(self, reason: str) -> None:
+        self._reason = reason or "connecting again"
+        self._trouble.warning("no MQTT broker at %s:%d: %s", self._config.host, self._config.port, self._reason)
+
+    def trouble(self) -> str:
+        """Say why the broker is not reached, "" where it is."""
+        return self._reason and f"no MQTT broker at {self._config.host}:{self._config.port}: {self._reason}"
 
     def _send(self, topic: str, payload: str | dict[str, Any], *, retain: bool) -> MQTTMessageInfo:
         text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
@@ -295,6 +315,21 @@ class MqttSink:
         payloads |= dict.fromkeys(question_topics(self._device_id), "") if asked_before else {}
         for topic, payload in payloads.items():
             self._client.publish(f"{self._config.discovery}/{topic}", payload, qos=1, retain=True)
+
+
+def trouble_of(config: MqttSection) -> str:
+    """Return why the broker is not reached, with the way out; "" where it is. It waits for at most some seconds."""
+    return broker_trouble(
+        config.host, config.port, tls=config.tls, ca=config.ca, username=config.username, password=config.password
+    )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _bounded(client: type[Client]) -> type[Client]:

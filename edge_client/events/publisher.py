@@ -13,6 +13,7 @@ from edge_client.events import (
     Following,
     Health,
     Heard,
+    Reaching,
     Reply,
     Reporting,
     Sink,
@@ -98,6 +99,11 @@ class Publisher:
     def stored(self) -> Stored | None:
         """Say how the storing of events goes; None where nothing stores them."""
         return next((sink.stored() for sink in self._sinks if isinstance(sink, Storing)), None)
+
+    def trouble(self) -> str | None:
+        """Say why what gets the events is not reached, "" where it is; None where nothing sends them on."""
+        said = [sink.trouble() for sink in self._sinks if isinstance(sink, Reaching)]
+        return "; ".join(filter(None, said)) if said else None
 
     def close(self) -> None:
         """Finish what was taken, within a few seconds."""
