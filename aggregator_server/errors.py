@@ -29,7 +29,6 @@ AuricleError
     │   └── MalformedUpdateError, WrongPublicSetError, ForeignUpdateError
     ├── AggregationError           a round's uploads cannot be combined: the round fails
     ├── BlobError                  a blob is missing or damaged: a round that needs it fails
-    ├── ProxyHeaderError           a proxy's connection does not begin as it should: it is dropped
     ├── StartError                 the data folder, a token, the address or an installed strategy cannot be used
     └── ServerError                a running server, asked by a command, does not answer or says no
 
@@ -304,10 +303,6 @@ class BackupError(AggregatorError):
 
 class StorageFullError(AggregatorError, code="storage_full"):
     """The server's disk is nearly full; nothing is taken in until somebody makes room."""
-
-
-class ProxyHeaderError(AggregatorError):
-    """A connection from a proxy does not begin with a PROXY header."""
 
 
 class StartError(AggregatorError):

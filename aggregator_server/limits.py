@@ -15,30 +15,18 @@ STRANGERS_FORM_BYTES = 4 * 2**10  # of the form that anybody may send: to sign i
 
 HEAD_BYTES = 16 * 2**10  # of a request's line and headers
 
-# Time that a client has, in seconds.
-FIRST_BYTE_S = 10.0
-HEAD_S = 10.0  # from its first byte to its last
-STALL_S = 30.0  # between two pieces of a body
-BODY_S = 60.0  # for a whole body, and so much more as it takes at the slowest rate
+# Time that a client has for a body, in seconds. The proxy in front bounds heads and connections (systemd/nginx.conf).
+STALL_S = 30.0  # between two pieces of it
+BODY_S = 60.0  # for all of it, and so much more as it takes at the slowest rate
 SLOWEST_BYTES_PER_S = 16 * 2**10
-WRITE_S = 60.0  # to take what was sent
-IDLE_S = 75.0  # between two requests; longer than the longest poll, so that a device keeps its connection
-STRANGER_IDLE_S = 5.0  # the same, for who has not shown a token that the server knows
-DRAIN_S = 5.0  # for a body that nobody reads, after the answer
-DRAINED_BYTES = UPDATE_BYTES
+IDLE_S = 75  # between two requests; longer than the longest poll and than the proxy keeps a connection
 
 # Connections.
-CONNECTIONS = 8_192
-ADDRESS_SHARE = 0.5  # of them, for one address: a proxy, or a home
-CONNECTIONS_PER_DEVICE = 8
+CONNECTIONS = 16_384  # a proxy may keep one for each device that waits
 FILES_PER_CONNECTION = 2  # its socket, and a file that it uploads or downloads
-FILES_OF_SERVER = 256  # the database, the log, and connections that were accepted and are not counted yet
-HANDSHAKES = 1_024  # of TLS that have begun and not ended; they come before a connection is counted
-ACCEPTED_AT_ONCE = 64
-PROXY_HEADER_BYTES = 1_024  # of a PROXY header of version 2, behind its length; addresses alone have 36
-PROXY_HEADER_S = 5.0  # for a whole one: a proxy sends it at once, whatever its client does
-PROXY_SAID_S = 60.0  # between two lines of the log about a proxy that sends none
+FILES_OF_SERVER = 256  # the database, the log
 WAITING_TO_BE_ACCEPTED = 1_024
+RECEIVED_BYTES = 32 * 2**10  # of a connection that the system holds, and that are read at once: a body waits elsewhere
 RETRY_AFTER_S = 5
 READY_S = 3.0  # in which the database and the store must answer for the server to be ready
 DRAIN_AT_MOST_S = 300.0  # between the signal to end and the end, for load balancers to turn away
@@ -60,9 +48,8 @@ UPLOADS_READ_AT_ONCE = 16
 TURN_S = 0.5  # without a byte, after which another is read
 # Of all uploads together that are coming in: twice what those can have whose turn it is.
 INCOMING_BYTES = 2 * UPLOADS_READ_AT_ONCE * UPDATE_BYTES
-READ_BYTES = 256 * 2**10  # at once of a body, when its reader asks for more
 WOKEN_AT_ONCE = 16
-BEGUN_AT_ONCE = 8  # of devices' requests that are read, before others have their turn
+BEGUN_AT_ONCE = 8  # of devices' requests, before others have their turn
 
 # What is parsed.
 MESSAGE = JsonBounds(size=MESSAGE_BYTES, values=2**14, depth=16)
@@ -123,11 +110,6 @@ DEVICES_PER_INVITATION = 1_000
 def most_connections(files: int) -> int:
     """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""
     return max(16, min(CONNECTIONS, (files - FILES_OF_SERVER) // FILES_PER_CONNECTION))
-
-
-def most_handshakes(connections: int) -> int:
-    """Return how many handshakes may be unfinished: few beside the connections, for their files are others'."""
-    return max(2, min(HANDSHAKES, connections // 8))
 
 
 def files_for_all_connections() -> int:

@@ -26,7 +26,7 @@ program=$DESTDIR/usr/local/bin/$service
 environments=$DESTDIR/opt/$service
 case $part in
 edge) user=auricle extra=edge,mqtt templates=(edge.toml edge.env) own=(model.auricle) ;;
-aggregator) user=auricle-aggregator extra=server templates=(aggregator.env) own=() ;;
+aggregator) user=auricle-aggregator extra=server templates=(aggregator.env nginx.conf nginx-servers.conf) own=() ;;
 *) echo "usage: $0 install|uninstall|check edge|aggregator" >&2 && exit 2 ;;
 esac
 state=$DESTDIR/var/lib/$user
@@ -45,6 +45,7 @@ edge)
     ask "${WYOMING:-}" wyoming auricle-edge-wyoming.service
     ;;
 aggregator)
+    asked+=(auricle-aggregator-proxy.service)
     ask "${BACKUPS:-}" "" auricle-aggregator-backup.timer auricle-aggregator-backup.service
     # Its state is elsewhere: that needs further packages.
     ! grep -qsE '^AURICLE_(DATABASE|STORE)=' "$configuration/aggregator.env" || extra+=,scale
@@ -102,7 +103,10 @@ choose_python() {
 missing_packages() {
     "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null || needed+=("$PYTHON" "$PYTHON-venv")
     command -v systemd-sysusers >/dev/null || needed+=(systemd)
-    [[ $part == edge ]] || return 0
+    if [[ $part == aggregator ]]; then
+        command -v nginx >/dev/null || needed+=(nginx-light)
+        return 0
+    fi
     command -v arecord >/dev/null || useful+=(alsa-utils)
     has_library libportaudio.so.2 || useful+=(libportaudio2)
     is_arm32 || return 0
@@ -288,11 +292,12 @@ END
 next_steps_aggregator() {
     cat <<END
 What is left:
-  1. where it listens (by default this machine alone), and TLS:  sudo nano /etc/auricle/aggregator.env
-  2. start it, now and at every boot:  sudo systemctl enable --now auricle-aggregator
+  1. settings:  sudo nano /etc/auricle/aggregator.env
+  2. start it, now and at every boot, with nginx in front, which speaks TLS on port 8470:
+       sudo systemctl enable --now auricle-aggregator auricle-aggregator-proxy
   3. its tokens:  sudo -u auricle-aggregator auricle-aggregator tokens --data /var/lib/auricle-aggregator
-  4. a public set:  auricle-aggregator publish public.safetensors --url http://127.0.0.1:8470 --token ADMIN
-     (with --tls auto:  https://, and --authority /var/lib/auricle-aggregator/tls/authority.pem)
+  4. a public set:  auricle-aggregator publish public.safetensors --url https://127.0.0.1:8470 --token ADMIN \\
+       --authority /var/lib/auricle-aggregator/tls/authority.pem
   5. devices:  sudo -u auricle-aggregator auricle-aggregator invite --data /var/lib/auricle-aggregator
 END
     if is_asked auricle-aggregator-backup.timer; then

@@ -24,7 +24,7 @@ from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.store.location import Location
-    from aggregator_server.web.transport.endpoint import Endpoint
+    from aggregator_server.web.endpoint import Endpoint
 
 
 # The device's program, which computes features; the server imports nothing of it.
@@ -86,7 +86,7 @@ def _check(place: Location, endpoint: Endpoint) -> None:
             raise StartError(f"{place.tables_shown} holds a fleet; a new fleet needs a database of its own")
     if endpoint.port == 0:
         raise StartError("--port 0 takes another port at each start; name one, so that devices find the server again")
-    if not endpoint.tls_auto and endpoint.tls_cert is None:
+    if endpoint.tls_mode == "off" and endpoint.tls_cert is None:
         endpoint.require_privacy(endpoint.host)
 
 

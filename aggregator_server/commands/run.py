@@ -19,8 +19,7 @@ from aggregator_server.logs import configure
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.store.location import Location
-    from aggregator_server.web.transport.endpoint import Endpoint
-    from aggregator_server.web.transport.proxy_protocol import ProxyNetwork
+    from aggregator_server.web.endpoint import Endpoint, ProxyNetwork
 
 _SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
 _LONGEST_URL = 200
@@ -60,11 +59,6 @@ def add(commands: Commands) -> None:
         default=[],
         metavar="ADDRESS",
         help="address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated",
-    )
-    run.add_argument(
-        "--proxy-protocol",
-        action="store_true",
-        help="connections from --behind-proxy begin with a PROXY header (version 1 or 2), which says who the client is",
     )
     run.add_argument(
         "--secret-days",
@@ -128,7 +122,11 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default=_HOST, help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=_PORT, help=f"port to listen on; 0 takes a free one ({_PORT})")
     parser.add_argument(
-        "--tls", choices=("off", "auto"), default="off", help="auto: a certificate by an authority of the server's own"
+        "--tls",
+        choices=("off", "auto", "proxy"),
+        default="off",
+        help="auto: a certificate by an authority of the server's own; proxy: the same, for a proxy in front to speak "
+        "TLS with (default: off)",
     )
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate from elsewhere, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
@@ -146,13 +144,13 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
 
 def endpoint_of(options: argparse.Namespace) -> Endpoint:
     """Return where the server listens, as the options say."""
-    from aggregator_server.web.transport.endpoint import Endpoint
+    from aggregator_server.web.endpoint import Endpoint
 
     return Endpoint(
         host=options.host,
         port=options.port,
         urls=tuple(options.url),
-        tls_auto=options.tls == "auto",
+        tls_mode=options.tls,
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
         insecure_http=options.insecure_http,
@@ -196,8 +194,6 @@ def _run(options: argparse.Namespace) -> int:
     place = location_of(options)
     if not options.create:
         _require_fleet(place)
-    if options.proxy_protocol and not options.behind_proxy:
-        raise StartError("--proxy-protocol needs --behind-proxy ADDRESS: nobody else's header is believed")
     configure(options.log_format)
     endpoint = endpoint_of(options)
     terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
@@ -211,7 +207,6 @@ def _run(options: argparse.Namespace) -> int:
             review_classes=options.review_classes,
             proxies=tuple(options.behind_proxy),
             docs_url=options.docs_url,
-            proxy_protocol=options.proxy_protocol,
             drain_s=options.drain_s,
         )
     except OSError as error:

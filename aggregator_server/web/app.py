@@ -24,11 +24,11 @@ from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.page_route import HEADERS, page_of
 from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.guard import Guard
+from aggregator_server.web.intake import Intake
 from aggregator_server.web.metrics import Metrics
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms
-from aggregator_server.web.transport.intake import Intake
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (work, uploads, blobs, health, devices, tokens, publications, rounds, classes)

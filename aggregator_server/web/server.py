@@ -1,4 +1,7 @@
-"""TLS handshakes that have begun: they cost memory and a file before the table of connections knows of them."""
+"""The server's process: a socket, uvicorn by its public options, and a clean end.
+
+What these do not bound, a reverse proxy does: slow heads, silent connections, handshakes (docs/security.md).
+"""
 
 import asyncio
 import gc
@@ -7,69 +10,22 @@ import logging
 import resource
 import signal
 import socket
-import ssl
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
 from aggregator_server import limits, tls
-from aggregator_server.errors import ProxyHeaderError
 from aggregator_server.security import load_tokens
 from aggregator_server.store import KeptUploads, Store
 from aggregator_server.store.location import Location
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
+from aggregator_server.web.endpoint import Endpoint, ProxyNetwork, url_of
 from aggregator_server.web.service import Terms
-from aggregator_server.web.transport.connection import PROXIED_CLIENT, ConnectionTable, bounded_protocol
-from aggregator_server.web.transport.endpoint import Endpoint, url_of
-from aggregator_server.web.transport.proxy_protocol import ProxyHeaders, ProxyNetwork
-from fleet_protocol.addresses import network_of
-
-
-class Handshakes:
-    """Every unfinished handshake. The oldest makes room for a new one: an honest one ends within two round trips.
-
-    Attributes:
-        per_address: Largest number from one address, as the table of connections counts it.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.per_address = max(1, int(size * limits.ADDRESS_SHARE))
-        self._open: OrderedDict[asyncio.Transport, str] = OrderedDict()
-        self._of_address: dict[str, OrderedDict[asyncio.Transport, None]] = {}
-
-    def begin(self, transport: asyncio.Transport, address: str) -> None:
-        """Take in a handshake that has just begun."""
-        neighbours = self._of_address.setdefault(address, OrderedDict())
-        if len(neighbours) >= self.per_address:
-            self._drop(next(iter(neighbours)))
-        elif len(self._open) >= self.size:
-            self._drop(next(iter(self._open)))
-        self._open[transport] = address
-        self._of_address.setdefault(address, OrderedDict())[transport] = None
-
-    def end(self, transport: asyncio.Transport) -> None:
-        """Forget a handshake that has ended, however it did."""
-        address = self._open.pop(transport, None)
-        if address is None:
-            return
-        neighbours = self._of_address[address]
-        del neighbours[transport]
-        if not neighbours:
-            del self._of_address[address]
-
-    def _drop(self, transport: asyncio.Transport) -> None:
-        self.end(transport)
-        # Not at once: of a connection that was accepted in this very turn, the transport has no socket yet.
-        asyncio.get_running_loop().call_soon(transport.abort)
-
 
 _GRACE_S = 10
 _DATABASE_S = 3.0  # that a database which answers nothing keeps the server from ending
@@ -87,60 +43,6 @@ class _WithoutMalformedRequests(logging.Filter):
         return record.levelno != logging.WARNING
 
 
-class _Loop(asyncio.SelectorEventLoop):
-    """Bounds the parts of a TLS connection that the protocol does not see: its begin and its end."""
-
-    def __init__(self, handshakes: Handshakes, headers: ProxyHeaders | None) -> None:
-        super().__init__()
-        self._handshakes = handshakes
-        self._headers = headers
-
-    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:  # noqa: ANN401  (asyncio's own)
-        if options.get("ssl") is not None:
-            options |= {"ssl_handshake_timeout": limits.HEAD_S, "ssl_shutdown_timeout": limits.DRAIN_S}
-        return await super().create_server(*arguments, **options)
-
-    async def _accept_connection2(  # what asyncio does with a connection, before TLS
-        self,
-        protocol_factory: Callable[[], asyncio.Protocol],
-        conn: socket.socket,
-        extra: dict[str, Any],
-        *arguments: Any,  # noqa: ANN401
-        **options: Any,  # noqa: ANN401
-    ) -> None:
-        peer = str(extra["peername"][0])
-        if self._headers is not None and self._headers.expected_from(peer):
-            try:
-                extra[PROXIED_CLIENT] = await self._headers.read(conn, peer)
-            except ProxyHeaderError as error:
-                self._headers.note(peer, error)
-                conn.close()
-                return
-            except BaseException:  # the loop ends
-                conn.close()
-                raise
-        accept = super()._accept_connection2  # type: ignore[misc]  # not in the stubs
-        await accept(protocol_factory, conn, extra, *arguments, **options)
-
-    def _make_ssl_transport(  # what asyncio begins a handshake with
-        self,
-        rawsock: socket.socket,
-        protocol: asyncio.Protocol,
-        sslcontext: ssl.SSLContext,
-        waiter: asyncio.Future[None],
-        **options: Any,  # noqa: ANN401
-    ) -> asyncio.Transport:
-        try:
-            address = network_of(options["extra"].get(PROXIED_CLIENT) or rawsock.getpeername()[0])
-        except OSError:  # it is gone already
-            address = ""
-        make = super()._make_ssl_transport  # type: ignore[misc]  # not in the stubs
-        transport: asyncio.Transport = make(rawsock, protocol, sslcontext, waiter, **options)
-        self._handshakes.begin(transport, address)
-        waiter.add_done_callback(lambda _: self._handshakes.end(transport))
-        return transport
-
-
 class _Server(uvicorn.Server):
     """Says when it is ready, and answers waiting devices when it stops."""
 
@@ -150,25 +52,23 @@ class _Server(uvicorn.Server):
         certificate: tls.Certificate | None,
         proxies: tuple[ProxyNetwork, ...],
         ready: Callable[[], None],
-        *,
-        proxy_protocol: bool,
         drain_s: float,
     ) -> None:
-        connections = limits.most_connections(_allow_files())
         super().__init__(
             uvicorn.Config(
                 app,
-                http=bounded_protocol(ConnectionTable(connections)),
+                http="h11",
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                # The client that a PROXY header names must not name another one.
-                proxy_headers=bool(proxies) and not proxy_protocol,
+                proxy_headers=bool(proxies),
                 forwarded_allow_ips=_as_peers(proxies),
-                backlog=limits.ACCEPTED_AT_ONCE,
+                backlog=limits.WAITING_TO_BE_ACCEPTED,
+                limit_concurrency=limits.most_connections(_allow_files()),
+                timeout_keep_alive=limits.IDLE_S,
                 h11_max_incomplete_event_size=limits.HEAD_BYTES,
                 timeout_graceful_shutdown=_GRACE_S,
                 ssl_certfile=None if certificate is None else certificate.file,
@@ -179,19 +79,9 @@ class _Server(uvicorn.Server):
         self._app = app
         self._ready = ready
         self._drain_s = drain_s
-        self._most_handshakes = limits.most_handshakes(connections)
-        self._headers = ProxyHeaders(proxies, self._most_handshakes) if proxy_protocol else None
-
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        handshakes = Handshakes(self._most_handshakes)
-        with asyncio.Runner(loop_factory=lambda: _Loop(handshakes, self._headers)) as runner:
-            runner.run(self.serve(sockets))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # The backlog given to asyncio is both. It would accept as many at once, whatever files are left.
-        for listener in sockets or ():
-            listener.listen(limits.WAITING_TO_BE_ACCEPTED)
         _collect_less()
         self._ready()
 
@@ -216,7 +106,6 @@ def serve(
     review_classes: bool = False,
     proxies: tuple[ProxyNetwork, ...] = (),
     docs_url: str | None = None,
-    proxy_protocol: bool = False,
     drain_s: float = 0.0,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
@@ -224,7 +113,6 @@ def serve(
     Args:
         proxies: whose word on where a request comes from is believed; of nobody else's.
         docs_url: where the documentation's site is; None: the server shows the documents itself.
-        proxy_protocol: whether connections from those begin with a PROXY header, which alone says who the client is.
         drain_s: seconds that it serves on after the signal to end, while it says that it is not ready.
 
     Raises:
@@ -239,7 +127,8 @@ def serve(
         with endpoint.listen() as listener:
             shown, port = listener.getsockname()[:2]
             endpoint.note(data, certificate, shown, port)
-            address = url_of(shown, port, private=certificate is not None)
+            speaks = None if endpoint.tls_mode == "proxy" else certificate
+            address = url_of(shown, port, private=speaks is not None)
             terms = replace(terms, authority=None if certificate is None else certificate.authority)
             app = create_app(store, tokens, terms, docs_url)
 
@@ -251,9 +140,7 @@ def serve(
                 signal.signal(number, lambda *_: None)
             # Threads that compute would keep the loop waiting for 5 ms each, by default.
             sys.setswitchinterval(_SWITCH_S)
-            _Server(app, certificate, proxies, ready, proxy_protocol=proxy_protocol, drain_s=drain_s).run(
-                sockets=[listener]
-            )
+            _Server(app, speaks, proxies, ready, drain_s).run(sockets=[listener])
     finally:
         store.close()
 

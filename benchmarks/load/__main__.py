@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from benchmarks.command import ROOT, BenchmarkError, Command, said
 from benchmarks.load.fleet import Fleet, public_set, shared_model
 from benchmarks.load.probe import Connection
 from benchmarks.processes import Server, peak_mb, running
+from benchmarks.proxy import proxied
 
 _TOKENS = {"AURICLE_ADMIN_TOKEN": "administrator-of-the-load", "AURICLE_ENROL_TOKEN": "enrolment-of-the-load"}
 _QUIET_CPU_S, _QUIET_FOR_S = 0.2, 1.0  # so little of the processor, for so long: the server only waits
@@ -43,6 +44,7 @@ class Servers:
     """The servers of one fleet."""
 
     running: tuple[Server, ...]  # the first is asked by people
+    proxy: str | None = None  # address of what stands before them; None: nothing
 
     @property
     def cpu_s(self) -> float:
@@ -57,7 +59,7 @@ class Servers:
 
 async def measure(servers: Servers, devices: int) -> dict[str, float]:
     """Let a fleet go through one round. Raises BenchmarkError: the round failed."""
-    urls = [server.url for server in servers.running]
+    urls = [servers.proxy or server.url for server in servers.running]
     admin = Connection(urls[0], _TOKENS["AURICLE_ADMIN_TOKEN"])
     for path, body in (("/v1/public-set", public_set().pack()), ("/v1/model", shared_model())):
         await _asked(admin, "PUT", path, body)
@@ -173,6 +175,7 @@ def main() -> int:
     parser.add_argument("--servers", type=int, default=1, metavar="N", help=about)
     parser.add_argument("--database", metavar="URL", help="an empty PostgreSQL, instead of SQLite")
     parser.add_argument("--store", metavar="URL", help="an empty store, instead of a folder of the server")
+    parser.add_argument("--proxy", action="store_true", help="nginx before the servers, by systemd/nginx.conf")
 
     def work(options: argparse.Namespace) -> object:
         if options.servers > 1 and not (options.database and options.store):
@@ -184,10 +187,13 @@ def main() -> int:
             def start(number: int) -> Server:
                 folder = Path(parent, str(number))
                 folder.mkdir()
-                given = ("--enrol-per-minute", str(options.devices), *shared)
+                given = ("--enrol-per-minute", str(options.devices), "--behind-proxy", "127.0.0.1", *shared)
                 return stack.enter_context(running(folder, *given, create=number == 0, **_TOKENS))
 
             servers = Servers(tuple(map(start, range(options.servers))))
+            if options.proxy:
+                urls = [server.url for server in servers.running]
+                servers = replace(servers, proxy=stack.enter_context(proxied(Path(parent, "proxy"), urls)))
             return said(asyncio.run(asyncio.wait_for(measure(servers, options.devices), options.limit)))
 
     return parser.run(work)

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from tests.support.aggregator_process import ENROL, Fleet, read_answer
+from tests.support.aggregator_process import ENROL, Aggregator, Fleet, read_answer
 from tests.support.core_fleet import devices
+from tests.support.proxy import behind_proxy
 
 # What the server's process may grow by while it refuses four of them at once; parsing one took 1.8 GB.
 GROWTH_MB = 120
@@ -14,10 +15,11 @@ SIZE = 64 * 2**20 - 1024
 
 
 @pytest.fixture(scope="module")
-def fleet(aggregator):
-    fleet = Fleet(aggregator, devices()).ready()
-    fleet.open_round()
-    return fleet
+def fleet(tmp_path_factory):
+    with behind_proxy(Aggregator(tmp_path_factory.mktemp("aggregator") / "data")) as aggregator:
+        fleet = Fleet(aggregator, devices()).ready()
+        fleet.open_round()
+        yield fleet
 
 
 def with_document(text):

@@ -13,7 +13,7 @@ from tests.support.edge_process import wait_for
 from tests.support.owner_page import OwnerPage
 
 AT_ONCE = 48
-# One address has half of the page's 64 connections; those of a crowd before may still be closing.
+# Those of a crowd before may still be closing.
 AT_ONCE_BY_ONE = 16
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.support.aggregator_process import ENROL, Aggregator, FakeDevice, Fleet, read_answer, trickle
 from tests.support.core_fleet import devices
 from tests.support.edge_process import wait_for
+from tests.support.proxy import behind_proxy
 
 SIZE = 40 * 2**20
 PIECE = 2**20
@@ -16,8 +17,9 @@ PIECE = 2**20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    limits = {"STALL_S": 1.0, "BODY_S": 2.0, "DRAIN_S": 2.0}
-    with Aggregator(tmp_path_factory.mktemp("aggregator"), **limits).start() as aggregator:
+    limits = {"STALL_S": 1.0, "BODY_S": 2.0}
+    server = Aggregator(tmp_path_factory.mktemp("aggregator") / "data", **limits)
+    with behind_proxy(server, lingering_time="2s") as aggregator:
         yield Fleet(aggregator, devices()).ready()
 
 

@@ -66,9 +66,9 @@ def test_it_listens_keeps_its_data_and_says_how_it_is(service):
     assert of("EXPOSE") == ["8470"]
     command = [*json.loads(of("ENTRYPOINT")[0]), *json.loads(of("CMD")[0])]
     assert command[0] == "auricle-aggregator"
-    for words in (command[1:], service["command"]):
+    for words, tls in ((command[1:], "auto"), (service["command"], "proxy")):
         options = parser().parse_args(words)
-        assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, "auto")
+        assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, tls)
     assert of("HEALTHCHECK")[0].endswith(f'"{DATA}", "8470"]')
 
 
@@ -87,7 +87,23 @@ def test_the_service_may_write_to_its_volume_alone(service):
     assert (ROOT / "docker" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
 
 
-@pytest.mark.parametrize("options", [(), ("--tls", "auto")])
+def test_nginx_alone_is_reached_and_knows_the_server(service):
+    services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
+    proxy = services["proxy"]
+    (named,) = parser().parse_args(service["command"]).behind_proxy
+    assert named.network_address.compressed == proxy["networks"]["fleet"]["ipv4_address"]
+    known = (FOLDER / "nginx-servers.conf").read_text()
+    assert known == f"server {service['networks']['fleet']['ipv4_address']}:8470;\n"
+    assert (proxy["ports"], "ports" in service) == (["8470:8470"], False)
+    assert [volume.split(":")[0] for volume in proxy["volumes"]] == [
+        "../systemd/nginx.conf",
+        "./nginx-servers.conf",
+        "data",
+    ]
+    assert all(volume.endswith(":ro") for volume in proxy["volumes"])
+
+
+@pytest.mark.parametrize("options", [(), ("--tls", "auto"), ("--tls", "proxy")])
 def test_the_health_check_tells_a_server_that_runs_from_one_that_does_not(start_aggregator, options):
     server = start_aggregator("server", *options)
 

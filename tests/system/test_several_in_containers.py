@@ -21,9 +21,9 @@ import yaml
 
 from aggregator_server.cli import parser
 from aggregator_server.web.server import _GRACE_S
+from benchmarks.proxy import proxied
 from tests.support.aggregator_process import public_set
 from tests.support.checkout import ROOT
-from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 
 SEVERAL = ROOT / "docker/several"
@@ -42,6 +42,7 @@ OF_SERVICES = {
         "ports",
         "depends_on",
         "restart",
+        "user",
     ),
     *("healthcheck", "stop_grace_period", "read_only", "tmpfs", "cap_drop", "security_opt", "mem_limit", "pids_limit"),
     "ulimits",
@@ -83,11 +84,11 @@ def test_both_servers_run_as_the_parser_has_it_and_end_in_the_time_that_they_get
     (network,) = compose["networks"]["fleet"]["ipam"]["config"]
     for service in servers.values():
         options = parser().parse_args(service["command"])
-        assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, "auto")
+        assert (str(options.data), options.host, options.port, options.tls) == (DATA, "0.0.0.0", 8470, "proxy")
         assert options.create, "the first start finds an empty database"
         assert [str(proxy) for proxy in options.behind_proxy] == [f"{address_of(compose, 'balancer')}/32"]
-        assert options.proxy_protocol
-        assert int(service["stop_grace_period"].removesuffix("s")) >= options.drain_s + 2 * _GRACE_S
+        assert options.insecure_http
+        assert int(service["stop_grace_period"].removesuffix("s")) >= 2 * _GRACE_S
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
         environment = service["environment"]
         assert f"@{address_of(compose, 'database')}/auricle" in environment["AURICLE_DATABASE"]
@@ -125,8 +126,7 @@ def test_the_store_makes_what_it_has_durable_and_has_the_names_that_the_servers_
 
 
 def test_the_balancer_knows_both_servers(compose):
-    text = (SEVERAL / "haproxy.cfg").read_text()
-    known = re.findall(r"^ +server \w+ (\S+)$", text, re.MULTILINE)
+    known = re.findall(r"^server (\S+) ", (SEVERAL / "nginx-servers.conf").read_text(), re.MULTILINE)
     assert known == [f"{address_of(compose, name)}:8470" for name in servers_of(compose)]
 
 
@@ -136,10 +136,10 @@ def share_keys(*folders: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
-def test_two_servers_with_the_same_keys_are_one_fleet_behind_the_balancer(
-    tmp_path, start_aggregator, states, monkeypatch
-):
+@pytest.mark.skipif(
+    shutil.which("nginx") is None, reason="nginx is not installed (Debian: apt-get install nginx-light)"
+)
+def test_two_servers_with_the_same_keys_are_one_fleet_behind_nginx(tmp_path, start_aggregator, states, monkeypatch):
     keys, place = tmp_path / "keys", states.of(tmp_path / "fleet")
     for name, value in states.s3.environment.items():
         monkeypatch.setenv(name, value)
@@ -149,39 +149,28 @@ def test_two_servers_with_the_same_keys_are_one_fleet_behind_the_balancer(
     for path in ("tokens.json", "tls/authority.pem"):
         assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes()
         assert stat.S_IMODE((tmp_path / "b" / path).stat().st_mode) == 0o600
-    ways = ("--tls", "auto", "--behind-proxy", "127.0.0.1", "--proxy-protocol")
-    ways += ("--database", place.database, "--store", place.store)
+    ways = ("--tls", "proxy", "--behind-proxy", "127.0.0.1", "--database", place.database, "--store", place.store)
     servers = [start_aggregator(name, *ways, tokens={}) for name in ("a", "b")]
-    port = free_port()
-    text = (SEVERAL / "haproxy.cfg").read_text().replace("bind :8470", f"bind 127.0.0.1:{port}")
-    for host, server in zip(("172.28.84.11", "172.28.84.12"), servers, strict=True):
-        text = text.replace(f"{host}:8470", f"127.0.0.1:{server.url.rpartition(':')[2]}")
-    (tmp_path / "haproxy.cfg").write_text(text)
-    checked = subprocess.run(["haproxy", "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, check=False)
-    assert checked.returncode == 0, checked.stderr
-    with (tmp_path / "haproxy.log").open("w") as log:
-        balancer = subprocess.Popen(["haproxy", "-db", "-f", tmp_path / "haproxy.cfg"], stdout=log, stderr=log)
     trusted = ssl.create_default_context(cafile=keys / "tls/authority.pem")
     token = json.loads((keys / "tokens.json").read_text())["admin"]
-    try:
-        with servers[0].client(token, address="127.0.0.8") as admin:
-            admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
+    with servers[0].client(token, address="127.0.0.8") as admin:
+        admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
+    with proxied(tmp_path / "proxy", [server.url for server in servers], tmp_path / "a/tls/server.pem") as url:
 
         def published() -> bool:  # on a new connection, which any of the servers may get
             head = {"Authorization": f"Bearer {token}"}
-            with httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusted, headers=head) as client:
-                try:
-                    return client.get("/v1/public-set").status_code == 200
-                except httpx.TransportError:
-                    return False
+            with httpx.Client(base_url=url, verify=trusted, headers=head) as client:
+                return client.get("/v1/public-set").status_code == 200
 
-        wait_for(published, 60, "a server behind the balancer")
+        wait_for(published, 60, "a server behind nginx")
+        guess = {"Authorization": "Bearer a-guess", "X-Forwarded-For": "203.0.113.9"}
+        way = httpx.HTTPTransport(verify=trusted, local_address="127.0.0.9")
+        with httpx.Client(base_url=url, transport=way) as client:
+            assert client.get("/v1/rounds", headers=guess).status_code == 401
         servers[0].kill()
-        wait_for(published, 60, "the other server")
         assert all(published() for _ in range(4))
-    finally:
-        balancer.terminate()
-        balancer.wait(60)
+    with servers[1].client(token) as admin:
+        assert admin.get("/v1/audit", params={"what": "authentication_failed"}).json()[0]["address"] == "127.0.0.9"
 
 
 def test_keys_that_cannot_be_made_are_said_and_no_server_starts_without_them(tmp_path):

@@ -18,7 +18,7 @@ from aggregator_server.schemas import Role
 from aggregator_server.security import same
 from aggregator_server.web.dashboard.page_route import SignInNeededError
 from aggregator_server.web.guard import caller
-from aggregator_server.web.routes.access import CurrentService, know
+from aggregator_server.web.routes.access import CurrentService
 
 _FORM_TYPE = "application/x-www-form-urlencoded"
 FORM_FIELD = "form_token"
@@ -85,7 +85,6 @@ async def visitor(request: Request, service: CurrentService) -> Visit:
     person = await run_in_threadpool(find_session, service.store, secret, first, time.time()) if secret else None
     if person is None:
         raise SignInNeededError
-    know(request)
     visit = Visit(person, secret, caller(request, person.name))
     request.state.visit = visit
     return visit

@@ -86,7 +86,6 @@ async def require_enrolment(
         if invitation_id is None:
             device_id = await _admit_device(request, service, bearer, _TO_ENROL, waiting=True)
             return Entry(by=caller(request, f"device {device_id}"), device_id=device_id)
-    know(request)
     by = caller(request, "enrolment token" if invitation_id is None else f"invitation {invitation_id}")
     return Entry(by=by, invitation_id=invitation_id, per_minute=terms.devices_per_minute, approve=terms.approve)
 
@@ -142,13 +141,6 @@ async def current_actor(request: Request) -> Actor:
     return found
 
 
-def know(request: Request, device_id: str = "") -> None:
-    """Tell the connection that its client is known (web/transport/connection.py)."""
-    connection = getattr(request.state, "connection", None)
-    if connection is not None:
-        connection.know(device_id)
-
-
 def _is_known(service: Service, token: str) -> bool:
     known_to = (find_token, find_invitation)
     return any(bool(find(service.store, token)) for find in known_to)
@@ -161,7 +153,6 @@ async def _admit_person(request: Request, service: Service, bearer: Bearer, role
         person = await run_in_threadpool(_person, request, service, bearer, role)
     if not person.may(role):
         raise errors.RoleError(f"{person.name} has the role {person.role}; this address needs the role {role}")
-    know(request)
     request.state.actor = caller(request, person.name)
 
 
@@ -186,7 +177,6 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         by = caller(request, f"device {error.device_id}")
         await service.for_device(service.guard.note_revoked, by)
         raise
-    know(request, row.device_id)
     request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
     request.state.features = row.features_digest
     return row.device_id

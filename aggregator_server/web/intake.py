@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from fastapi import Request
@@ -26,12 +27,46 @@ _STREAMED = (
 )
 _OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
+_OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
 RequireKnown = Callable[[Request], Awaitable[None]]
+
+
+def is_of_fleet(path: str) -> bool:
+    """Tell whether devices ask at an address. People and probes wait for no device."""
+    return _OF_FLEET.fullmatch(path) is not None
+
+
+class Turns:
+    """Lets few requests begin in each turn of the event loop, in the order of their arrival. It belongs to that loop.
+
+    So health and people's requests need not wait for a fleet that comes as one (docs/security.md, "Load").
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def mine(self) -> None:
+        """Wait for a turn."""
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._let_some_begin, loop)
+        await turn
+
+    def _let_some_begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        for _ in range(min(limits.BEGUN_AT_ONCE, len(self._waiting))):
+            turn = self._waiting.popleft()
+            if not turn.done():  # its request was cancelled
+                turn.set_result(None)
+        if self._waiting:
+            loop.call_soon(self._let_some_begin, loop)
 
 
 class Intake:
     """ASGI middleware.
 
+    - Of the requests of a whole fleet, few begin at once.
     - A body is refused that is, or says that it is, larger than its address takes, and one that arrives too slowly.
     - A JSON message is read only from callers whose token opens something, and passed on only within its bounds.
     - A form of the dashboard is small; its page checks who sends it.
@@ -47,10 +82,13 @@ class Intake:
         self._page_of = page_of
         self._app = app
         self._require_known = require_known
+        self._beginning = Turns()
         self._turns = asyncio.Semaphore(limits.UPLOADS_READ_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
+        if scope["type"] == "http" and is_of_fleet(scope["path"]):
+            await self._beginning.mine()
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return

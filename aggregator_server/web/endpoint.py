@@ -1,16 +1,24 @@
 """Where the server listens, and how it speaks: plain HTTP, or TLS by one of two kinds of certificate."""
 
+import ipaddress
 import logging
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from aggregator_server import tls
 from aggregator_server.errors import InvalidRequestError, StartError
+from aggregator_server.limits import RECEIVED_BYTES
 from aggregator_server.server_address import note_address, reachable_host, require_addresses
 from fleet_protocol.addresses import is_loopback
+
+Tls = Literal["off", "auto", "proxy"]
+ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+PROXY_PORT = 8470
+"""Of the proxy in front, as systemd/nginx.conf has it."""
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +30,8 @@ class Endpoint:
     Attributes:
         urls: The fleet's servers as devices reach them; none: by the address that it listens on. Their hosts stand in
             the certificate that the server makes.
-        tls_auto: Whether it has a certificate by an authority of its own.
+        tls_mode: ``auto``: it has a certificate by an authority of its own; ``proxy``: that one is for the proxy in
+            front, which ends TLS, and this server speaks plain HTTP to it.
         tls_cert: File of a certificate from elsewhere.
         insecure_http: Whether it may speak plain HTTP where others can read the network.
     """
@@ -30,7 +39,7 @@ class Endpoint:
     host: str = "127.0.0.1"
     port: int = 8470
     urls: tuple[str, ...] = ()
-    tls_auto: bool = False
+    tls_mode: Tls = "off"
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_http: bool = False
@@ -45,13 +54,13 @@ class Endpoint:
             require_addresses(self.urls or ("http://localhost",))
         except InvalidRequestError as error:
             raise StartError(str(error)) from error
-        if self.tls_auto and (self.tls_cert or self.tls_key):
-            raise StartError("--tls auto makes a certificate; leave --tls-cert and --tls-key out, or --tls auto")
+        if self.tls_mode != "off" and (self.tls_cert or self.tls_key):
+            raise StartError(f"--tls {self.tls_mode} makes a certificate; leave --tls-cert and --tls-key out, or it")
         if bool(self.tls_cert) != bool(self.tls_key):
             raise StartError("--tls-cert and --tls-key belong together; give both")
         if self.tls_cert and self.tls_key:
             return tls.given(self.tls_cert, self.tls_key)
-        if not self.tls_auto:
+        if self.tls_mode == "off":
             return None
         names = {reachable_host(self.host), *(urlsplit(url).hostname or "" for url in self.urls)} - {""}
         return tls.automatic(data, names, datetime.now(UTC))
@@ -66,9 +75,11 @@ class Endpoint:
         Raises:
             StartError: it would speak plain HTTP where others can read the network.
         """
-        if certificate is None:
+        if certificate is None or self.tls_mode == "proxy":
             self.require_privacy(host)
         authority = None if certificate is None else certificate.authority
+        if self.tls_mode == "proxy":
+            host, port = "0.0.0.0", PROXY_PORT  # noqa: S104  (where the proxy is reached)
         urls = self.urls or (url_of(reachable_host(host), port, private=certificate is not None),)
         note_address(data, urls, authority and tls.fingerprint(authority))
 
@@ -91,6 +102,7 @@ class Endpoint:
             family, kind, protocol, _, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
             listener = socket.socket(family, kind, protocol)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED_BYTES)  # of its connections too
             listener.bind(address)
         except OSError as error:
             raise StartError(

@@ -1,50 +1,9 @@
-"""What a whole fleet asks at once: few requests begin in each turn of the loop, and one flush is for many of them."""
+"""What a whole fleet asks at once: one flush to the disk is for many of them."""
 
 import asyncio
 import threading
-from functools import partial
 
-import pytest
-
-from aggregator_server.limits import BEGUN_AT_ONCE
 from aggregator_server.web.service import Flusher
-from aggregator_server.web.transport.connection import Turns, is_of_fleet
-
-
-def test_few_begin_in_a_turn_of_the_loop_in_the_order_in_which_they_came():
-    begun, between, count = [], [], 5 * BEGUN_AT_ONCE + 1
-
-    async def main():
-        turns = Turns()
-        for number in range(count):
-            turns.add(partial(begun.append, number))
-        while len(begun) < count:
-            before = len(begun)
-            await asyncio.sleep(0)  # a turn of the loop, in which others could be answered
-            between.append(len(begun) - before)
-
-    asyncio.run(main())
-    assert begun == list(range(count))
-    assert max(between) == BEGUN_AT_ONCE
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/v1/work", True),
-        ("/v1/devices", True),
-        ("/v1/rounds/7/update", True),
-        ("/v1/rounds/7/learned", True),
-        ("/v1/blobs/00ff", True),
-        ("/v1/health", False),
-        ("/v1/rounds", False),
-        ("/v1/rounds/7", False),
-        ("/v1/classes", False),
-    ],
-)
-def test_people_and_probes_wait_for_no_device(path, expected):
-    assert is_of_fleet(f"GET {path} HTTP/1.1\r\nHost: a\r\n".encode()) == expected
-    assert is_of_fleet(f"PUT {path}?a=/v1/work HTTP/1.1\r\n".encode()) == expected
 
 
 class Disk:

@@ -1,1 +1,0 @@
-"""Connections below HTTP: sockets, TLS handshakes, time-outs, and what comes in over them."""
