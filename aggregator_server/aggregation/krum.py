@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.aggregation.disk_matrix import ROWS_TOGETHER
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.errors import AggregationError
@@ -29,9 +28,7 @@ EXACT = 4_096
 """Number of uploads up to which all pairs are compared."""
 SAMPLE = 256
 """Number of uploads that stand for all, where there are more."""
-_COLUMNS = 1_024
 _ROWS = 512
-_SEED_COLUMNS = 16
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
         AggregationError: n < 2 f + 3.
     """
     best = int(stable_order(krum_scores(updates, byzantine))[0])
-    return Chosen(updates.rows(slice(best, best + 1))[0].copy(), (updates.device_ids[best],))
+    return Chosen(updates.row(best), (updates.device_ids[best],))
 
 
 def krum_scores(updates: Updates, byzantine: float) -> Doubles:
@@ -75,21 +72,15 @@ def krum_scores(updates: Updates, byzantine: float) -> Doubles:
     return scores
 
 
-def squared_distances(updates: Updates) -> Doubles:
-    """Return || theta_k - theta_j ||^2 of all pairs, float64 [devices, devices].
-
-    By the products of all pairs, |a|^2 + |b|^2 - 2 a b, in float64: of float32 weights that differ in their third
-    digit it is right to nine digits, and an upload far away spoils nobody else's distances.
-    """
-    products = _products(updates)
-    squares = np.diagonal(products)
-    return _squared_distances(squares, squares, products)
-
-
 def _products(updates: Updates) -> Doubles:
+    """Return the products of all pairs, float64 [devices, devices].
+
+    Distances are |a|^2 + |b|^2 - 2 a b, in float64: of float32 weights that differ in their third digit they are right
+    to nine digits, and an upload far away spoils nobody else's.
+    """
     products = np.zeros((len(updates), len(updates)))
-    for start in range(0, updates.layout.width, _COLUMNS):
-        block = updates.columns(slice(start, min(start + _COLUMNS, updates.layout.width))).astype(np.float64)
+    for _, _, values in updates.runs_of(slice(0, len(updates))):
+        block = values.astype(np.float64)
         products += block @ block.T
     return products
 
@@ -108,23 +99,26 @@ def _nearest(distances: Doubles, count: int) -> Doubles:
 
 def _estimated_scores(updates: Updates, byzantine: float) -> Doubles:
     """Return every device's sum of distances to the nearest of a sample, float64 [devices]."""
-    drawn_by = np.ascontiguousarray(updates.columns(slice(0, min(_SEED_COLUMNS, updates.layout.width))))
-    seed = np.frombuffer(hashlib.sha256(drawn_by.data).digest(), np.uint64, 2)
+    seed = np.frombuffer(hashlib.sha256(updates.run(updates.runs[0][1]).data).digest(), np.uint64, 2)
     # Of a bit generator, whose numbers stay the same from one version of NumPy to the next.
     order = np.argsort(np.random.Philox(key=seed).random_raw(len(updates)), kind="stable")
     sample = np.sort(order[:SAMPLE])
-    others = np.empty((SAMPLE, updates.layout.width))
-    for place, row in enumerate(sample.tolist()):
-        others[place] = updates.rows(slice(row, row + 1))[0]
-    squares = np.einsum("ij,ij->i", others, others)
+    drawn = np.stack([updates.row(int(row)) for row in sample]).astype(np.float64)
+    of_drawn = np.einsum("ij,ij->i", drawn, drawn)
     scores, nearest = np.empty(len(updates)), SAMPLE - floor_of(byzantine, SAMPLE) - 2
-    for first, block in updates.row_blocks():
-        for start in range(0, len(block), ROWS_TOGETHER):  # a product's last digits depend on how many rows it is of
-            rows = block[start : start + ROWS_TOGETHER].astype(np.float64)
-            distances = _squared_distances(np.einsum("ij,ij->i", rows, rows), squares, rows @ others.T)
-            numbers = np.arange(first + start, first + start + len(rows))
-            distances[numbers[:, None] == sample] = np.inf
-            scores[numbers] = _nearest(distances, nearest)
+
+    def score(rows: slice) -> None:
+        numbers = np.arange(rows.start, rows.stop)
+        squares, products = np.zeros(len(numbers)), np.zeros((len(numbers), SAMPLE))
+        for _, columns, values in updates.runs_of(rows):
+            some = values.astype(np.float64)
+            squares += np.einsum("ij,ij->i", some, some)
+            products += some @ drawn[:, columns].T
+        distances = _squared_distances(squares, of_drawn, products)
+        distances[numbers[:, None] == sample] = np.inf
+        scores[rows] = _nearest(distances, nearest)
+
+    updates.in_rows(score)
     return scores
 
 

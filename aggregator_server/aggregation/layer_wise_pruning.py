@@ -57,12 +57,11 @@ def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float)
         nobody: dict[str, list[str]] = {layer.name: [] for layer in updates.layout.layers}
         return Pruned(weighted_mean(updates, sizes), nobody, nobody)
     deviations = layer_deviations(updates)
-    lowest, highest, parts = {}, {}, []
-    for layer, columns in updates.layout.layer_columns.items():
-        order = stable_order(deviations[layer])
-        lowest[layer], kept, highest[layer] = np.split(order, [low, count - high])
-        parts.append((columns, _only(sizes, kept)))
-    return Pruned(weighted_means(updates, parts), _names(updates, lowest), _names(updates, highest))
+    lowest, highest, left = {}, {}, {}
+    for layer, distances in deviations.items():
+        lowest[layer], kept, highest[layer] = np.split(stable_order(distances), [low, count - high])
+        left[layer] = _only(sizes, kept)
+    return Pruned(weighted_means(updates, left), _names(updates, lowest), _names(updates, highest))
 
 
 def layer_deviations(updates: Updates) -> dict[str, Doubles]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aggregator_server.aggregation.updates import Updates, in_blocks
+from aggregator_server.aggregation.updates import Updates, layer_distances
 from aggregator_server.errors import AggregationError, MalformedUpdateError
 from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
 from fleet_protocol.arrays import Array, Bools, Doubles, Floats
@@ -137,8 +137,6 @@ CLIPPING: dict[str, Setting] = {
     "clip_norm": Setting(0.0, "largest L2 norm of a device's update, longer ones are shortened; 0: none is", 0.0, 1e9)
 }
 
-_ROWS_OF_A_TASK = 32
-
 
 def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, float]:
     """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
@@ -159,20 +157,14 @@ def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, fl
     """
     if not limit > 0:
         raise AggregationError(f"clip_norm must be above 0, not {limit!r}; leave it out to clip nothing")
-    clipped: dict[str, float] = {}
-    for first, block in updates.row_blocks():
-        norms = np.empty(len(block))
+    squares = sum(layer_distances(updates, previous).values(), np.zeros(len(updates)))
+    norms = np.sqrt(squares)
+    longer = np.flatnonzero(norms > limit)
 
-        def shorten(rows: slice, block: Floats = block, norms: Doubles = norms) -> None:
-            for row in range(rows.start, rows.stop):
-                difference = np.subtract(block[row], previous, dtype=np.float64)
-                norms[row] = np.sqrt(np.einsum("i,i->", difference, difference))
-                if norms[row] > limit:
-                    block[row] = previous + difference * (limit / norms[row])
+    def shorten(_: str, columns: slice, values: Floats) -> None:
+        difference = np.subtract(values[longer], previous[columns], dtype=np.float64)
+        values[longer] = previous[columns] + difference * (limit / norms[longer])[:, None]
 
-        in_blocks(shorten, len(block), _ROWS_OF_A_TASK)
-        longer = np.flatnonzero(norms > limit)
-        clipped |= {updates.device_ids[first + row]: float(norms[row]) for row in longer}
-        if len(longer):
-            updates.write(first, block)
-    return clipped
+    if len(longer):
+        updates.in_runs(shorten)
+    return {updates.device_ids[row]: float(norms[row]) for row in longer}

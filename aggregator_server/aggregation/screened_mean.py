@@ -23,7 +23,7 @@ import numpy as np
 from aggregator_server.aggregation.median import coordinate_median
 from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, capped_sizes, usual_size
 from aggregator_server.aggregation.rule import Combined, Rule, Values
-from aggregator_server.aggregation.updates import LayerDistances, Updates, in_blocks
+from aggregator_server.aggregation.updates import Updates, layer_distances
 from aggregator_server.aggregation.weighted_mean import BY_SIZE, weighted_mean
 from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SCREEN_CAP
@@ -32,7 +32,6 @@ from fleet_protocol.setting import Setting
 
 ALL_LAYERS = "all layers"
 _FEWEST = 3
-_ROWS = 32
 # Distances that rounding alone makes, as a share of the layer's own size.
 _ROUNDING = 1e-6
 
@@ -67,7 +66,7 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
         threshold: c, in medians of the devices' distances.
     """
     median = coordinate_median(updates)
-    squares, against = _compared(updates, start, median)
+    squares, against = layer_distances(updates, median), _against(updates, start, median)
     squares[ALL_LAYERS] = np.sum(list(squares.values()), axis=0)
     allowed = np.sqrt(np.maximum(1.0, sizes / usual_size(sizes)))
     floors = {
@@ -84,23 +83,16 @@ def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) ->
     return Screened(distances, against, explained, dropped & (len(updates) >= _FEWEST), median)
 
 
-def _compared(updates: Updates, start: Floats, median: Floats) -> tuple[dict[str, Doubles], Bools]:
-    """Compare updates with the median one, in one walk over them.
+def _against(updates: Updates, start: Floats, median: Floats) -> Bools:
+    """Return whose update's product with the median one is negative, bool [devices]."""
+    direction, products = np.subtract(median, start, dtype=np.float64), np.zeros(len(updates))
 
-    Returns:
-        Squared distances by layer, float64 [devices]; and whose product with it is negative, bool [devices].
-    """
-    direction = np.subtract(median, start, dtype=np.float64)
-    products, distances = np.empty(len(updates)), LayerDistances(updates, median)
-    for first, block in updates.row_blocks():
-        distances.measure(first, block)
+    def multiply(rows: slice) -> None:
+        for _, columns, values in updates.runs_of(rows):
+            products[rows] += np.subtract(values, start[columns], dtype=np.float64) @ direction[columns]
 
-        def measure(rows: slice, first: int = first, block: Floats = block) -> None:
-            for row in range(rows.start, rows.stop):
-                products[first + row] = np.subtract(block[row], start, dtype=np.float64) @ direction
-
-        in_blocks(measure, len(block), _ROWS)
-    return distances.by_layer(), np.asarray(products < 0)
+    updates.in_rows(multiply)
+    return np.asarray(products < 0)
 
 
 def _combine(updates: Updates, sizes: Doubles, values: Values) -> Combined:

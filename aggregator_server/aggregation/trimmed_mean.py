@@ -28,11 +28,12 @@ def trimmed_mean(updates: Updates, trim: float) -> Floats:
     cut = floor_of(trim, len(updates))
     result = np.empty(updates.layout.width, np.float32)
 
-    def trim_values(columns: slice, values: Floats) -> None:
-        values.sort(axis=1)
-        result[columns] = values[:, cut : len(updates) - cut].mean(axis=1, dtype=np.float64)
+    def trimmed(_: str, columns: slice, values: Floats) -> None:
+        by_weight = values.T.copy()
+        by_weight.sort(axis=1)
+        result[columns] = by_weight[:, cut : len(updates) - cut].mean(axis=1, dtype=np.float64)
 
-    updates.column_blocks(trim_values)
+    updates.in_runs(trimmed)
     return result
 
 

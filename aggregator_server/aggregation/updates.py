@@ -1,35 +1,36 @@
 """The devices' weights as one matrix, a row for each device: what every aggregation rule of weights looks at.
 
 A layer is one run of columns, its kernel before its bias, for layer-wise rules treat it as one vector (Bai et al.
-2025, section 4.3). The matrix is the only copy of the uploads; rules work on it block by block. One that is too large
-for the memory lies on disk (disk_matrix.py). A rule reads it by :meth:`Updates.row_blocks` or
-:meth:`Updates.column_blocks`; what it computes does not depend on where the matrix lies, to the last bit.
+2025, section 4.3). The matrix is the only copy of the uploads. It is read in runs of some columns of all devices, which
+lie one after the other. One that is too large for the memory is a mapped file without a name: it is gone with the
+process, however that ends. What a rule computes does not depend on where the matrix lies, to the last bit.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from math import floor, prod
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from aggregator_server.aggregation.disk_matrix import ROWS_TOGETHER, DiskMatrix
 from aggregator_server.errors import AggregationError
-from fleet_protocol.arrays import Array, Bools, Doubles, Floats
+from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.bundle import Layer
 from fleet_protocol.tensors import Arrays
 
-_threads = min(4, os.cpu_count() or 1)
-_ROWS = 32  # of one task that fills rows
-_COLUMNS = 256  # of one task that sorts columns of a matrix in memory
-IN_MEMORY_BYTES = 2**28  # of a matrix; a larger one lies on disk
+_THREADS = min(4, os.cpu_count() or 1)
+IN_MEMORY_BYTES = 2**28  # of a matrix; a larger one is a mapped file
+_NUMBERS, _FEWEST_COLUMNS = 2**18, 16  # of a run, and of rows that are written at once; among many devices it has more
+_FEWEST_ROWS, _MOST_ROWS = 256, 2_048  # of a task that looks at some devices
 
 
 @dataclass(frozen=True)
@@ -93,83 +94,99 @@ class Updates:
     Attributes:
         layout: Meaning of the columns.
         device_ids: Owners of the rows, ascending, so that no result depends on the order of uploads.
-        stored: Uploaded weights, float32 [devices, weights], finite, in memory or on disk; only norm clipping, before
-            any rule, changes them.
+        stored: Uploaded weights, float32 [devices * weights], finite, run after run; only norm clipping, before any
+            rule, changes them.
+        mapping: File of ``stored``; None where it is in memory.
         start: Weights that the devices started from, float32 [weights]; None where nobody says it.
-        kept: Rows of ``stored`` that are the devices', ascending; None: all. Only where it lies on disk.
     """
 
     layout: Layout
     device_ids: tuple[str, ...]
-    stored: Floats | DiskMatrix
+    stored: Floats
+    mapping: mmap.mmap | None = None
     start: Floats | None = None
-    kept: NDArray[np.intp] | None = None
 
-    def __post_init__(self) -> None:
-        rows = self.stored.shape[0] if self.kept is None else len(self.kept)
-        if (rows, *self.stored.shape[1:]) != (len(self.device_ids), self.layout.width) or not self.device_ids:
-            raise AggregationError(
-                f"{len(self.device_ids)} devices' rows of {self.layout.width} weights were expected, at least one, "
-                f"not a matrix of shape {(rows, *self.stored.shape[1:])}"
-            )
-        if any(first >= second for first, second in pairwise(self.device_ids)):
-            raise AggregationError("the rows must be ordered by device id, each once; stack_updates does that")
+    @classmethod
+    def empty(cls, layout: Layout, device_ids: Sequence[str], scratch: Path | None = None) -> Updates:
+        """Make room for uploads.
 
-    @property
-    def matrix(self) -> Floats:
-        """All weights in memory, float32 [devices, weights]. One that lies on disk is read whole: it may be large."""
-        return self.stored if isinstance(self.stored, np.ndarray) else self.rows(slice(0, len(self)))
+        Args:
+            scratch: folder on disk, with room for 4 bytes of each number of a matrix that is too large for the memory;
+                None: the system's.
 
-    def rows(self, rows: slice) -> Floats:
-        """Return the rows of some devices, float32 [some, weights]: of the matrix in memory, or read from disk."""
-        if isinstance(self.stored, np.ndarray):
-            return self.stored[rows]
-        if self.kept is None:
-            return self.stored.rows(rows)
-        return self.stored.some_rows(self.kept[rows])
-
-    def row_blocks(self) -> Iterator[tuple[int, Floats]]:
-        """Yield (number of the first row, rows) of all devices in order: float32 [some, weights].
-
-        Every block but the last has a multiple of 32 rows. A matrix in memory is one block, and not copied.
+        Raises:
+            AggregationError: there is no device, or they are not ordered.
+            OSError: the folder takes no file, or the disk is full.
         """
-        step = len(self) if isinstance(self.stored, np.ndarray) else self.stored.row_step
-        for start in range(0, len(self), step):
-            yield start, self.rows(slice(start, min(start + step, len(self))))
+        if not device_ids:
+            raise AggregationError("at least one device's weights are needed, and nobody uploaded any")
+        if any(first >= second for first, second in pairwise(device_ids)):
+            raise AggregationError("the rows must be ordered by device id, each once; stack_updates does that")
+        numbers = len(device_ids) * layout.width
+        if 4 * numbers <= IN_MEMORY_BYTES:
+            return cls(layout, tuple(device_ids), np.empty(numbers, np.float32))
+        with tempfile.TemporaryFile(dir=scratch) as file:
+            os.posix_fallocate(file.fileno(), 0, 4 * numbers)  # a full disk is an error here, and no crash later
+            mapping = mmap.mmap(file.fileno(), 4 * numbers)
+        return cls(layout, tuple(device_ids), np.frombuffer(mapping, np.float32), mapping)
 
-    def write(self, first: int, block: Floats) -> None:
-        """Write a changed block of :meth:`row_blocks` back; in memory it is there already."""
-        if isinstance(self.stored, DiskMatrix):
-            assert self.kept is None  # what changes rows comes before what leaves some out
-            self.stored.write(first, block)
+    @classmethod
+    def of_rows(cls, layout: Layout, device_ids: Sequence[str], rows: Floats) -> Updates:
+        """Return uploads that are given as rows, float32 [devices, weights]; the errors are those of :meth:`empty`."""
+        updates = cls.empty(layout, device_ids)
+        updates.write(slice(0, len(updates)), rows)
+        return updates
 
-    def columns(self, columns: slice) -> Floats:
-        """Return whole columns, float32 [devices, some weights]: of the matrix in memory, or read from disk."""
-        if isinstance(self.stored, np.ndarray):
-            return self.stored[:, columns]
-        values = np.ascontiguousarray(self.stored.columns(columns).T)
-        return values if self.kept is None else values[self.kept]
+    @cached_property
+    def runs(self) -> tuple[tuple[str, slice], ...]:
+        """Runs of columns that lie in one piece, in order, each with the name of its layer."""
+        most = max(_FEWEST_COLUMNS, _NUMBERS // len(self))
+        return tuple(
+            (layer, slice(first, min(first + most, columns.stop)))
+            for layer, columns in self.layout.layer_columns.items()
+            for first in range(columns.start, columns.stop, most)
+        )
 
-    def column_blocks(self, work: Callable[[slice, Floats], None]) -> None:
-        """Call ``work`` on (columns, their values, float32 [some columns, devices], a copy), on several threads."""
-        stored = self.stored
+    def run(self, columns: slice) -> Floats:
+        """Return a run, float32 [devices, columns]: no copy."""
+        return self.stored[len(self) * columns.start : len(self) * columns.stop].reshape(len(self), -1)
 
-        def of_columns(columns: slice) -> None:
-            if isinstance(stored, np.ndarray):
-                work(columns, np.ascontiguousarray(stored[:, columns].T))
-            else:
-                values = stored.columns(columns)
-                work(columns, values if self.kept is None else values[:, self.kept])
+    def write(self, rows: slice, block: Floats) -> None:
+        """Write the rows of some devices, float32 [some, weights]."""
+        for _, columns in self.runs:
+            self.run(columns)[rows] = block[:, columns]
+        self._release()
 
-        in_blocks(of_columns, self.layout.width, _COLUMNS if isinstance(stored, np.ndarray) else stored.column_step)
+    def row(self, number: int) -> Floats:
+        """Return a device's weights, float32 [weights]: a copy."""
+        row = np.concatenate([self.run(columns)[number] for _, columns in self.runs])
+        self._release()
+        return row
 
-    def taken(self, devices: Bools) -> Updates:
-        """Return the uploads of some of the devices, bool [devices], at least one: a copy of rows in memory."""
-        ids = tuple(name for name, is_taken in zip(self.device_ids, devices, strict=True) if is_taken)
-        if isinstance(self.stored, np.ndarray):
-            return replace(self, device_ids=ids, stored=self.stored[devices])
-        kept = np.arange(len(self)) if self.kept is None else self.kept
-        return replace(self, device_ids=ids, kept=kept[devices])
+    def in_runs(self, work: Callable[[str, slice, Floats], None]) -> None:
+        """Call ``work`` on (layer, columns, float32 [devices, columns]) of every run, on several threads."""
+
+        def of_runs(numbers: slice) -> None:
+            for layer, columns in self.runs[numbers]:
+                work(layer, columns, self.run(columns))
+                self._release()
+
+        in_blocks(of_runs, len(self.runs), 1)
+
+    def in_rows(self, work: Callable[[slice], None]) -> None:
+        """Call ``work`` on some devices after the other, on several threads; it reads them by :meth:`runs_of`."""
+        in_blocks(work, len(self), min(_MOST_ROWS, max(_FEWEST_ROWS, len(self) // 8)))
+
+    def runs_of(self, rows: slice) -> Iterator[tuple[str, slice, Floats]]:
+        """Yield (layer, columns, float32 [some, columns]) of some devices, run after run."""
+        for layer, columns in self.runs:
+            yield layer, columns, self.run(columns)[rows]
+            self._release()
+
+    def _release(self) -> None:
+        """Let the system have the memory of what was looked at: it is in the file."""
+        if self.mapping is not None:
+            self.mapping.madvise(mmap.MADV_DONTNEED)
 
     def __len__(self) -> int:
         """Return the number of devices."""
@@ -179,7 +196,7 @@ class Updates:
 def stack_updates(
     layout: Layout, uploads: Mapping[str, Callable[[], Mapping[str, Array]]], scratch: Path | None = None
 ) -> Updates:
-    """Read every device's upload once, straight into its row of the matrix; several are read at the same time.
+    """Read every device's upload once, into its row of the matrix; several are read at the same time.
 
     Args:
         uploads: By device, a function that returns its arrays, for example out of a blob; called from other threads.
@@ -187,45 +204,31 @@ def stack_updates(
 
     Raises:
         AggregationError: nobody uploaded, or an upload does not fit the layout; names the device.
+        OSError: the folder takes no file, or the disk is full.
     """
-    device_ids = tuple(sorted(uploads))
+    updates = Updates.empty(layout, sorted(uploads), scratch)
 
-    def fill(first: int, block: Floats) -> Floats:
-        def fill_rows(rows: slice) -> None:
-            for row in range(rows.start, rows.stop):
-                device_id = device_ids[first + row]
-                try:
-                    layout.flatten(uploads[device_id](), block[row])
-                except AggregationError as error:
-                    raise AggregationError(f"the upload of device {device_id}: {error}") from error
+    def fill(rows: slice) -> None:
+        block = np.empty((rows.stop - rows.start, layout.width), np.float32)
+        for row, device_id in zip(block, updates.device_ids[rows], strict=True):
+            try:
+                layout.flatten(uploads[device_id](), row)
+            except AggregationError as error:
+                raise AggregationError(f"the upload of device {device_id}: {error}") from error
+        updates.write(rows, block)
 
-        in_blocks(fill_rows, len(block), _ROWS)
-        return block
-
-    if 4 * len(device_ids) * layout.width <= IN_MEMORY_BYTES:
-        matrix = np.empty((len(device_ids), layout.width), np.float32)
-        return Updates(layout, device_ids, fill(0, matrix) if device_ids else matrix)
-    on_disk = DiskMatrix(len(device_ids), layout.width, scratch)
-    block = np.empty((min(on_disk.row_step, len(device_ids)), layout.width), np.float32)
-    for first in range(0, len(device_ids), on_disk.row_step):
-        on_disk.write(first, fill(first, block[: len(device_ids) - first]))
-    return Updates(layout, device_ids, on_disk)
-
-
-def use_threads(count: int) -> None:
-    """Let this process compute on so many threads; the results do not depend on it."""
-    global _threads
-    _threads = count
+    in_blocks(fill, len(updates), max(1, _NUMBERS // max(1, layout.width)))
+    return updates
 
 
 def in_blocks(work: Callable[[slice], None], length: int, size: int) -> None:
     """Call ``work`` on every block of a range, on several threads; the blocks are the same on every machine."""
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
-    if len(blocks) == 1 or _threads == 1:
+    if len(blocks) == 1 or _THREADS == 1:
         for block in blocks:
             work(block)
         return
-    with ThreadPoolExecutor(_threads) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(work, blocks):
             pass
 
@@ -249,55 +252,18 @@ def floor_of(share: float, count: int) -> int:
     return floor(share * count + 1e-9)
 
 
-_AT_ONCE = 8  # looked at together: what a processor's cache holds
-_TASK = 4 * _AT_ONCE
-assert _TASK == ROWS_TOGETHER
-
-
-class LayerDistances:
-    """Every device's squared distance from a point, by layer, added up block of rows by block of rows."""
-
-    def __init__(self, updates: Updates, centre: Floats) -> None:
-        """Begin with a point, float32 [weights]."""
-        self._updates = updates
-        self._layers = updates.layout.layer_columns
-        self._centre = centre
-        self._squares = np.empty((len(self._layers), len(updates)))
-
-    def measure(self, first: int, block: Floats) -> None:
-        """Measure a block that :meth:`Updates.row_blocks` yields."""
-        self._measure(first, block, np.float32)
-
-    def by_layer(self) -> dict[str, Doubles]:
-        """Return the squared distances, by layer: float64 [devices], when all blocks were measured."""
-        if not np.isfinite(self._squares).all():  # an upload is so far off that float32 holds no square of it
-            for first, block in self._updates.row_blocks():
-                self._measure(first, block, np.float64)
-        return dict(zip(self._layers, self._squares, strict=True))
-
-    def _measure(self, first: int, block: Floats, dtype: DTypeLike) -> None:
-        squares = self._squares[:, first : first + len(block)]
-
-        def measure(task: slice) -> None:
-            differences = np.empty((_AT_ONCE, len(self._centre)), dtype)
-            with np.errstate(over="ignore"):
-                for start in range(task.start, task.stop, _AT_ONCE):
-                    rows = block[start : start + _AT_ONCE]
-                    difference = np.subtract(rows, self._centre, out=differences[: len(rows)], dtype=dtype)
-                    for layer, columns in enumerate(self._layers.values()):
-                        part = difference[:, columns]
-                        squares[layer, start : start + _AT_ONCE] = np.einsum("ij,ij->i", part, part)
-
-        in_blocks(measure, len(block), _TASK)
-
-
 def layer_distances(updates: Updates, centre: Floats) -> dict[str, Doubles]:
     """Return every device's squared distance from a point, by layer: float64 [devices].
 
     Args:
         centre: float32 [weights].
     """
-    distances = LayerDistances(updates, centre)
-    for first, block in updates.row_blocks():
-        distances.measure(first, block)
-    return distances.by_layer()
+    squares = {layer: np.zeros(len(updates)) for layer in updates.layout.layer_columns}
+
+    def measure(rows: slice) -> None:
+        for layer, columns, values in updates.runs_of(rows):
+            difference = np.subtract(values, centre[columns], dtype=np.float64)
+            squares[layer][rows] += np.einsum("ij,ij->i", difference, difference)
+
+    updates.in_rows(measure)
+    return squares

@@ -183,5 +183,5 @@ class VirtualDevices:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""
         settings, layout = self._setup.plan.aggregation.settings, self._models.layout
         choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
-        uploads = Updates(layout, tuple(device_id(device) for device in block.devices), rows)
+        uploads = Updates.of_rows(layout, [device_id(device) for device in block.devices], rows)
         return layout.flatten(aggregate_weights(choice, uploads, self._clips(block), self._models.weights, {})[0])

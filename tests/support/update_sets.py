@@ -17,13 +17,18 @@ WIDTH = 6
 
 def updates(rows, layout=LAYOUT) -> Updates:
     """Devices a, b, c ... with these rows of weights."""
-    matrix = np.array(rows, np.float32)
-    return Updates(layout, tuple(f"{chr(97 + index)}" for index in range(len(matrix))), matrix)
+    given = np.array(rows, np.float32)
+    return Updates.of_rows(layout, [chr(97 + index) for index in range(len(given))], given)
+
+
+def matrix(fleet: Updates):
+    """All weights, float32 [devices, weights]: a copy."""
+    return np.stack([fleet.row(number) for number in range(len(fleet))])
 
 
 def uploaded(fleet: Updates, order=None) -> Updates:
     """The same uploads, as they come in from devices in some order."""
-    by_device = {fleet.device_ids[row]: fleet.layout.split(fleet.matrix[row]) for row in range(len(fleet))}
+    by_device = {fleet.device_ids[row]: fleet.layout.split(fleet.row(row)) for row in range(len(fleet))}
     names = order or list(by_device)
     return stack_updates(fleet.layout, {name: (lambda arrays=by_device[name]: arrays) for name in names})
 

@@ -14,7 +14,7 @@ from aggregator_server.errors import AggregationError
 from aggregator_server.limits import SCREEN_CAP
 from fleet_protocol.messages import Choice
 from fleet_protocol.setting import complete
-from tests.support.update_sets import LAYOUT, WIDTH, fleets, updates
+from tests.support.update_sets import LAYOUT, WIDTH, fleets, matrix, updates
 
 START = np.zeros(WIDTH, np.float32)
 
@@ -152,10 +152,10 @@ def test_less_than_half_far_away_move_the_mean_no_further_than_the_others_lie(ca
     liars = (len(honest) - 1) // 2
     rng = np.random.default_rng(seed)
     lies = (far * rng.choice([-1.0, 1.0], size=(liars, WIDTH))).astype(np.float32)
-    everybody = updates(np.concatenate([honest.matrix, lies]))
+    everybody = updates(np.concatenate([matrix(honest), lies]))
     weights, _ = combined(everybody, np.concatenate([sizes, np.full(liars, 1000.0)]))
-    assert (weights >= honest.matrix.min(axis=0) - 2).all()
-    assert (weights <= honest.matrix.max(axis=0) + 2).all()
+    assert (weights >= matrix(honest).min(axis=0) - 2).all()
+    assert (weights <= matrix(honest).max(axis=0) + 2).all()
 
 
 def test_it_has_to_know_what_the_devices_started_from():

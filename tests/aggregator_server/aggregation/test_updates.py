@@ -5,10 +5,13 @@ import threading
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation import Updates, stack_updates
+from aggregator_server.aggregation import Updates, aggregate_weights, krum, stack_updates
+from aggregator_server.aggregation import updates as module
 from aggregator_server.aggregation.updates import floor_of, in_blocks, stable_order
 from aggregator_server.errors import AggregationError
-from tests.support.update_sets import LAYOUT
+from benchmarks.aggregation import RULES
+from fleet_protocol.messages import Choice
+from tests.support.update_sets import LAYOUT, WIDTH, matrix
 
 ARRAYS = {
     "head.kernel": np.array([[4, 5, 6]], np.float32),
@@ -31,7 +34,7 @@ def test_rows_are_ordered_by_device_and_arrays_that_are_no_weights_are_left_out(
     other = {name: -array for name, array in ARRAYS.items()} | {"impressions": np.zeros(7)}
     fleet = stack_updates(LAYOUT, {"z": lambda: ARRAYS, "b": lambda: other})
     assert fleet.device_ids == ("b", "z")
-    np.testing.assert_array_equal(fleet.matrix, [[-1, -2, -3, -4, -5, -6], [1, 2, 3, 4, 5, 6]])
+    np.testing.assert_array_equal(matrix(fleet), [[-1, -2, -3, -4, -5, -6], [1, 2, 3, 4, 5, 6]])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_no_upload_at_all_and_rows_out_of_order_are_refused():
     with pytest.raises(AggregationError, match="at least one"):
         stack_updates(LAYOUT, {})
     with pytest.raises(AggregationError, match="ordered by device id"):
-        Updates(LAYOUT, ("b", "a"), np.zeros((2, 6), np.float32))
+        Updates.of_rows(LAYOUT, ("b", "a"), np.zeros((2, 6), np.float32))
 
 
 def test_every_block_is_worked_on_once_and_an_error_in_one_is_not_lost():
@@ -84,3 +87,48 @@ def test_values_that_agree_to_six_digits_keep_their_order():
 @pytest.mark.parametrize(("share", "count", "expected"), [(0.29, 100, 29), (0.1, 9, 0), (0.3, 10, 3), (0.0, 5, 0)])
 def test_shares_are_rounded_down_as_people_would(share, count, expected):
     assert floor_of(share, count) == expected
+
+
+DEVICES = 601
+
+
+def placed(in_memory_bytes, monkeypatch, columns=2, folder=None):
+    """Uploads near one another, a tenth of them far off and one turned around; the same ones wherever they lie."""
+    monkeypatch.setattr(module, "IN_MEMORY_BYTES", in_memory_bytes)
+    monkeypatch.setattr(module, "_NUMBERS", columns * DEVICES)
+    monkeypatch.setattr(module, "_FEWEST_COLUMNS", 1)
+    rng = np.random.default_rng(3)
+    rows = (1 + 0.01 * rng.standard_normal((DEVICES, WIDTH))).astype(np.float32)
+    rows[::10] += rng.standard_normal((61, WIDTH)).astype(np.float32)
+    rows[5] = -rows[5]
+    uploads = {f"{n:04d}": lambda n=n: LAYOUT.split(rows[n]) for n in range(DEVICES)}
+    return stack_updates(LAYOUT, uploads, folder), rows
+
+
+@pytest.mark.parametrize("columns", [1, 2, 100])
+def test_a_mapped_file_without_a_name_holds_the_rows_that_were_uploaded(columns, monkeypatch, tmp_path):
+    fleet, rows = placed(0, monkeypatch, columns, tmp_path)
+    assert fleet.mapping is not None
+    np.testing.assert_array_equal(matrix(fleet), rows)
+    assert not list(tmp_path.iterdir()), "the file has a name, so that a kill would leave it there"
+
+
+@pytest.mark.parametrize("rule", [*RULES, "screened_mean, clipped"])
+def test_every_rule_comes_to_the_same_bytes_wherever_the_uploads_lie(rule, monkeypatch):
+    choice = RULES.get(rule, Choice("screened_mean", {"clip_norm": 0.5}))
+    results = []
+    for in_memory in (module.IN_MEMORY_BYTES, 0):
+        fleet, _ = placed(in_memory, monkeypatch)
+        assert (fleet.mapping is None) == bool(in_memory)
+        previous = LAYOUT.split(np.full(WIDTH, 0.5, np.float32))
+        weights, state, details = aggregate_weights(choice, fleet, np.arange(1.0, DEVICES + 1), previous, {})
+        results.append((LAYOUT.flatten(weights).tobytes(), {n: a.tobytes() for n, a in state.items()}, details))
+    assert results[0] == results[1]
+
+
+def test_krum_by_a_sample_chooses_nobody_who_is_far_off(monkeypatch):
+    monkeypatch.setattr(krum, "EXACT", 50)
+    monkeypatch.setattr(krum, "SAMPLE", 40)
+    scores = krum.krum_scores(placed(0, monkeypatch)[0], 0.2)
+    honest = np.flatnonzero((np.arange(DEVICES) % 10 != 0) & (np.arange(DEVICES) != 5))
+    assert set(np.argsort(scores)[: len(honest)]) == set(honest)

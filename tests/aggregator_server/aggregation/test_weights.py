@@ -18,14 +18,14 @@ from aggregator_server.aggregation.weighted_mean import weighted_mean
 from aggregator_server.errors import AggregationError
 from fleet_protocol.messages import Choice
 from tests.support.checkout import ROOT
-from tests.support.update_sets import LAYOUT, fleets, updates, uploaded
+from tests.support.update_sets import LAYOUT, fleets, matrix, updates, uploaded
 
 START = LAYOUT.split(np.zeros(6, np.float32))
 ROBUST = {"lpa": {"v_h": 0.2}, "median": {}, "trimmed_mean": {"trim": 0.2}, "krum": {}, "multi_krum": {}}
 
 
 def combine(name, fleet, sizes, state=None, **settings):
-    uploads = updates(fleet.matrix)  # a copy: clipping changes it
+    uploads = updates(matrix(fleet))  # a copy: clipping changes it
     weights, after, details = aggregate_weights(Choice(name, settings), uploads, sizes, START, state or {})
     return LAYOUT.flatten(weights), after, details
 
@@ -58,7 +58,7 @@ def test_the_order_of_the_devices_does_not_matter_to_the_last_bit(case, name, op
 @settings(derandomize=True, deadline=None)
 @given(fleets(), st.integers(3, 8), st.sampled_from(sorted(weight_rules())))
 def test_devices_that_agree_are_what_comes_out(case, count, name):
-    row = case[0].matrix[0]
+    row = matrix(case[0])[0]
     result, *_ = combine(name, updates(np.tile(row, (count, 1))), np.arange(1.0, count + 1))
     np.testing.assert_allclose(result, row, rtol=1e-6)
 
@@ -67,10 +67,10 @@ def test_devices_that_agree_are_what_comes_out(case, count, name):
 @given(fleets(least=5, most=9, largest=1), st.sampled_from(sorted(ROBUST)), st.sampled_from([1e3, 1e12, 3e38]))
 def test_one_outlier_far_away_moves_no_robust_rule(case, name, far):
     honest, sizes = case
-    fleet = updates(np.vstack([np.full(6, far), honest.matrix]))
+    fleet = updates(np.vstack([np.full(6, far), matrix(honest)]))
     result, *_ = combine(name, fleet, np.append(1e6, sizes), **ROBUST[name])
-    assert (result >= honest.matrix.min(axis=0) - 1e-5).all()
-    assert (result <= honest.matrix.max(axis=0) + 1e-5).all()
+    assert (result >= matrix(honest).min(axis=0) - 1e-5).all()
+    assert (result <= matrix(honest).max(axis=0) + 1e-5).all()
 
 
 def test_clipping_keeps_an_outlier_from_moving_the_mean_further_than_its_share():
@@ -119,7 +119,7 @@ def test_the_largest_weights_that_float32_holds_do_not_overflow():
     largest = np.finfo(np.float32).max
     fleet = updates([[largest, -largest, largest, 0, 0, 0]] * 40)
     result = weighted_mean(fleet, np.full(40, 1e9))
-    np.testing.assert_allclose(result, fleet.matrix[0], rtol=1e-6)
+    np.testing.assert_allclose(result, matrix(fleet)[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [-1.0, np.nan, np.inf])
@@ -140,8 +140,8 @@ BEFORE = np.array([1, 1, 1, 1, 1, 1], np.float32)
 def test_a_long_update_is_shortened_along_its_direction_and_a_short_one_is_not_touched():
     fleet = updates([[4, 5, 1, 1, 1, 1], [1, 1, 2, 1, 1, 1]])
     assert clip_norms(fleet, BEFORE, 2.5) == {"a": pytest.approx(5.0)}
-    np.testing.assert_allclose(fleet.matrix[0], [2.5, 3, 1, 1, 1, 1], rtol=1e-6)
-    np.testing.assert_array_equal(fleet.matrix[1], [1, 1, 2, 1, 1, 1])
+    np.testing.assert_allclose(matrix(fleet)[0], [2.5, 3, 1, 1, 1, 1], rtol=1e-6)
+    np.testing.assert_array_equal(matrix(fleet)[1], [1, 1, 2, 1, 1, 1])
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, np.nan])
@@ -154,9 +154,9 @@ def test_a_limit_that_is_none_is_refused(limit):
 @given(fleets(), st.floats(1e-3, 1e3), st.sampled_from([1.0, 1e30]))
 def test_no_update_is_longer_than_the_limit(case, limit, factor):
     fleet, _ = case
-    fleet = updates(fleet.matrix * np.float32(factor))
+    fleet = updates(matrix(fleet) * np.float32(factor))
     norms = clip_norms(fleet, BEFORE, limit)
-    lengths = np.linalg.norm(fleet.matrix.astype(np.float64) - BEFORE, axis=1)
+    lengths = np.linalg.norm(matrix(fleet).astype(np.float64) - BEFORE, axis=1)
     assert (lengths <= limit * (1 + 1e-6) + 1e-6).all()  # the last digit of a float32 weight
     assert all(norm > limit for norm in norms.values())
 

@@ -81,15 +81,15 @@ def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule
 @pytest.mark.parametrize("rule", ["lpa", "multi_krum"])
 def test_a_round_holds_its_uploads_once_even_where_it_clips_them(rule):
     bundle = unpack_bundle(tiny_bundle(capacity=4000), "a bundle")
-    given = [contribution(SharingDevice(n, ("c0",), capacity=4000)) for n in range(1, 201)]
+    given = [contribution(SharingDevice(n, ("c0",), capacity=4000)) for n in range(1, 601)]
     request = RoundRequest("fedavg", aggregation=Choice(rule, {"clip_norm": 1.0}))
     model = SharedModel(bundle.manifest, bundle.weights, {})
     tracemalloc.start()
     result = aggregate(inputs(request, given, model=model))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert len(result.details["aggregation"]["clipped"]) == 200
-    assert peak < 1.5 * 200 * bundle.manifest.parameters * 4
+    assert len(result.details["aggregation"]["clipped"]) == 600
+    assert peak < 1.5 * 600 * bundle.manifest.parameters * 4
 
 
 def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own_weights(tmp_path):
@@ -122,11 +122,10 @@ def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own
 
 
 def moments(fleet, round_id):
-    """The server optimiser's arrays after a round, without the record of where devices' updates pointed."""
+    """The server optimiser's arrays after a round; none without one."""
     with fleet.store.reading() as session:
         digest = session.get_one(RoundRow, round_id).result_server_state
-    arrays, _ = unpack(fleet.store.blobs.read(digest))
-    return {name: array for name, array in arrays.items() if not name.startswith("records.")}
+    return {} if digest is None else unpack(fleet.store.blobs.read(digest))[0]
 
 
 def test_a_consensus_outlives_rounds_of_a_shared_model_and_grows_with_the_classes(tmp_path):
