@@ -69,7 +69,8 @@ STEP_FACTOR = 1e6  # largest value of the setting `step_factor`, which follows f
 
 # Classes. Sounds beyond these bounds are reported again. The new sounds of one upload are bounded by the protocol.
 REPORTS_PER_ROUND = 10_000
-DESCRIPTION_BYTES = 2**28  # of the reports beyond the first 256, whose descriptions are all in memory
+REPORTS_WHATEVER_BYTES = 256  # of them that are looked at whatever their descriptions take
+DESCRIPTION_BYTES = 2**28  # of the others' descriptions, which are all in memory
 REFERENCES_PER_ROUND = 512  # descriptions of known classes
 NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more

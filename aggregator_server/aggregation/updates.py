@@ -149,7 +149,8 @@ class Updates:
 
     def run(self, columns: slice) -> Floats:
         """Return a run, float32 [devices, columns]: no copy."""
-        return self.stored[len(self) * columns.start : len(self) * columns.stop].reshape(len(self), -1)
+        run: Floats = self.stored[len(self) * columns.start : len(self) * columns.stop].reshape(len(self), -1)
+        return run
 
     def write(self, rows: slice, block: Floats) -> None:
         """Write the rows of some devices, float32 [some, weights]."""

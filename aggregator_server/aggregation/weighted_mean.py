@@ -54,7 +54,7 @@ def _mean(values: Floats, weights: Floats) -> Floats:
     """Return the mean of a run; of one device alone its weights, to the last bit."""
     kept = np.flatnonzero(weights)
     if len(kept) == 1:
-        return values[kept[0]]
+        return np.asarray(values[kept[0]])
     products = values * weights[:, None]
     whole = len(products) // _ROWS * _ROWS
     sums = products[:whole].reshape(-1, _ROWS, products.shape[1]).sum(axis=1)

@@ -10,8 +10,6 @@ the best silhouette, which can also be one.
 chance: docs/class-discovery.md. They are used where a device sent no profile.)
 
 Where the features are embeddings of one network, reports are described by prototypes alone.
-
-More than ``COMPARED`` reports are grouped first, and the groups' medoids compared (block_medoids.py).
 """
 
 from collections import Counter
@@ -21,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.discovery.block_medoids import assigned, centres, medoids_of_blocks
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.public_set import PublicSet
@@ -32,8 +29,8 @@ _APART = 2.0
 _MAX_COUNTS = 64
 # Of the interval in which the distance lies up to which two reports are one class: to a thousandth.
 _HALVINGS = 12
-# Reports that are all compared with one another; more are grouped first.
-COMPARED = 256
+# Most reports that are compared with one another: time and memory grow with their square.
+COMPARED = 512
 # Maximum of the reports whose similarities are kept for people.
 _MAX_SHOWN = 64
 
@@ -95,9 +92,8 @@ class Discovery:
     Attributes:
         groups: The groups, ordered by their first members.
         details: JSON-ready details: ``counted_by``; ``joins_from``, where the silhouette counted them: the cosine from
-            which two reports would be one class if there were no others; ``compared``, the reports that stood for the
-            others, where there were too many to compare all; ``projection``, [x, y] of every one that was compared;
-            ``similarity``, the cosine of every two reports, where there are few enough to show.
+            which two reports would be one class if there were no others; ``projection``, [x, y] of every report;
+            ``similarity``, the cosine of every two, where there are few enough to show.
     """
 
     groups: tuple[Group, ...]
@@ -115,7 +111,7 @@ def discover(
     """Group the reports by class.
 
     Args:
-        reports: Reports, at least one.
+        reports: Reports, at least one, at most ``COMPARED``.
         known: the reporting devices' descriptions of classes that the fleet has.
         public_set: the public set whose recordings the profiles score, or prototypes are compared by.
         count: number of new classes; None: the number of different names where every report has one, else the
@@ -124,37 +120,26 @@ def discover(
     items: list[ReportedClass | KnownClass] = [*reports, *known]
     points = _descriptors(items, known, public_set)
     device_ids = [report.device_id for report in reports]
-    first, unit = len(reports), _unit(points)
-    chosen = np.arange(first)
-    if first > COMPARED:
-        chosen = medoids_of_blocks(unit[:first], lambda near, k: k_medoids(near, k, seed)[0], seed)
-        points = np.concatenate([points[chosen], points[first:]])
+    first = len(reports)
     distances = cosine_distances(points)
-    among = distances[: len(chosen), : len(chosen)]
-    if len(chosen) == first:
-        # Two sounds of one device differ: their owner gave them different names.
-        devices = np.array(device_ids)
-        different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
-        among = np.where(different, _APART, among)
-    min_count = min(max(Counter(device_ids).values()), len(chosen))
-    counted_by, counts = _counts(reports, min_count, count, len(chosen))
-    references = _numbered([item.class_id for item in known]) + len(chosen)
+    # Two sounds of one device differ: their owner gave them different names.
+    devices = np.array(device_ids)
+    different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
+    among = np.where(different, _APART, distances[:first, :first])
+    counted_by, counts = _counts(reports, max(Counter(device_ids).values()), count, first)
+    references = _numbered([item.class_id for item in known]) + first
     candidates = [k_medoids(among, k, seed)[0] for k in counts]
-    alone = _between_same_and_different(distances[len(chosen) :, len(chosen) :], references)
+    alone = _between_same_and_different(distances[first:, first:], references)
     labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, references]), alone))
-    details: dict[str, Any] = {}
-    if len(chosen) < first:
-        details["compared"] = chosen.tolist()
-        labels = assigned(unit[:first], chosen[centres(among, labels)], device_ids)
     members: dict[int, list[int]] = {}
     for index, label in enumerate(labels):
         members.setdefault(int(label), []).append(index)
     groups = tuple(sorted((Group(tuple(group)) for group in members.values()), key=lambda group: group.members))
-    details |= {"counted_by": counted_by, "projection": _project(points[: len(chosen)]).round(6).tolist()}
+    details: dict[str, Any] = {"counted_by": counted_by, "projection": _project(points[:first]).round(6).tolist()}
     if counted_by == "silhouette" and alone is not None:
         details["joins_from"] = round(1.0 - _reach(distances, references, alone), 3)
-    if len(reports) <= _MAX_SHOWN:
-        details["similarity"] = (1.0 - distances[: len(reports), : len(reports)]).round(3).tolist()
+    if first <= _MAX_SHOWN:
+        details["similarity"] = (1.0 - distances[:first, :first]).round(3).tolist()
     return Discovery(groups, details)
 
 

@@ -19,6 +19,7 @@ from aggregator_server.limits import (
     PROTOTYPE_RANGES,
     REFERENCES_PER_ROUND,
     REPORTS_PER_ROUND,
+    REPORTS_WHATEVER_BYTES,
     SLOTS,
 )
 from aggregator_server.names import check_name
@@ -162,15 +163,13 @@ def _within_bounds(sounds: Sequence[_Sound]) -> list[int]:
     The first ones are looked at whatever they take.
     """
     device_ids = [sound.report.device_id for sound in sounds]
-    if len(sounds) <= COMPARED:
-        return list(range(len(sounds)))
     chosen, left = list[int](), DESCRIPTION_BYTES
     sizes: dict[str, int] = {}
     for index in _in_turns(device_ids)[:REPORTS_PER_ROUND]:
         device_id = device_ids[index]
         if device_id not in sizes:
             sizes[device_id] = _bytes_of_a_description(sounds[index].contribution.read())
-        if len(chosen) >= COMPARED:
+        if len(chosen) >= REPORTS_WHATEVER_BYTES:
             left -= sizes[device_id]
         if left < 0:
             break
@@ -255,11 +254,13 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
                 known.setdefault(class_id, []).append(index)
     taken = {index for members in known.values() for index in members}
     new = [index for index in range(len(reports)) if index not in taken]
+    # The others are reported again, when those that are the same sound are a class.
+    new = [new[at] for at in _shared_out([reports[index].device_id for index in new], COMPARED)]
     groups, details = [Group(tuple(members), class_id) for class_id, members in known.items()], {}
     if new:
         found = discover(
             [reports[i] for i in new], references, inputs.public_set, count=inputs.new_classes, seed=inputs.plan.seed
         )
         groups += [Group(tuple(new[index] for index in group.members)) for group in found.groups]
-        details = found.details | {"compared": [new[at] for at in found.details.get("compared", range(len(new)))]}
+        details = found.details | {"compared": new}
     return Discovery(tuple(groups), details)

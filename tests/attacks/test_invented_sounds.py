@@ -62,15 +62,15 @@ def test_sounds_that_the_shared_model_has_no_room_for_become_no_classes_and_roun
 
 def test_a_round_in_which_attackers_invent_hundreds_of_sounds_ends_and_looks_at_those_of_every_device(start_aggregator):
     """So many are not all compared with one another; those of one device are still not taken for one."""
-    attackers = [FakeDevice(number, ("c0", "c1")) for number in range(1, 12)]
-    honest = FakeDevice(12, ("c0", "c1"), reports=(ClassReport(3, None, 5),), known=("c0",), sounds={3: 7})
+    attackers = [FakeDevice(number, ("c0", "c1")) for number in range(1, 18)]
+    honest = FakeDevice(18, ("c0", "c1"), reports=(ClassReport(3, None, 5),), known=("c0",), sounds={3: 7})
     fleet = Fleet(start_aggregator(), [*attackers, honest]).ready()
     round_id = fleet.open_round()
     for device in fleet.devices:
         work = fleet.work(device)
         body = None if device is honest else inventing(device, work, fleet.samples, REPORTS)
         fleet.upload(device, work, body).raise_for_status()
-    assert fleet.work(honest)["kind"] == "learn"
+    assert wait_for(lambda: fleet.work(honest), what="the round's result")["kind"] == "learn"
     discovery = fleet.round(round_id)["discovery"]
     assert len(discovery["reports"]) == len(attackers) * REPORTS + 1 > COMPARED
     assert not any("wait for a later round" in limit for limit in discovery["limits"])
