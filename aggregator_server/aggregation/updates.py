@@ -160,7 +160,7 @@ class Updates:
 
     def row(self, number: int) -> Floats:
         """Return a device's weights, float32 [weights]: a copy."""
-        row = np.concatenate([self.run(columns)[number] for _, columns in self.runs])
+        row: Floats = np.concatenate([self.run(columns)[number] for _, columns in self.runs])
         self._release()
         return row
 
