@@ -14,7 +14,7 @@ from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load
 from fleet_simulator.plugins import load_plugins
 from fleet_simulator.runs import tables
-from fleet_simulator.runs.progress import Progress, progress_on
+from fleet_simulator.runs.progress import Lines, Progress
 from fleet_simulator.simulation.run import run as run_experiment
 
 __all__ = ["AuricleError", "ExperimentError", "compare", "run"]
@@ -53,7 +53,7 @@ def run(
             raise ExperimentError("an experiment that is no file needs a folder: run(experiment, 'FOLDER')")
         folder = given.with_suffix("")
     loaded = load(given, plugins=load_plugins([Path(path) for path in plugins]))
-    shown = progress_on(progress) if progress else Progress()
+    shown = Lines(progress) if progress else Progress()
     return run_experiment(loaded, Path(folder), workers, shown).rounds
 
 

@@ -31,7 +31,6 @@ def parser() -> argparse.ArgumentParser:
     methods = "with a METHOD, RULE, SELECTION or STRATEGY of your own; may be given several times"
     run.add_argument("--plugin", type=Path, action="append", default=[], metavar="FILE.py", help=methods)
     run.add_argument("--csv", type=Path, metavar="FILE", help="also write a line for each round")
-    run.add_argument("--tensorboard", type=Path, metavar="FOLDER", help="also write what TensorBoard shows")
     run.add_argument(
         "--set",
         action="append",
@@ -130,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.experiment.sweep import sweep
     from fleet_simulator.plugins import load_plugins
     from fleet_simulator.runs.run_folder import STATE
-    from fleet_simulator.runs.tables import write_csv, write_tensorboard
+    from fleet_simulator.runs.tables import write_csv
 
     if options.workers is not None and not 0 <= options.workers <= 4096:
         raise ExperimentError(f"--workers must be from 0 to 4096, not {options.workers}")
@@ -144,8 +143,6 @@ def _run(options: argparse.Namespace) -> int:
     finished = _play_all(experiments, folder, options)
     if options.csv and finished:
         write_csv(finished, options.csv)
-    for name, rounds in finished.items() if options.tensorboard else ():
-        write_tensorboard(rounds, options.tensorboard / name)
     return 0 if len(finished) == len(experiments) else 1
 
 
@@ -154,7 +151,7 @@ def _play_all(
 ) -> dict[str, list[dict[str, Any]]]:
     """Run a sweep's experiments, or one alone; return the rounds of those that could be run."""
     from fleet_simulator.runs.inputs import Inputs
-    from fleet_simulator.runs.progress import progress_on
+    from fleet_simulator.runs.progress import Lines
     from fleet_simulator.runs.tables import compare, described, read_runs
     from fleet_simulator.simulation.run import run
 
@@ -163,7 +160,7 @@ def _play_all(
         if name:
             print(name, file=sys.stderr)
         try:
-            shown = progress_on(sys.stderr)
+            shown = Lines(sys.stderr)
             rounds = run(experiment, folder / name, options.workers, shown, options.ray, inputs).rounds
         except AuricleError as error:
             if not name:

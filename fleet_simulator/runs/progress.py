@@ -1,4 +1,4 @@
-"""How a run goes: a bar where rich is installed and somebody looks on, else a line for each round."""
+"""How a run goes: a line for each round."""
 
 from __future__ import annotations
 
@@ -55,45 +55,3 @@ class Lines(Progress):
             f"round {entry['round']}/{self._rounds}  {accuracy}{loss}"
             f"{entry['devices'] / seconds:,.0f} devices/s  left {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
         )
-
-
-class Bar(Lines):
-    """A bar over all rounds and their devices."""
-
-    def __init__(self, out: TextIO) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        super().__init__(out)
-        columns = progress.BarColumn(), progress.TextColumn("{task.description}"), progress.TimeElapsedColumn()
-        self._bar = progress.Progress(*columns, console=Console(file=out))
-        self._task = self._bar.add_task("training", total=1)
-        self._finished = 0
-
-    def begin(self, rounds: int, finished: int) -> None:
-        """Show the bar."""
-        self._rounds = rounds
-        self._finished = finished
-        self._bar.update(self._task, total=rounds, completed=finished)
-        self._bar.start()
-
-    def devices_done(self, count: int, of: int) -> None:
-        """Move the bar within a round."""
-        self._bar.update(self._task, completed=self._finished + count / of)
-
-    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
-        """Move the bar, and end it after the last round."""
-        self._finished = entry["round"]
-        self._bar.update(self._task, completed=self._finished, description=self.describe(entry, seconds))
-        if self._finished == self._rounds:
-            self._bar.stop()
-
-
-def progress_on(out: TextIO) -> Lines:
-    """Return what suits the place that it is shown at."""
-    if not out.isatty():
-        return Lines(out)
-    try:
-        return Bar(out)
-    except ImportError:
-        return Lines(out)

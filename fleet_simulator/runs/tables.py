@@ -1,4 +1,4 @@
-"""Results as other programs read them: CSV and TensorBoard, and a picture of them."""
+"""Results as other programs read them: CSV, and a picture of them."""
 
 from __future__ import annotations
 
@@ -154,17 +154,6 @@ def write_csv(runs: Mapping[str, Rounds], path: Path) -> None:
     writer.writerows(lines)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, text.getvalue().encode(), 0o644)
-
-
-def write_tensorboard(rounds: Rounds, folder: Path) -> None:
-    """Write every figure of every round as a scalar that TensorBoard shows."""
-    from tensorboardX import SummaryWriter  # type: ignore[import-untyped]
-
-    with SummaryWriter(str(folder)) as writer:
-        for entry in rounds:
-            for name, value in _figures(entry).items():
-                if name != "round":
-                    writer.add_scalar(name, value, entry["round"])
 
 
 def plot(runs: Sequence[FinishedRun], path: Path) -> None:

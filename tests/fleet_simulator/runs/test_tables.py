@@ -26,7 +26,7 @@ def runs(tmp_path_factory):
     """A folder with an example and two runs of it that differ in the strategy."""
     folder = tmp_path_factory.mktemp("runs")
     small = ("--set", "rounds=2", "--set", "fleet.devices=6", "--set", "data.clips=600", "--workers", "0")
-    outputs = ("--csv", "rounds.csv", "--tensorboard", "board")
+    outputs = ("--csv", "rounds.csv")
     for arguments in (
         ("new", "fleet.toml"),
         ("run", "fleet.toml", *small, *outputs),
@@ -47,22 +47,6 @@ def test_a_result_tells_how_it_was_made_and_the_csv_has_a_line_for_each_round(ru
         lines = list(csv.DictReader(file))
     assert [float(line["accuracy"]) for line in lines] == [entry["accuracy"] for entry in result["rounds"]]
     assert [line["round"] for line in lines] == ["1", "2"]
-
-
-def test_tensorboard_gets_every_round(runs):
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.record_writer import RecordWriter  # noqa: F401  (that its format is the one that is read below)
-
-    (path,) = (runs / "board").iterdir()
-    data, found, at = path.read_bytes(), [], 0
-    while at < len(data):  # a record: length, its checksum, the event, its checksum
-        length = int.from_bytes(data[at : at + 8], "little")
-        event = Event.FromString(data[at + 12 : at + 12 + length])
-        found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
-        at += 12 + length + 4
-    rounds = json.loads((runs / "fleet/result.json").read_text())["rounds"]
-    drawn = [(step, value) for tag, step, value in found if tag == "accuracy"]
-    assert drawn == [(entry["round"], pytest.approx(entry["accuracy"])) for entry in rounds]
 
 
 def test_runs_are_compared_by_what_differs(runs):
@@ -94,7 +78,7 @@ def swept(tmp_path_factory):
     first = simulate(folder, "run", "fleet.toml", *small, *one)
     assert first.returncode == 0, first.stderr
     values = ("--set", "seed=1,2,3", "--set", "rounds.local.epochs=1,2")
-    outputs = ("--output", "sweep", "--csv", "all.csv", "--tensorboard", "board")
+    outputs = ("--output", "sweep", "--csv", "all.csv")
     done = simulate(folder, "run", "fleet.toml", *small, *values, *outputs)
     assert done.returncode == 0, done.stderr
     return folder, done
@@ -112,7 +96,6 @@ def test_a_sweep_runs_every_combination_in_a_folder_of_its_own_and_goes_on(swept
         assert [(line["run"], line["round"]) for line in csv.DictReader(file)] == [
             (name, number) for name in names for number in "12"
         ]
-    assert sorted(path.name for path in (folder / "board").iterdir()) == sorted(names)
 
 
 def test_a_comparison_has_mean_and_deviation_over_seeds(swept):
