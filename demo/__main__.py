@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = _BUILD / "demo" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     try:
-        words, sounds = _words(options), _sounds(options)
+        with ThreadPoolExecutor(2) as threads:  # each synthesis is a process of its own
+            found = threads.submit(_words, options), threads.submit(_sounds, options)
+            words, sounds = (one.result() for one in found)
     except AuricleError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2

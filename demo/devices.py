@@ -187,19 +187,12 @@ def train_alone(
 
 
 def _work(twin: Device, jobs: Sequence[TrainingJob]) -> None:
-    """Have the device's own training process do its jobs, one after the other."""
-    command = [sys.executable, "-m", "edge_client.learning.worker", str(twin.config)]
-    for job in jobs:
-        with (
-            (twin.folder / "worker.log").open("a") as log,
-            subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, text=True) as child,
-        ):
-            assert child.stdin is not None
-            child.stdin.write(to_line(job))
-            child.stdin.flush()
-            status = child.wait()  # the pipe stays open as long as the job is wanted
-        if status != 0:
-            raise DemoError(f"{twin.name} cannot learn by itself (status {status}); log: {twin.folder}/worker.log")
+    """Have a process do the twin's jobs, one after the other."""
+    command = [sys.executable, "-m", "demo.twin", str(twin.config)]
+    with (twin.folder / "worker.log").open("w") as log:
+        done = subprocess.run(command, input="".join(map(to_line, jobs)), stderr=log, text=True, check=False)
+    if done.returncode != 0:
+        raise DemoError(f"{twin.name} cannot learn by itself (status {done.returncode}); log: {twin.folder}/worker.log")
 
 
 @dataclass(frozen=True)
