@@ -3,13 +3,10 @@
 from dataclasses import asdict
 
 import numpy as np
-import pytest
 
 from fleet_protocol.tensors import pack, unpack
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
 from tests.support.core_fleet import devices
-
-pytestmark = pytest.mark.scaled
 
 MOST_CLIPS = 2**31 - 1
 SHAPES = {"body/kernel": (2, 3), "head/kernel": (3, 8), "head/bias": (8,)}

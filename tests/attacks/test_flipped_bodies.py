@@ -21,8 +21,6 @@ from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 from tests.support.flips import flips
 from tests.support.hostile_server import HostileServer, whole
 
-pytestmark = pytest.mark.scaled
-
 FLIPS, SENT = 200, 60
 RNG = np.random.default_rng(1)
 PROTOTYPES = FleetPrototypes("0" * 16, ("c0", "c1"), np.zeros((2, 1, 8), np.float32), np.ones(2, np.int64), ("c1",))

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from sqlalchemy import update
 
 from aggregator_server.store.tables import DeviceRow
@@ -13,8 +12,6 @@ from fleet_protocol.messages import Choice, to_json
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
 from tests.support.core_fleet import CoreFleet
 from tests.support.hostile_upload import altered
-
-pytestmark = pytest.mark.scaled
 
 HOSTILE = [float("-inf"), float("inf"), float("nan"), -1.0, 20.1, 1e308]
 DEVICES = [SharingDevice(1, ("c0", "c1")), SharingDevice(2, ("c1", "c2"))]

@@ -91,23 +91,6 @@ def test_a_database_that_crashes_keeps_every_upload_with_a_receipt(tmp_path, sta
         assert PASSWORD not in server.log()
 
 
-def test_a_database_that_stands_still_keeps_no_server_from_answering(tmp_path, start_aggregator, states, devices):
-    known = located(tmp_path / "server")
-    assert isinstance(known, Location)
-    with forwarded(states.postgres.port) as link:
-        url = known.database.replace(f":{states.postgres.port}/", f":{link.port}/")
-        server = start_aggregator("server", "--database", url)
-        fleet = Fleet(server, devices).ready()
-        first = devices[0]
-        assert fleet.clients[first.number].get("/v1/work").status_code == 204
-        link.hold()  # connections stay, and nothing arrives
-        for _ in range(3):
-            refused(fleet.clients[first.number].get("/v1/work"))
-            assert server.client().get("/v1/health/alive").status_code == 200
-        link.mend()
-        until(lambda: fleet.clients[first.number].get("/v1/work").status_code == 204)
-
-
 @pytest.mark.parametrize("new", [False, True])
 def test_connections_that_are_silent_and_acknowledged_keep_no_request_and_no_end_waiting(
     tmp_path, start_aggregator, states, devices, new

@@ -1,13 +1,10 @@
 """What one hostile upload did is undone by one request; devices are told with their next work."""
 
 import numpy as np
-import pytest
 
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.hostile_upload import packed
-
-pytestmark = pytest.mark.scaled
 
 CAPACITY = 32
 POISON = np.float32(9.0e5)  # larger weights are refused

@@ -11,7 +11,7 @@ from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.schemas import RoundRequest
 
-pytestmark = pytest.mark.scaled
+pytestmark = pytest.mark.both
 
 ANNA = Actor("Anna", "192.0.2.7")
 

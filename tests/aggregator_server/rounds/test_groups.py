@@ -17,8 +17,6 @@ from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SharingDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet
 
-pytestmark = pytest.mark.scaled
-
 # Two devices with few clips, one with many; two rounds among the small ones, one for the large.
 CLIPS = {1: 10, 2: 10, 3: 4000}
 GROUPS = Choice("group_balanced", {"groups": 2, "most_rounds": 2, "least_rounds": 1})

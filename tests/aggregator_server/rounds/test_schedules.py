@@ -25,7 +25,7 @@ from aggregator_server.store.tables import ScheduleRow
 from fleet_protocol.messages import Choice
 from tests.support.core_fleet import CoreFleet, devices
 
-pytestmark = pytest.mark.scaled
+pytestmark = pytest.mark.both
 
 HOUR, DAY = 3_600.0, 86_400.0
 ROUND = RoundRequest("zero_shot", deadline_s=600.0)

@@ -18,8 +18,6 @@ from tests.support.aggregator_process import SharingDevice, tiny_bundle
 from tests.support.core_fleet import CoreFleet, devices
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
-pytestmark = pytest.mark.scaled
-
 
 @pytest.fixture
 def fleet(tmp_path):

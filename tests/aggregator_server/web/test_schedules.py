@@ -7,8 +7,6 @@ from tests.support.commands import answer, command, failed, printed
 from tests.support.core_fleet import devices
 from tests.support.edge_process import wait_for
 
-pytestmark = pytest.mark.scaled
-
 
 @pytest.fixture(scope="module")
 def fleet(aggregator):
