@@ -4,22 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from aggregator_server.errors import InvalidRequestError
+from fleet_protocol.labels import is_name, normal_name
 from fleet_protocol.limits import NAME_LENGTH
 
 _SUFFIX_ROOM = 8  # for " (12345)"
 
 
 def check_name(name: str, what: str, length: int = NAME_LENGTH) -> str:
-    """Return a name that a database and a terminal can take: printable, without blanks around it, not empty.
+    """Return a name as it is stored, which a database and a terminal can take (``fleet_protocol.labels``).
 
     Raises:
-        InvalidRequestError: it is not.
+        InvalidRequestError: it is none.
     """
-    if not name or len(name) > length or not name.isprintable() or name != name.strip():
+    if not is_name(name) or len(name) > length or name != name.strip():
         raise InvalidRequestError(
             f"{what} must have 1 to {length} printable characters and no blanks around them, not {name[:300]!r}"
         )
-    return name
+    return normal_name(name)
 
 
 def majority_name(names: Iterable[str | None]) -> str | None:

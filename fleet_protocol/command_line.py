@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -67,10 +68,16 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
 
 
 def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
-    """Let a program end as others do where Ctrl-C ends it (130), or where nobody reads on (``| head``; 141, silent)."""
+    """Let a program end as others do where Ctrl-C ends it (130), or where nobody reads on (``| head``; 141, silent).
+
+    What an output's encoding has no character for, as of a file's name that is no UTF-8, is written as an escape.
+    """
 
     @wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             try:
                 return main(arguments)

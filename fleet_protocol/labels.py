@@ -1,4 +1,4 @@
-"""Which slot of a model's head is which class (docs/architecture.md, "A head with room for new classes").
+"""Labels: which words can be one, and which slot of a model's head is which class (docs/architecture.md).
 
 A head has a fixed capacity; a mask switches slots on. A device gives a new sound a slot at once, offline: the
 slot then has the owner's name and no class. When the aggregator recognises the class, the slot is linked to it.
@@ -7,6 +7,8 @@ slot then has the owner's name and no class. When the aggregator recognises the 
 from __future__ import annotations
 
 import dataclasses
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +17,29 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import LabelError
+
+# Ranges of fixed characters, so that a device and a server of other Python versions, which know other characters,
+# agree. Control characters and surrogates; what ends lines; what turns the direction of writing.
+_REFUSED = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BLANKS = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
+# What joins other characters, and shows nothing by itself.
+_UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufe00-\ufe0f\ufeff]")
+
+
+def normal_name(text: str) -> str:
+    """Return a label or name as it is stored: composed (NFC), each blank or row of blanks one space, none around it.
+
+    So the same word typed on two keyboards is one label.
+    """
+    return _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of something: it shows something, and nothing in it harms a terminal.
+
+    What joins letters or emoji, as in Persian and Hindi, is allowed; so is what this Python does not know yet.
+    """
+    return _REFUSED.search(text) is None and bool(_UNSEEN.sub("", text).strip(" "))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
+import os
 import re
 import wave
 from collections.abc import Sequence
@@ -95,7 +96,7 @@ class Recordings:
 
         Raises RecordingError if the folder cannot be read.
         """
-        return tuple(name for name in _names(self.folder) if self.clips(name))
+        return tuple(name for name in _names(self.folder) if is_unicode(name) and self.clips(name))
 
     def clips(self, label: str) -> list[Path]:
         """Return all of a label's recordings in alphabetical order; none for an unknown label.
@@ -153,13 +154,18 @@ def read_clip(path: Path, settings: FeatureSettings) -> Floats:
 
 def loudest_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
     """Return the clip-long stretch of the greatest energy, the first of equals; all of a shorter recording."""
+    start = loudest_start(samples, settings)
+    return samples[start : start + settings.clip_samples]
+
+
+def loudest_start(samples: Floats, settings: FeatureSettings) -> int:
+    """Return at which sample the loudest stretch begins."""
     length = settings.clip_samples
     if len(samples) <= length:
-        return samples
+        return 0
     energy = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
     starts = np.arange(0, len(samples) - length + 1, max(1, round(_SEARCH_STEP_S * settings.sample_rate_hz)))
-    start = int(starts[np.argmax(energy[starts + length] - energy[starts])])
-    return samples[start : start + length]
+    return int(starts[np.argmax(energy[starts + length] - energy[starts])])
 
 
 def read_recording(path: Path, sample_rate_hz: int) -> Floats:
@@ -171,7 +177,7 @@ def read_recording(path: Path, sample_rate_hz: int) -> Floats:
     soundfile = _soundfile()
     try:
         require_whole(path)
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:  # a name need not be UTF-8
             rate_hz = int(file.samplerate)
             channels = file.read(_LONGEST_S * rate_hz, dtype="float32", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
@@ -190,7 +196,7 @@ def duration_s(path: Path) -> float:
     """Return how much of a recording :func:`read_recording` reads, in seconds, with its errors."""
     soundfile = _soundfile()
     try:
-        return min(float(_LONGEST_S), float(soundfile.info(path).duration))
+        return min(float(_LONGEST_S), float(soundfile.info(os.fsencode(path)).duration))
     except (soundfile.SoundFileError, OSError) as error:
         raise RecordingError(f"cannot read {path}: {error}; remove it, or save it again") from error
 
@@ -215,6 +221,11 @@ def _names(folder: Path) -> list[str]:
         raise RecordingError(
             f"cannot list {folder}: {error.strerror}; recordings are expected as <label>/*{FORMATS}"
         ) from error
+
+
+def is_unicode(name: str) -> bool:
+    """Return whether a file's name, as Python has it, is text; what a zip of another system left may be none."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def is_recording(path: Path) -> bool:

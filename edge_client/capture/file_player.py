@@ -7,6 +7,7 @@ the last recording it begins again, or gives the silence of a quiet room.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -112,7 +113,7 @@ def _blocks(recording: Path, rate_hz: int) -> Iterator[Floats]:
     """Yield a recording of any length, the mean of its channels, and the pause behind it."""
     import soundfile
 
-    with soundfile.SoundFile(recording) as file:
+    with soundfile.SoundFile(os.fsencode(recording)) as file:
         resampler = StreamResampler(file.samplerate, rate_hz)
         size = round(_BLOCK_S * file.samplerate)
         for block in file.blocks(size, dtype="float32", always_2d=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.audio.recordings import SUFFIXES
+from edge_client.audio.recordings import SUFFIXES, is_unicode
 from edge_client.config.sections import label_problem
 from edge_client.errors import ClipError
+from fleet_protocol.labels import normal_name
 
 # The folder of what the room sounds like when nothing happens, from which the model learns to stay undecided. It is no
 # label: whoever lists labels leaves out every name that starts like it.
@@ -42,14 +42,11 @@ def check_folder(folder: str) -> str:
 
 
 def check_label(label: str) -> str:
-    """Return a label as it is stored: composed (NFC), so that the same word typed on two keyboards is one label.
-
-    Raises ClipError if it cannot be a label; says why.
-    """
-    composed = unicodedata.normalize("NFC", label)
-    if problem := label_problem(composed):
+    """Return a label as it is stored (``normal_name``). Raises ClipError if it cannot be a label; says why."""
+    normal = normal_name(label)
+    if problem := label_problem(normal):
         raise ClipError(f"{label[:200]!r} cannot be a label: {problem}")
-    return composed
+    return normal
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,8 @@ def labels_with_clips(folder: Path) -> tuple[str, ...]:
 
 
 def _folders(folder: Path) -> list[str]:
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir())
+    """Return the folders' names; one that is no UTF-8 can be no label, and is left out."""
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and is_unicode(entry.name))
 
 
 def _names(folder: Path) -> list[str]:

@@ -8,17 +8,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from edge_client.audio.level import levels_db
-from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording
+from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_start, loudest_stretch, read_recording
 from edge_client.clips.files import check_label
+from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
-from edge_client.errors import ClipError, QuotaError, RecordingError
+from edge_client.errors import ClipError, QuotaError, RecordingError, TakeError
+from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 # Quieter files hold nothing that could be learned.
 _QUIETEST_DB = -70.0
 # Shorter files are pieces of a sound.
 _SHORTEST_S = 0.2
+# A sound that lasts so long is no pop; above the room's usual power by so much it is a sound.
+_LASTS_S, _FRAME_S, _ABOVE_ROOM = 0.15, 0.01, 10.0
 # What libsndfile does not read, and ffmpeg does.
 _CONVERTIBLE = frozenset({".m4a", ".aac", ".mp4", ".mov", ".3gp", ".amr", ".wma", ".webm", ".mkv"})
 
@@ -98,7 +104,12 @@ def _is_file(path: Path) -> bool:
 def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise RecordingError(f"{path} is no {FORMATS}{_conversion(path)}")
-    samples = loudest_stretch(read_recording(path, settings.sample_rate_hz), settings)
+    recorded = read_recording(path, settings.sample_rate_hz)
+    try:
+        require_unclipped(recorded)
+    except TakeError as error:
+        raise RecordingError(f"{path} is {error}, and record it again") from error
+    samples = sounding_stretch(recorded - recorded.mean(), settings)
     if len(samples) < _SHORTEST_S * settings.sample_rate_hz:
         raise RecordingError(
             f"{path} lasts {len(samples) / settings.sample_rate_hz:.2f} s, and the least is {_SHORTEST_S:g} s: record "
@@ -112,6 +123,28 @@ def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSett
         return
     store.add(label, samples, settings.sample_rate_hz)
     summary.stored[label] += 1
+
+
+def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
+    """Return the clip-long stretch of the loudest sound, float32 [samples]: of one that lasts, where there is one.
+
+    A pop of some hundredths of a second may be louder than a word. Its loudness is counted only as far as so short a
+    part of the recording surpasses all others; where nothing else sounds, it is the sound itself.
+    """
+    rate = settings.sample_rate_hz
+    frame = max(1, round(_FRAME_S * rate))
+    power = np.square(samples[: len(samples) // frame * frame].reshape(-1, frame), dtype=np.float64).mean(axis=1)
+    lasting = round(_LASTS_S / _FRAME_S)
+    if len(samples) <= settings.clip_samples or len(power) <= 2 * lasting:
+        return loudest_stretch(samples, settings)
+    cap = float(np.sort(power)[-lasting])
+    if cap < _ABOVE_ROOM * float(np.median(power)):
+        return loudest_stretch(samples, settings)
+    quieter = np.repeat(np.sqrt(np.minimum(1.0, cap / np.maximum(power, 1e-12))), frame).astype(np.float32)
+    tamed = samples.copy()
+    tamed[: len(quieter)] *= quieter
+    start = loudest_start(tamed, settings)
+    return samples[start : start + settings.clip_samples]
 
 
 def _conversion(path: Path) -> str:

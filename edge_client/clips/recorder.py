@@ -52,9 +52,7 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     rate = settings.sample_rate_hz
     if len(samples) < 0.95 * wanted:
         raise TakeError(f"the microphone gave {len(samples) / rate:.1f} s instead of {wanted / rate:.1f} s")
-    clipped = float((np.abs(samples) >= _FULL_SCALE).mean())
-    if clipped > _MAX_CLIPPED:
-        raise TakeError(f"too loud: {100 * clipped:.1f} % of it is clipped; move away, or lower the input's volume")
+    require_unclipped(samples)
     levels = levels_db(samples, rate)
     peak = float(levels.max())
     if peak < max(_QUIETEST_DB, room_db + _ABOVE_ROOM_DB):
@@ -69,6 +67,13 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     end = min(len(samples), max(end, begin + settings.clip_samples))
     begin = max(0, min(begin, end - settings.clip_samples))
     return loudest_stretch(samples[begin:end], settings)
+
+
+def require_unclipped(samples: Floats) -> None:
+    """Refuse float32 [samples] whose loud parts were cut off: nobody hears the sound itself there. Raises TakeError."""
+    clipped = float((np.abs(samples) >= _FULL_SCALE).mean())
+    if clipped > _MAX_CLIPPED:
+        raise TakeError(f"too loud: {100 * clipped:.1f} % of it is clipped; move away, or lower the input's volume")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from edge_client.clips.files import (
 from edge_client.clips.trash import link_or_copy
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
-from edge_client.storage.ages import DAY_S, age_s
+from edge_client.storage.ages import DAY_S, age_s, is_likely
 from edge_client.storage.locks import is_locked, take_lock
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
@@ -100,8 +100,7 @@ class ClipStore:
         with self.changing():
             for start in range(0, len(samples) - length + 1, length):
                 self.add(BACKGROUND, samples[start : start + length], rate_hz)
-            now = time.time()
-            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=lambda path: -age_s(path, now))
+            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=_likely_time)
             for path in kept[:-_MAX_BACKGROUND]:
                 self.delete(Clip(BACKGROUND, path))
 
@@ -266,6 +265,12 @@ def is_changing(folder: Path) -> bool:
     """Return whether a process is changing the clips at this moment."""
     path = folder / _LOCK
     return path.exists() and is_locked(path)
+
+
+def _likely_time(path: Path) -> float:
+    """Return when a file was written, s since 1970; 0 where the clock was wrong then."""
+    written = path.stat().st_mtime
+    return written if is_likely(written, time.time()) else 0.0
 
 
 def _size(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,7 @@ def _seconds(clip: Clip) -> float:
     import soundfile
 
     try:
-        return float(soundfile.info(clip.path).duration)
+        return float(soundfile.info(os.fsencode(clip.path)).duration)
     except (soundfile.SoundFileError, OSError):
         return 0.0
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from edge_client.errors import ConfigError
 from fleet_protocol.addresses import address_problem, addresses_problem, is_clear
+from fleet_protocol.labels import is_name
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
 
@@ -203,15 +204,14 @@ _LONGEST, _LONGEST_BYTES = 100, 240
 
 
 def label_problem(label: str) -> str:
-    """Return why a word, composed (NFC), cannot be a label, "" where it can."""
+    """Return why a word, as ``normal_name`` returns it, cannot be a label, "" where it can."""
     problems = {
         "it must not be empty": not label,
-        "it must not start or end with a blank": label != label.strip(),
         f"it must have at most {_LONGEST} characters": len(label) > _LONGEST
         or len(label.encode(errors="replace")) > _LONGEST_BYTES,
         "it must not contain / or \\": bool(set(label) & set("/\\")),
         "it must not start with _ or .": label.startswith(("_", ".")),
-        "it must be printable": not label.isprintable(),
+        "it must be printable": not is_name(label),
     }
     return next((problem for problem, found in problems.items() if found), "")
 

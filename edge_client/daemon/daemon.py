@@ -112,7 +112,7 @@ class Daemon:
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._mend()
         self._test_runtime()
-        self._started = time.time()
+        self._started = time.monotonic()
         self._file = StatusFile(self._state)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
@@ -371,7 +371,7 @@ class Daemon:
         return {
             "name": self._config.device.name,
             "pid": os.getpid(),
-            "started": self._started,
+            "started": time.time() - (time.monotonic() - self._started),  # the clock may have been set since
             "model": self._model,
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": next(iter(inputs.values()), None),

@@ -205,6 +205,7 @@ class Reservoir:
                     getattr(fresh, name)[places] = getattr(kept, name)[rows]
             fresh.passed[:] = kept.passed
             fresh.names, fresh.heard_s, fresh.detections = list(kept.names), dict(kept.heard_s), dict(kept.detections)
+        self._newest = float(fresh.at_s.max())
         with self._lock:
             self._kept = fresh
 
@@ -219,6 +220,9 @@ class Reservoir:
     def _keep(self, block: list[tuple[Floats | None, float]], before: int, heard_s: float, taken: str) -> None:
         """Count a block, and draw whether its run stays."""
         now = self._clock()
+        if now < self._newest - DAY_S:  # the clock was ahead: what was heard then would never make room
+            self._begin(None)
+        self._newest = now
         day, hour = local_cell(now)
         peak = max(range(before, len(block)), key=lambda index: (block[index][1], block[index][0] is not None))
         score = min(max(block[peak][1], 1e-9), 1 - 1e-9)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from fleet_protocol.errors import MessageError
+from fleet_protocol.labels import is_name
 from fleet_protocol.limits import CLASSES_OF_WORK, MESSAGE_BYTES, MODEL_BYTES, NAME_LENGTH, PUBLIC_SET_BYTES
 from fleet_protocol.messages import Work, parse
 from fleet_protocol.tensors import is_digest
@@ -104,7 +105,7 @@ def _is_number(value: int) -> bool:
 
 
 def _is_name(value: str) -> bool:
-    return 0 < len(value) <= NAME_LENGTH and value.isprintable()
+    return len(value) <= NAME_LENGTH and is_name(value)
 
 
 def _refuse_constant(name: str) -> None:

@@ -10,6 +10,7 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aggregator_server.names import check_name
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.files import BACKGROUND, Clip, check_label, clips_of_a_round, rejected, store_digest
 from edge_client.clips.store import ClipStore, is_changing
@@ -17,6 +18,7 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
+from fleet_protocol.labels import is_name
 
 SETTINGS = PRESETS["gudur"]
 RATE = SETTINGS.sample_rate_hz
@@ -88,11 +90,13 @@ def test_what_is_not_a_label_is_kept_beside_the_labels_and_is_none(tmp_path):
     ("label", "reason"),
     [
         ("", "empty"),
-        (" siren", "blank"),
         ("a/b", "/ or"),
         ("..", "start with _ or ."),
         ("_x", "start with _ or ."),
         ("a\nb", "printable"),
+        ("a\u202eb", "printable"),  # turns the direction of writing
+        ("T\udcfcr", "printable"),  # of a name that was no UTF-8
+        ("\u200d", "printable"),  # shows nothing
         ("x" * 101, "100 characters"),
         ("語" * 90, "100 characters"),
     ],
@@ -109,6 +113,27 @@ def test_labels_are_any_language_s_words_and_composed(tmp_path):
     store.add("cafe\u0301", sound(1), RATE)
     store.add("サイレン", sound(1), RATE)
     assert store.labels() == ("café", "サイレン")
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "क्\u200dष",
+        "👩\u200d🍳",
+        "🫨",
+        "🏴\U000e0067\U000e0062\U000e007f",
+    ],
+)
+def test_labels_hold_what_joins_letters_and_emoji_of_any_version_of_unicode(label):
+    assert check_label(label) == label
+    assert is_name(label)  # as a server's answers are checked
+    assert check_name(label, "a class") == label
+
+
+def test_blanks_of_a_label_are_one_space_each():
+    assert check_label("\u00a0front \u2003door\u3000") == "front door"
+    assert check_name("front\u00a0door", "a class") == "front door"
 
 
 @given(st.text(max_size=120))
