@@ -25,7 +25,8 @@ import numpy as np
 
 from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
 from aggregator_server.aggregation.contract import ClassTerms, Contribution
-from aggregator_server.rounds.result import compute_result, read_inputs
+from aggregator_server.rounds.inputs import StoredRound
+from aggregator_server.rounds.result import compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.strategies.registry import complete
@@ -185,7 +186,7 @@ def _combine(blobs: BlobFolder, snapshot: RoundSnapshot, rule: str, rounds: int)
         return
     state: Arrays = {}
     for _ in range(rounds):
-        inputs = read_inputs(blobs, snapshot)
+        inputs = StoredRound(blobs, snapshot).inputs()
         uploads = {c.update.device_id: partial(_weights, c) for c in inputs.contributions}
         sizes = np.array([c.update.clips for c in inputs.contributions], np.float64)
         previous = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}

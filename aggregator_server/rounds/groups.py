@@ -17,6 +17,7 @@ from aggregator_server.rounds.queries import count_group_rounds, open_group_inde
 from aggregator_server.rounds.states import is_done
 from aggregator_server.selection.draw import data_sizes
 from aggregator_server.store.tables import RoundRow
+from aggregator_server.strategies.registry import strategy
 from fleet_protocol.personalisation import personalisations
 
 
@@ -41,7 +42,7 @@ def open_next_group_round(session: Session, round_id: int, now: float) -> None:
     if finished < len(planned.sequence):
         index = planned.sequence[finished]
         group = Group(fleets.round_id, index, planned.groups[index])
-        insert_round(session, fleets.strategy, plan, None, now, group)
+        insert_round(session, strategy(fleets.strategy), plan, None, now, group)
 
 
 def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:

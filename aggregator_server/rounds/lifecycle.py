@@ -14,7 +14,6 @@ from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.groups import open_next_group_round
 from aggregator_server.rounds.opening import open_requested
 from aggregator_server.rounds.queries import read_waiting, require_round, write_seen
-from aggregator_server.rounds.quorum import is_complete, shortfall
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
@@ -74,9 +73,9 @@ def advance(
         with store.reading() as session:
             is_due, _ = read_waiting(session, now)
             snapshot = read_open_round(session, review=store.review_classes) if is_due else None
-        if snapshot is None or not is_complete(snapshot, now):
+        if snapshot is None or not snapshot.is_complete(now):
             return None
-        reason = shortfall(snapshot)
+        reason = snapshot.shortfall()
         result = compute(store.blobs, snapshot) if reason is None else reason
         with store.writing() as session:
             if read_open_round(session, review=store.review_classes) != snapshot:

@@ -12,7 +12,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model, with_network
 from aggregator_server.rounds.history import Group, kept_state, starting_point
-from aggregator_server.rounds.plan import make_plan, with_another_network
+from aggregator_server.rounds.plan import plan_by, with_another_network
 from aggregator_server.rounds.queries import (
     OF_FLEET,
     WITH_DEVICES,
@@ -51,30 +51,31 @@ def open_requested(session: Session, request: RoundRequest, now: float) -> Round
         RoundOpenError: another round is open.
         AggregatorError: as :func:`requested_plan` and :func:`insert_round` say.
     """
-    strategy, plan = requested_plan(session, request)
+    chosen, plan = requested_plan(session, request)
     open_id = open_round_id(session)
     if open_id is not None:
         raise errors.RoundOpenError(
             f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
         )
-    return insert_round(session, strategy, plan, request.new_classes, now)
+    return insert_round(session, chosen, plan, request.new_classes, now)
 
 
-def requested_plan(session: Session, request: RoundRequest) -> tuple[str, RoundPlan]:
-    """Return the name of a request's strategy, and the plan with every setting filled in.
+def requested_plan(session: Session, request: RoundRequest) -> tuple[Strategy, RoundPlan]:
+    """Return a request's strategy, and the plan with every setting filled in.
 
     Raises:
         UnknownStrategyError, InvalidPlanError: the request cannot be met.
         ModelReplacedError: the round would replace devices' own models, and the request does not say so.
     """
     request = recommended(request, fleet_kind(session))
-    plan, chosen = make_plan(request), lookup(request.strategy)
+    chosen = lookup(request.strategy)
+    plan = plan_by(chosen, request)
     require_agreement(session, chosen, agreed=request.replace_model)
-    return chosen.name, plan
+    return chosen, plan
 
 
 def insert_round(
-    session: Session, strategy: str, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
+    session: Session, how: Strategy, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
 ) -> RoundRow:
     """Open a round; no other may be open.
 
@@ -91,7 +92,6 @@ def insert_round(
     public_set = current_version(session)
     if public_set is None:
         raise errors.NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
-    how = lookup(strategy)
     _require_embeddings(how, public_set)
     follows, index = (None, None) if group is None else (group.follows, group.index)
     start = starting_point(session, group) if how.shares_model else None
@@ -99,7 +99,7 @@ def insert_round(
     plan = _prepared(session, how, plan, others)
     row = RoundRow(
         state=OPEN,
-        strategy=strategy,
+        strategy=how.name,
         plan=asdict(plan),
         new_classes=new_classes,
         opened_at=now,
@@ -108,7 +108,7 @@ def insert_round(
         consensus=current_consensus(session),
         model_version=None if start is None else start.version,
         weights=None if start is None else start.weights,
-        server_state=kept_state(session, strategy) if start is None else start.server_state,
+        server_state=kept_state(session, how.name) if start is None else start.server_state,
         prototypes=current_prototypes(session),
         follows=follows,
         group_index=index,

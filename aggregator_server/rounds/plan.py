@@ -39,7 +39,11 @@ def make_plan(request: RoundRequest) -> RoundPlan:
         UnknownStrategyError: there is no such strategy.
         InvalidPlanError: a setting is unknown, of a wrong type or out of range.
     """
-    chosen = strategy(request.strategy)
+    return plan_by(strategy(request.strategy), request)
+
+
+def plan_by(chosen: Strategy, request: RoundRequest) -> RoundPlan:
+    """Return the plan of a request that a strategy is to follow. Raises InvalidPlanError: as :func:`make_plan`."""
     _check(request)
     selection = _choice(request.selection or {}, chosen.selection)
     personalisation = request.personalisation or Choice(chosen.personalisation)

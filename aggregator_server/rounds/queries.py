@@ -55,8 +55,8 @@ def no_such_round(round_id: int) -> RoundNotFoundError:
 def read_waiting(session: Session, now: float) -> tuple[bool, float | None]:
     """Return (whether the open round need not wait any longer, when it closes at the latest).
 
-    The former as rounds/quorum.py says it, but at the cost of one lookup: a server asks after every upload. The latter
-    in seconds since 1970; None where no round is open.
+    The former as ``RoundSnapshot.is_complete`` says it, but at the cost of one lookup: a server asks after every
+    upload. The latter in seconds since 1970; None where no round is open.
     """
     found: Any = session.execute(_WAITING).first()
     if found is None:

@@ -4,23 +4,17 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from sys import intern
-from typing import Any
 
-import numpy as np
 from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
-from aggregator_server.aggregation.updates import in_blocks
-from aggregator_server.errors import AggregationError, BlobError
+from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.classes import free_position, no_name
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import QUARANTINED, note_round
+from aggregator_server.rounds.inputs import StoredRound
 from aggregator_server.rounds.queries import WITH_DEVICES, training_loss
-from aggregator_server.rounds.quorum import shortfall
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobStore
@@ -31,24 +25,18 @@ from aggregator_server.store.tables import (
     BlobRow,
     ClassRow,
     DeviceRow,
-    Json,
     ParticipantRow,
     RoundRow,
     table_of,
 )
 from aggregator_server.strategies.others import aggregate
-from aggregator_server.strategies.registry import strategy
-from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
-from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
-from fleet_protocol.tensors import Arrays, pack, unpack, view
+from fleet_protocol.public_set import pack_consensus
+from fleet_protocol.tensors import pack
 
 _log = logging.getLogger(__name__)
 _BLOBS = table_of(BlobRow)
 _CHANGE_KIND = update(_BLOBS).where(_BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
 _NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
-_UPLOADS_OF_A_TASK = 256  # that is read
-_LOOKED_AT = tuple(item.name for item in dataclasses.fields(Update) if item.name != "metrics")
 ROWS = "rows"
 """Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
@@ -89,8 +77,9 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
         AggregationError: the uploads cannot be combined, or too few are undamaged.
         BlobError: another blob is missing or damaged.
     """
-    inputs = read_inputs(blobs, snapshot)
-    result = aggregate(strategy(snapshot.strategy), inputs)
+    stored = StoredRound(blobs, snapshot)
+    inputs = stored.inputs()
+    result = aggregate(stored.strategy, inputs)
     whole = {contribution.update.device_id for contribution in (*inputs.contributions, *inputs.others)}
     result.details["damaged"] = sorted({device_id for device_id, _, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
@@ -102,7 +91,7 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
         weights = blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
     if result.prototypes is not None:
         prototypes = blobs.put(result.prototypes.pack())
-    state = blobs.put(pack(result.state, {"of": state_owner(snapshot.plan)})) if result.state else None
+    state = blobs.put(pack(result.state, {"of": stored.state_owner})) if result.state else None
     proposals = {
         item.class_id: blobs.put(pack({ROWS: item.rows, **item.columns}, {"name": item.name}))
         for item in result.proposals
@@ -117,130 +106,6 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
         prototypes=prototypes,
         proposals=proposals,
     )
-
-
-def _contributions(blobs: BlobStore, snapshot: RoundSnapshot) -> list[tuple[Contribution, bool]]:
-    """Return the uploads that are neither missing nor damaged, and whether each is by the plan's part for others.
-
-    Several are read at the same time. Of each the document alone stays in memory.
-
-    Raises:
-        AggregationError: some are damaged, and the others do not suffice.
-    """
-    found: list[Contribution | BlobError] = [BlobError("not read yet")] * len(snapshot.uploads)
-
-    def read(part: slice) -> None:
-        for place in range(part.start, part.stop):
-            try:
-                found[place] = read_contribution(blobs, snapshot.uploads[place][1])
-            except BlobError as error:
-                found[place] = error
-
-    if snapshot.uploads:
-        in_blocks(read, len(snapshot.uploads), _UPLOADS_OF_A_TASK)
-    whole, contributions, damaged = [], [], []
-    for upload, contribution in zip(snapshot.uploads, found, strict=True):
-        if isinstance(contribution, Contribution):
-            whole.append(upload)
-            contributions.append((contribution, upload[2]))
-        else:
-            _log.error("round %d goes on without device %s: %s", snapshot.round_id, upload[0], contribution)
-            damaged.append(upload[0])
-    reason = shortfall(dataclasses.replace(snapshot, uploads=tuple(whole))) if whole else "there are none"
-    if damaged and reason is not None:
-        raise AggregationError(
-            f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not suffice: "
-            f"{reason}; open the round again"
-        )
-    return contributions
-
-
-def read_inputs(blobs: BlobStore, snapshot: RoundSnapshot) -> RoundInputs:
-    """Load the inputs of a round's aggregation.
-
-    Raises:
-        AggregationError: uploads are damaged, and too few are not.
-        BlobError: another blob is missing or damaged.
-    """
-    uploads = _contributions(blobs, snapshot)
-    public_set = PublicSet.unpack(blobs.read(snapshot.public_set))
-    public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
-    if snapshot.consensus is None:
-        consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
-    else:
-        consensus, _ = unpack_consensus(blobs.read(snapshot.consensus))
-    state = _read_state(blobs, snapshot)
-    return RoundInputs(
-        round_id=snapshot.round_id,
-        plan=parse(RoundPlan, snapshot.plan),
-        public_set=public_set,
-        consensus=consensus,
-        contributions=tuple(contribution for contribution, other in uploads if not other),
-        new_classes=snapshot.new_classes,
-        assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
-        model=_read_model(blobs, snapshot, state),
-        has_consensus=snapshot.consensus is not None,
-        state=state,
-        revoked=frozenset(snapshot.revoked),
-        others=tuple(contribution for contribution, other in uploads if other),
-        class_terms=snapshot.class_terms,
-        scratch=blobs.folder,
-    )
-
-
-def read_contribution(blobs: BlobStore, upload: str) -> Contribution:
-    """Return an upload whose bytes are what they were when it was checked.
-
-    Raises:
-        BlobError: it is missing or damaged.
-    """
-    _, document = view(blobs.read(upload))
-    return Contribution(_as_update(document), partial(_read_arrays, blobs, upload))
-
-
-def _as_update(document: dict[str, Any]) -> Update:
-    """Return an upload's document, which was parsed when it came in, without what no aggregation looks at.
-
-    Texts that many devices send alike are in memory once: a round may have a hundred thousand documents.
-    """
-    values = {name: document[name] for name in _LOOKED_AT if name in document}
-    values |= {name: intern(values[name]) for name in ("features", "public_set")}
-    values |= {name: _class_ids(tuple(values[name])) for name in ("classes", "known") if name in values}
-    values["reports"] = tuple(parse(ClassReport, report) for report in values.get("reports", ()))
-    return Update(**values)
-
-
-@lru_cache(maxsize=64)
-def _class_ids(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the same tuple for equal names."""
-    return tuple(map(intern, names))
-
-
-def _read_arrays(blobs: BlobStore, upload: str) -> Arrays:
-    return view(blobs.read(upload))[0]
-
-
-def _read_model(blobs: BlobStore, snapshot: RoundSnapshot, state: Arrays) -> SharedModel | None:
-    if snapshot.model is None:
-        return None
-    bundle = unpack_bundle(blobs.read(snapshot.model), f"model {snapshot.model}")
-    weights = bundle.weights
-    if snapshot.weights is not None:
-        weights, _ = unpack(blobs.read(snapshot.weights))
-    return SharedModel(bundle.manifest, weights, state)
-
-
-def _read_state(blobs: BlobStore, snapshot: RoundSnapshot) -> Arrays:
-    if snapshot.server_state is None:
-        return {}
-    kept, document = unpack(blobs.read(snapshot.server_state))
-    return kept if document["of"] == state_owner(snapshot.plan) else {}
-
-
-def state_owner(plan: Json) -> str:
-    """Return the rule and server optimiser that a state belongs to: others cannot go on from it."""
-    aggregation = parse(RoundPlan, plan).aggregation
-    return f"{aggregation.name} {aggregation.settings.get('server_optimiser', '')}"
 
 
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:

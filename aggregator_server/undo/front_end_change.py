@@ -165,8 +165,8 @@ def _insert_operation(session: Session, public_set: str, now: float) -> RoundRow
     """Insert the round that stands for the change. Neither it nor any round before counts: rounds begin anew."""
     newest = newest_done(session)
     if newest is None:
-        strategy, plan = requested_plan(session, RoundRequest(strategy="prototypes"))
-        row = RoundRow(strategy=strategy, plan=asdict(plan), public_set=public_set)
+        chosen, plan = requested_plan(session, RoundRequest(strategy="prototypes"))
+        row = RoundRow(strategy=chosen.name, plan=asdict(plan), public_set=public_set)
     else:
         row = RoundRow(strategy=newest.strategy, plan=newest.plan, public_set=newest.result_public_set)
     row.state, row.opened_at, row.closed_at, row.details = DONE, now, now, {}

@@ -13,7 +13,7 @@ from aggregator_server.discovery.new_sounds import descriptions
 from aggregator_server.errors import BlobError, InvalidRequestError
 from aggregator_server.fleet.classes import merged_classes, require_class
 from aggregator_server.fleet.public_sets import current_version
-from aggregator_server.rounds.result import read_contribution
+from aggregator_server.rounds.inputs import read_contribution
 from aggregator_server.schemas import ClassDetail, ClassReportInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.tables import AssignmentRow, ClassRow, ParticipantRow, table_of

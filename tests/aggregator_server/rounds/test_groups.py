@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from aggregator_server.errors import InvalidPlanError
-from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.rounds.plan import make_plan
@@ -172,19 +171,6 @@ def test_a_failed_round_of_the_fleet_has_no_groups_and_local_fine_tuning_needs_n
     assert fleet.advance(now=602.0) == 2
     assert [learn(fleet, device) for device in fleet.devices] == [(2, True)] * 3
     assert describe_round(fleet.store, 2).participants[0].personalised
-
-
-def test_every_device_revoked_ends_a_phase_too(fleet):
-    small, other, large = fleet.devices
-    fleet.open(personalisation=GROUPS)
-    contribute(fleet, *fleet.devices)
-    for device in (small, other):
-        change_devices(fleet.store, [device.device_id], "revoke", 104.0)
-    assert fleet.advance() == 2
-    assert fleet.advance() == 3
-    assert learn(fleet, large) == (1, False)
-    assert contribute(fleet, large) == 4
-    assert learn(fleet, large) == (4, True)
 
 
 def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise():

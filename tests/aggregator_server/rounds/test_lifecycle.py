@@ -206,8 +206,7 @@ def test_an_aggregation_that_cannot_work_fails_the_round_with_its_reason(fleet):
     assert fleet.public_set.sha256 in reason
 
 
-@pytest.mark.parametrize("strategy", ["zero_shot", "fedavg"])
-@pytest.mark.parametrize("place", [3, 20, -5])
+@pytest.mark.parametrize(("strategy", "place"), [("zero_shot", 3), ("fedavg", 20), ("zero_shot", -5)])
 def test_a_round_goes_on_without_an_upload_that_was_damaged_on_disk(tmp_path, strategy, place):
     fleet = CoreFleet(tmp_path, devices(kind={"zero_shot": FakeDevice, "fedavg": SharingDevice}[strategy]))
     fleet.publish_model()

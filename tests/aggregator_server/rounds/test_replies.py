@@ -46,12 +46,6 @@ def test_changed_classes_count_from_the_change_on_and_undone_rounds_do_not(fleet
     assert [(row.round_id, row.classes) for row in list_progress(fleet.store, 10)] == [(first, 6), (restored, 6)]
 
 
-def test_rounds_whose_devices_measured_nothing_have_no_figures(fleet):
-    fleet.run_round(learn=False)
-    (only,) = list_progress(fleet.store, 10)
-    assert (only.own, only.public, only.devices) == (None, None, 0)
-
-
 def test_choices_say_what_a_round_costs_and_what_is_in_its_way(fleet):
     fleet.run_round(100.0, learn=False)
     choices = {choice.name: choice for choice in list_choices(fleet.store)}

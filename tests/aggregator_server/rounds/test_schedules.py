@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import update
 
-from aggregator_server.errors import InvalidPlanError, InvalidRequestError, ModelReplacedError, ScheduleNotFoundError
+from aggregator_server.errors import InvalidRequestError, ScheduleNotFoundError
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.limits import SCHEDULES
 from aggregator_server.rounds.schedules import (
@@ -198,19 +198,6 @@ def test_what_is_no_schedule_is_refused(fleet, when, message):
     with pytest.raises(InvalidRequestError, match=message):
         add_schedule(fleet.store, ScheduleRequest(**when), 1_000.0)
     assert list_schedules(fleet.store) == ()
-
-
-def test_a_plan_that_no_round_can_have_is_refused_at_once(fleet):
-    with pytest.raises(InvalidPlanError, match="quorum"):
-        schedule(fleet, 1_000.0, RoundRequest("zero_shot", quorum=3.0), daily_at="03:00")
-
-
-def test_a_schedule_replaces_no_models_unasked(fleet):
-    fleet.publish_model()
-    fleet.run_round(100.0)
-    with pytest.raises(ModelReplacedError):
-        schedule(fleet, 1_000.0, RoundRequest("fedavg"), daily_at="03:00")
-    schedule(fleet, 1_000.0, RoundRequest("fedavg", replace_model=True), daily_at="03:00")
 
 
 def test_there_are_only_so_many(fleet):
