@@ -1,25 +1,16 @@
 """The listening benchmark counts as the literature does, and runs from teaching to figures."""
 
-import io
 import itertools
 import json
 import re
-import struct
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.command import BenchmarkError
-from benchmarks.listening.alternatives import Worker, measure
 from benchmarks.listening.dialogue import dialogue, sentences
-from benchmarks.listening.material import RATE_HZ, Half, Stream, Word
+from benchmarks.listening.material import RATE_HZ, Half, Word
 from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, score, taken_words
-from benchmarks.listening.picture import draw, steps
-from benchmarks.listening.workers import local_wake
-from benchmarks.listening.workers.protocol import serve
 from edge_client.detection.posterior_handling import PosteriorHandler
 from tests.support.checkout import DATA, run_python
 
@@ -70,71 +61,6 @@ def test_the_dialogue_has_no_taught_word_and_is_as_long_as_asked_and_the_same_ea
     assert np.abs(first).max() > 0.05
 
 
-class Echo:
-    """A listener that says how loud each hop is."""
-
-    labels, hop_samples, threshold = ("loud",), 100, 50.0
-
-    def __init__(self):
-        self.resets = 0
-
-    def reset(self):
-        self.resets += 1
-
-    def scores(self, samples):
-        return samples.reshape(-1, self.hop_samples).max(axis=1, keepdims=True).astype(np.float32)
-
-
-def test_a_worker_scores_whole_hops_and_begins_anew_when_told():
-    def request(samples):
-        return struct.pack("<I", len(samples)) + np.array(samples, "<i2").tobytes()
-
-    listener, sink = Echo(), io.BytesIO()
-    asked = [[], [5] * 150, [7] * 60, [], [9] * 100]
-    serve(listener, io.BytesIO(b"".join(map(request, asked))), sink)
-    line, answers = sink.getvalue().split(b"\n", 1)
-    assert json.loads(line) == {"labels": ["loud"], "hop_s": 100 / 16_000, "threshold": 50.0}
-    rows = []
-    while answers:
-        (count,) = struct.unpack_from("<I", answers)
-        rows.append(np.frombuffer(answers, "<f4", count, 4).tolist())
-        answers = answers[4 + 4 * count :]
-    assert rows == [[], [5.0], [7.0], [], [9.0]]
-    assert listener.resets == 2
-
-
-def test_another_package_is_measured_at_its_own_threshold_and_at_others(tmp_path):
-    samples = np.full(60 * RATE_HZ, 0.5, np.float32)
-    words = (Word(2.0, "loud"), Word(20.0, "quiet"), Word(40.0, "loud"))
-    for word, level in zip(words, (0.9, 0.0, 0.6), strict=True):
-        at = round(word.begin_s * RATE_HZ)
-        samples[at : at + RATE_HZ] = level
-    with Worker(Path(sys.executable), "tests.support.loudness_worker", tmp_path) as worker:
-        result = measure("rival", worker, Half((), ()), {20.0: Stream(samples, words)}, 0.0, 0)
-    (ratio,) = result["snr"]
-    assert result["threshold"] == 0.75
-    assert ratio["false_reject_percent"] == 33.3
-    assert ratio["false_accepts_per_hour"] == 0.0
-    assert ratio["false_reject_percent_at"] == {"10": 0.0, "2": 0.0}
-    assert "quiet" not in result
-
-
-def test_a_worker_that_ends_is_named_with_its_status(tmp_path):
-    with pytest.raises(BenchmarkError, match=r"benchmarks\.listening\.workers\.local_wake ended with status 1"):
-        Worker(Path(sys.executable), "benchmarks.listening.workers.local_wake", tmp_path)
-
-
-def test_an_example_loses_the_silence_around_its_word_and_is_no_shorter_than_the_recorder_allows():
-    rng = np.random.default_rng(0)
-    clip = rng.integers(-5, 6, 16_000).astype(np.int16)
-    clip[3200:6400] = 8000
-    trimmed = local_wake._trimmed(clip)
-    assert len(trimmed) == 12_400
-    assert np.array_equal(np.flatnonzero(trimmed), np.arange(4600, 7800))
-    clip[1600:15_000] = 8000
-    assert np.array_equal(local_wake._trimmed(clip), clip[1600:15_040])
-
-
 def test_the_fewest_false_rejects_within_a_rate_and_the_words_that_were_taken_for_a_label_are_found():
     points = [
         {"false_accepts_per_hour": rate, "false_reject_percent": rejects}
@@ -145,23 +71,6 @@ def test_the_fewest_false_rejects_within_a_rate_and_the_words_that_were_taken_fo
     words = (Word(1.0, None, "go"), Word(4.0, "no", "no"), Word(8.0, None, "go"))
     heard = [Heard(at_s, "no") for at_s in (0.5, 2.0, 5.0, 9.0)]
     assert taken_words(words, heard) == {"go as no": 2}
-
-
-def test_a_picture_shows_the_curves_of_all_results(tmp_path):
-    curve = [
-        {"threshold": 0.5, "false_accepts_per_hour": 40.0, "false_reject_percent": 5.0},
-        {"threshold": 0.9, "false_accepts_per_hour": 0.0, "false_reject_percent": 60.0},
-    ]
-    ratio = {"snr_db": 20.0, "curve": curve}
-    one, other = tmp_path / "one.txt", tmp_path / "other.txt"
-    one.write_text(
-        "a table\n" + json.dumps({"front_ends": [{"front_end": "base", "snr": [ratio, ratio | {"snr_db": 5.0}]}]})
-    )
-    other.write_text(json.dumps({"packages": [{"package": "rival", "snr": [ratio, ratio | {"snr_db": 5.0}]}]}))
-    draw([one, other], tmp_path / "images" / "curves.svg")
-    picture = (tmp_path / "images" / "curves.svg").read_text()
-    assert all(text in picture for text in ("base", "rival", "20 dB", "5 dB", "false accepts per hour"))
-    assert steps(curve) == [(0.5, 60.0), (40.0, 5.0)]
 
 
 @pytest.mark.slow
