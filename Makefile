@@ -2,28 +2,38 @@
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+LIGHT := $(VENV)/.light
 READY := $(VENV)/.ready
 REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test test-all coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(READY)  ## create .venv with everything that the tests need
+setup: $(READY)  ## create .venv with all that tests, lint and bundles need, TensorFlow too
 
-$(READY): pyproject.toml constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+$(LIGHT): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) '.[test]'
+	@touch $@
+
+$(READY): $(LIGHT)
+	$(INSTALL) '.[dev]'
 	@touch $@
 
 # In the order of tests/conftest.py; xdist's own begins with the modules of the most tests.
 TESTS := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test: $(READY)  ## run the tests, several files at a time [FAST=1: without the slow ones, two minutes]
-	$(BIN)/python -m pytest $(TESTS) $(if $(FAST),-m 'not slow' --durations 10 --durations-min 5)
+test: $(LIGHT)  ## minutes: what is fast, and a journey of each kind; no TensorFlow, browser or system package
+	$(BIN)/python -m pytest $(TESTS) --part light
+
+test-all: $(READY)  ## all other tests, half an hour; those whose system package is missing are skipped with the reason
+	$(BIN)/python -m pytest $(TESTS) --part rest
 
 PACKAGES := edge_client aggregator_server fleet_protocol model_export fleet_simulator benchmarks studies demo
 

@@ -9,6 +9,7 @@ import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, built, run_python
+from tests.support.light import needs
 from tests.support.speech_package import models
 
 pytest_plugins = [
@@ -21,15 +22,45 @@ pytest_plugins = [
 ARCHITECTURES = ("cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare which tests are run: see the Makefile."""
+    parser.addoption("--part", choices=["light", "rest"], help="what `make test` runs, or all others")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files that import what '.[test]' does not install."""
+    heavy = config.getoption("part") == "light" and collection_path.match("test_*.py") and needs(collection_path)
+    return True if heavy else None
+
+
 def pytest_configure() -> None:
     """Hear Ctrl-C, as do all programs that tests start: a shell's background job would have them ignore it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the modules with slow tests first, so that no worker is left with one of them when the others are done."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the part, and put modules with slow tests first: no worker is left with one when the others are done."""
+    if part := config.getoption("part"):
+        items[:] = [item for item in items if _is_light(item) == (part == "light")]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+# What is built with TensorFlow, or needs a browser, a sound server, PostgreSQL.
+_HEAVY_FIXTURES = frozenset({
+    "browser", "embedding_bundles", "scaled_module", "sound_server", "speech_bundles", "spoken_bundle", "states",
+    "transcribing_bundle",
+})  # fmt: skip
+
+
+def _is_light(item: pytest.Item) -> bool:
+    """Return whether a test runs in seconds, or is a journey, on what '.[test]' installs, without a system package."""
+    quick = item.get_closest_marker("slow") is None or item.get_closest_marker("journey") is not None
+    heavy = needs(item.path) or item.path.is_relative_to(ROOT / "tests" / "model_export")
+    heavy = heavy or any(item.get_closest_marker(name) for name in ("alone", "scaled"))
+    skipped = any(mark.args and mark.args[0] is True for mark in item.iter_markers("skipif"))
+    fixtures = frozenset(getattr(item, "fixturenames", ()))
+    return quick and not heavy and not skipped and not fixtures & _HEAVY_FIXTURES
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
