@@ -3,7 +3,8 @@
 Words that it was not taught with, by speakers that it never heard, lie among other words in backgrounds that it never
 heard, at 20, 10 and 5 dB. Then come hours of synthesised dialogue in such backgrounds without any taught word. Defaults
 were chosen on one half of these speakers and backgrounds (`--tuning`); figures are of the other. Backgrounds: Speech
-Commands' noise recordings, and sounds of UrbanSound8K that go on and on.
+Commands' noise recordings, and sounds of UrbanSound8K that go on and on. `--words` has owners teach words of their own,
+which the network never heard, and say them among other words of the same folder.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
 from benchmarks.listening.idle import idle_mb, import_s
 from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, Stream, load_material, make_stream
 from benchmarks.listening.measurement import figures, in_parts, listen, quiet_figures
+from benchmarks.listening.own_words import measure as measure_own
+from benchmarks.listening.own_words import owners
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 
@@ -97,6 +100,10 @@ def main() -> int:
     )
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--hours", type=float, default=10.0, help="dialogue without a taught word (10; 0: none)")
+    parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
+    parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
+    parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
+    parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
     parser.add_argument("--hop-s", type=float, help="seconds between windows, instead of the default")
     parser.add_argument("--average-s", type=float, help="seconds over which scores are averaged, likewise")
     add_streams(parser)
@@ -118,6 +125,19 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         chosen = front_ends(options.front_ends, Path(folder), options.bundles)
         material = load_material(options.data, options.seed)
         half = material.tuning if options.tuning else material.report
+        if options.words is not None:
+            people = owners(options.words, options.owners, options.takes, options.teachers, options.seed)
+            return {
+                "front_ends": [
+                    {
+                        "front_end": one.name,
+                        "takes": options.takes,
+                        "teachers": options.teachers,
+                        "snr": measure_own(one, people, material.noise, half.backgrounds, SNRS_DB, options.seed),
+                    }
+                    for one in chosen
+                ]
+            }
         streams = streams_of(half, options.minutes, options.seed)
         words = [word for stream in streams.values() for word in stream.words]
         minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60

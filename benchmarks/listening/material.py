@@ -27,10 +27,11 @@ URBAN_CLIPS = 20
 
 @dataclass(frozen=True)
 class Clip:
-    """One word: its label, None for a word that the device does not know, and where it is."""
+    """One word: its label, None for a word that the device does not know, where it is, and perhaps who says it."""
 
     label: str | None
     path: Path
+    by: str = ""
 
     @property
     def word(self) -> str:
@@ -128,6 +129,7 @@ class Word:
     label: str | None  # what it is called; None for a word that nobody taught
     word: str = ""  # what is said
     seconds: float = 1.0  # length of its clip
+    by: str = ""  # who says it, where that is asked
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ def make_stream(half: Half, snr_db: float, minutes: float, rng: np.random.Genera
     for clip in clips:
         if at_s > 60 * minutes - SETTINGS.clip_s:
             break
-        words.append(Word(at_s, clip.label, clip.word))
+        words.append(Word(at_s, clip.label, clip.word, by=clip.by))
         at_s += SETTINGS.clip_s + rng.uniform(*GAP_S)
     samples = background(half, round((at_s + 1) * rate), rate, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
     fade = np.minimum(1.0, np.arange(SETTINGS.clip_samples) / (_FADE_S * rate))

@@ -57,24 +57,30 @@ class Score:
         return self.accepts.total() / self.hours
 
 
-def score(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> Score:
-    """Compare; words and events are in order of time."""
+def hits(words: Sequence[Word], heard: Sequence[Heard]) -> tuple[set[int], Counter[str]]:
+    """Return which words were heard, by number, and false accepts by kind; words and events are in order of time."""
     accepts: Counter[str] = Counter()
-    hits: set[int] = set()
+    found: set[int] = set()
     current = -1
     for event in heard:
         while current + 1 < len(words) and words[current + 1].begin_s <= event.at_s:
             current += 1
         word = words[current] if current >= 0 and event.at_s - words[current].begin_s <= _WITHIN_S else None
-        if word is not None and word.label == event.label and current not in hits:
-            hits.add(current)
+        if word is not None and word.label == event.label and current not in found:
+            found.add(current)
         else:
             accepts[_kind(word, event)] += 1
+    return found, accepts
+
+
+def score(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> Score:
+    """Compare; words and events are in order of time."""
+    found, accepts = hits(words, heard)
     known = [(number, word.label) for number, word in enumerate(words) if word.label is not None]
     return Score(
         seconds / 3600,
         Counter(label for _, label in known),
-        Counter(label for number, label in known if number not in hits),
+        Counter(label for number, label in known if number not in found),
         len(words) - len(known),
         accepts,
     )

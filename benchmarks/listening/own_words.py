@@ -1,0 +1,161 @@
+"""A person's own words: owners teach words that no network heard by a few takes, and say them among other words.
+
+A folder `<word>/<speaker>_*` has the recordings. Each owner teaches four words by takes of his own, and perhaps of
+other people. Streams have his other takes, other people's, and other words, in the benchmark's backgrounds.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.command import BenchmarkError, said
+from benchmarks.listening.front_ends import FrontEnd, taught_device
+from benchmarks.listening.material import Clip, Half, Stream, Word, make_stream
+from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
+from edge_client.audio.recordings import speaker_of
+from edge_client.daemon.listening_loop import load_listening
+from fleet_protocol.arrays import Floats
+
+LABELS = 4
+# Words of a stream: takes of the owner, of other people, and other words.
+OWNER, OTHERS, OTHER_WORDS = "owner", "others", 300
+_MOST = {OWNER: 10, OTHERS: 20}  # of each label
+RATES = (10.0, 2.0, 0.5)
+_SUFFIXES = (".wav", ".flac", ".ogg")
+
+
+@dataclass(frozen=True)
+class Owner:
+    """One owner: what is taught, by label, and what is said in the streams."""
+
+    takes: Mapping[str, Sequence[Path]]
+    said: Sequence[Clip]
+
+
+def owners(folder: Path, count: int, takes: int, teachers: int, seed: int) -> list[Owner]:
+    """Draw owners and their words.
+
+    Args:
+        folder: recordings `<word>/<speaker>_*`.
+        takes: taught of each word, by the owner.
+        teachers: people who teach; the others teach as many takes each.
+
+    Raises BenchmarkError: nobody has enough takes of four words.
+    """
+    words = {
+        path.name: sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and not path.name.startswith("_")
+    }
+    by = {word: _by_speaker(files) for word, files in words.items()}
+    able = {
+        speaker: [word for word in words if len(by[word].get(speaker, ())) > takes]
+        for speaker in sorted({speaker for found in by.values() for speaker in found})
+    }
+    people = [speaker for speaker, found in able.items() if len(found) >= LABELS]
+    if not people:
+        raise BenchmarkError(f"nobody in {folder} has more than {takes} takes of {LABELS} words, <word>/<speaker>_*")
+    found = []
+    for number in range(count):
+        rng = np.random.default_rng([seed, number])
+        owner = people[int(rng.integers(len(people)))]
+        found.append(_owner(owner, list(rng.permutation(able[owner])[:LABELS]), by, words, takes, teachers, rng))
+    return found
+
+
+def _owner(
+    owner: str,
+    labels: Sequence[str],
+    by: Mapping[str, Mapping[str, Sequence[Path]]],
+    words: Mapping[str, Sequence[Path]],
+    takes: int,
+    teachers: int,
+    rng: np.random.Generator,
+) -> Owner:
+    taught, clips = {}, []
+    for label in labels:
+        mine = _shuffled(by[label][owner], rng)
+        others = _shuffled([speaker for speaker in by[label] if speaker != owner], rng)
+        helpers, strangers = others[: teachers - 1], others[teachers - 1 :]
+        taught[label] = mine[:takes] + [path for who in helpers for path in by[label][who][:takes]]
+        clips += [Clip(label, path, OWNER) for path in mine[takes:][: _MOST[OWNER]]]
+        theirs = _shuffled([path for who in strangers for path in by[label][who]], rng)
+        clips += [Clip(label, path, OTHERS) for path in theirs[: _MOST[OTHERS]]]
+    rest = _shuffled([path for word, files in words.items() if word not in labels for path in files], rng)
+    return Owner(taught, [*clips, *(Clip(None, path) for path in rest[:OTHER_WORDS])])
+
+
+def _by_speaker(files: Sequence[Path]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {}
+    for path in files:
+        found.setdefault(speaker_of(path), []).append(path)
+    return found
+
+
+def _shuffled(items: Sequence[Any], rng: np.random.Generator) -> list[Any]:
+    return [items[index] for index in rng.permutation(len(items))]
+
+
+def measure(
+    front_end: FrontEnd,
+    people: Sequence[Owner],
+    room: Sequence[Floats],
+    backgrounds: Sequence[Floats],
+    snrs_db: Sequence[float],
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Teach each owner's device, let it listen at each ratio, and return the figures, one row for each ratio, in %.
+
+    Misses are means over owners, each at the threshold, one for all labels, with at most so many false accepts an hour.
+    """
+    rows: dict[float, list[dict[str, Any]]] = {snr_db: [] for snr_db in snrs_db}
+    for number, owner in enumerate(people):
+        with tempfile.TemporaryDirectory() as folder:
+            config = taught_device(Path(folder), front_end.bundle, owner.takes, room)
+            loaded = load_listening(config)
+        half = Half(tuple(owner.said), tuple(backgrounds))
+        for snr_db in snrs_db:
+            stream = make_stream(half, snr_db, 1e9, np.random.default_rng([seed, number, int(snr_db)]))
+            rows[snr_db].append(_figures(listen(loaded, in_parts(stream.samples), config.detector), stream))
+    return [said({"front_end": front_end.name, "snr_db": snr_db} | _mean(found)) for snr_db, found in rows.items()]
+
+
+def _figures(listened: Listened, stream: Stream) -> dict[str, Any]:
+    points = [
+        _counted(listened.at(np.full(len(listened.labels), threshold, np.float32)), stream.words, listened.seconds)
+        for threshold in THRESHOLDS
+    ]
+    own = _counted(listened.heard, stream.words, listened.seconds)
+    figures: dict[str, Any] = {
+        who: {
+            f"{rate:g}": min((point[who] for point in points if point["accepts"] <= rate), default=100.0)
+            for rate in RATES
+        }
+        for who in (OWNER, OTHERS)
+    }
+    return figures | {
+        "own_thresholds": {OWNER: own[OWNER], OTHERS: own[OTHERS], "false_accepts_per_hour": own["accepts"]}
+    }
+
+
+def _counted(heard: Sequence[Heard], words: Sequence[Word], seconds: float) -> dict[str, float]:
+    """Return misses of both kinds of people in %, and false accepts an hour."""
+    found, accepts = hits(words, heard)
+    result = {"accepts": accepts.total() / (seconds / 3600)}
+    for who in (OWNER, OTHERS):
+        numbers = [number for number, word in enumerate(words) if word.by == who]
+        result[who] = 100 * sum(number not in found for number in numbers) / max(1, len(numbers))
+    return result
+
+
+def _mean(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+    return {
+        key: {name: round(float(np.mean([one[key][name] for one in found])), 1) for name in found[0][key]}
+        for key in found[0]
+    }
