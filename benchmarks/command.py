@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,20 @@ class BenchmarkError(AuricleError):
 class Command(argparse.ArgumentParser):
     """A benchmark's command line."""
 
-    def __init__(self, module: str, about: str | None) -> None:
-        """``module``: behind ``python -m``; ``about``: its docstring, for the help."""
+    def __init__(self, module: str, about: str | None, headline: Callable[[Any], str] | None = None) -> None:
+        """Prepare.
+
+        Args:
+            module: behind ``python -m``.
+            about: its docstring, for the help.
+            headline: says in a few words what figures come to, for benchmarks/figures.md.
+        """
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"python -m {module}", description=about, formatter_class=form)
         self.add_argument("--json", action="store_true", help="end with the figures as JSON, on one line")
+        self._headline = headline
+        if headline:
+            self.add_argument("--keep", action="store_true", help="append a line to benchmarks/figures.md")
 
     def run(self, work: Callable[[argparse.Namespace], object], arguments: Sequence[str] | None = None) -> int:
         """Do the work, which returns the figures; return the exit status: 0, or 1 after an error message."""
@@ -41,7 +51,16 @@ class Command(argparse.ArgumentParser):
             return 1
         if chosen.json:
             print(json.dumps(figures))
+        if self._headline and chosen.keep:
+            keep(self.prog.rpartition(".")[2], self._headline(figures))
         return 0
+
+
+def keep(benchmark: str, headline: str, file: Path = ROOT / "benchmarks" / "figures.md") -> None:
+    """Append what a benchmark came to, with date, commit and number of cores, to the table that readers see."""
+    commit = output_of(["git", "describe", "--always", "--dirty", "--exclude", "*"]).strip()
+    with file.open("a", encoding="utf-8") as table:
+        table.write(f"| {date.today()} | {commit} | {benchmark} | {os.cpu_count()} cores | {headline} |\n")
 
 
 def said(row: Mapping[str, Any]) -> dict[str, Any]:

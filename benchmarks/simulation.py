@@ -88,7 +88,7 @@ def _in_own_process(engine: str, bundle: Path, devices: int, options: argparse.N
 
 def main() -> int:
     """Print the table."""
-    parser = Command("benchmarks.simulation", __doc__)
+    parser = Command("benchmarks.simulation", __doc__, _headline)
     parser.add_argument("--devices", nargs="+", type=int, default=[10, 100, 1_000, 10_000], metavar="N")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="of each fleet (6)")
     parser.add_argument("--workers", type=int, default=available_cores(), metavar="N", help="processes (all cores)")
@@ -99,6 +99,16 @@ def main() -> int:
     parser.add_argument("--bundle", type=Path, metavar="FILE", help="train this one instead")
     parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     return parser.run(work)
+
+
+def _headline(results: list[dict[str, Any]]) -> str:
+    texts = (
+        f"{one['engine']}, {one['devices']:,} devices: {one['seconds_per_round']:.2f} s a round, "
+        f"{one['processor_ms']:.1f} processor ms a device"
+        for one in results
+        if one["devices"] == max(result["devices"] for result in results)
+    )
+    return "; ".join(texts)
 
 
 def work(options: argparse.Namespace) -> object:

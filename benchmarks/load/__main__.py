@@ -165,9 +165,16 @@ def probing(url: str) -> Iterator[dict[str, Any]]:
         process.wait(30)
 
 
+def _headline(report: dict[str, Any]) -> str:
+    return (
+        f"{report['devices']:,} devices: wake {report['wake_s']:.2f} s, health p99 {report['health_p99_ms']:.0f} ms, "
+        f"an upload {report['upload_cpu_ms']:.1f} processor ms"
+    )
+
+
 def main() -> int:
     """Print what the fleet cost."""
-    parser = Command("benchmarks.load", __doc__)
+    parser = Command("benchmarks.load", __doc__, _headline)
     parser.add_argument("--devices", type=int, default=1000, metavar="N", help="of the fleet (1000)")
     parser.add_argument("--limit", type=int, default=300, metavar="S", help="seconds after which it is given up (300)")
 

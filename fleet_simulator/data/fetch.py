@@ -43,7 +43,7 @@ def fetch(data: DataSet, folder: Path, out: TextIO) -> bool:
         FetchError: the address or checksum makes no sense, the download fails, there is no space, or the archive is
             another one, is damaged or would write outside the folder.
     """
-    import pooch
+    import pooch  # type: ignore[import-untyped]
     from requests import RequestException
 
     if folder.exists():

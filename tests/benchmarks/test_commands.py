@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from benchmarks.command import keep
 from tests.support.checkout import run_module
 
 pytestmark = pytest.mark.slow
@@ -44,6 +45,13 @@ def test_simulated_fleets_have_figures_for_each_size(bundles):
         assert result["processor_ms"] >= 0  # a small fleet may take less than a tick of the clock
         assert result["peak_mb"] > 30
         assert any(line.startswith(f"engine {result['engine']}  devices {result['devices']} ") for line in lines)
+
+
+def test_what_a_benchmark_came_to_is_appended_with_its_commit(tmp_path):
+    for headline in ("first", "second"):
+        keep("load", headline, tmp_path / "figures.md")
+    lines = (tmp_path / "figures.md").read_text().splitlines()
+    assert [line.split(" | ")[2] + line.rsplit(" | ", 1)[1] for line in lines] == ["loadfirst |", "loadsecond |"]
 
 
 def test_a_simulated_fleet_that_takes_too_long_is_ended_and_says_what_to_do(bundles):
