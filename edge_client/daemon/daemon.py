@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -144,15 +145,16 @@ class Daemon:
         self._publisher = Publisher(sinks, self._keep_sound)
         self._rounds: RoundLoop | None = None
         if (server := config.server) is not None:
-            rounds = self._supervisor.add("rounds", lambda: learner.run(), _ROUNDS_STUCK_S)
-            self._rounds = learner = RoundLoop(
-                config, server, self._state, self._training, stop, rounds.beat, self.follow
-            )
-        teaching = self._supervisor.add("teaching", lambda: self._teaching.run(), _TEACHING_STUCK_S)
+            rounds = self._supervisor.add("rounds", _ROUNDS_STUCK_S)
+            self._rounds = RoundLoop(config, server, self._state, self._training, stop, rounds.beat, self.follow)
+            rounds.body = self._rounds.run
+        teaching = self._supervisor.add("teaching", _TEACHING_STUCK_S)
         self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
+        teaching.body = self._teaching.run
         self._metrics = MetricsServer(config.metrics, self.status) if config.metrics else None
         for name in config.inputs:
-            self._add_listening(name)
+            listening = self._supervisor.add(listening_name(name), _LISTENING_STUCK_S)
+            listening.body = partial(self._listen, name, listening.beat)
 
     def run(self) -> None:
         """Run until stopped."""
@@ -236,11 +238,6 @@ class Daemon:
                 finish_all(self._store, self._state, self._asker.store)
             except (AuricleError, OSError) as error:
                 self._trouble.warning("cannot take up an answer: %s", error)
-
-    def _add_listening(self, name: str) -> None:
-        loop = self._supervisor.add(
-            listening_name(name), lambda: self._listen(name, loop.beat), stuck_after_s=_LISTENING_STUCK_S
-        )
 
     def _listen(self, name: str, beat: Callable[[], None]) -> None:
         microphone, rate_hz = self._config.inputs[name], self._sample_rate_hz

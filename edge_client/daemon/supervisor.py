@@ -23,13 +23,17 @@ _LOGGED_AGAIN_S = 600.0
 _SETTLED_S = 300.0
 
 
+def _nothing() -> None:
+    """Do nothing: the body of a loop that has none yet."""
+
+
 @dataclass(kw_only=True)
 class Loop:
-    """One of the daemon's loops; :class:`Supervisor` restarts its body after whatever that raises."""
+    """One of the daemon's loops; :class:`Supervisor` restarts its body, once it has one, after whatever that raises."""
 
     name: str
-    body: Callable[[], None]
     stuck_after_s: float
+    body: Callable[[], None] = _nothing
     state: str = "running"
     restarts: int = 0
     error: str = ""
@@ -56,9 +60,9 @@ class Supervisor:
         self._stop = stop
         self._threads: list[threading.Thread] = []
 
-    def add(self, name: str, body: Callable[[], None], stuck_after_s: float) -> Loop:
-        """Prepare a loop; :meth:`start` starts it."""
-        self.loops[name] = Loop(name=name, body=body, stuck_after_s=stuck_after_s)
+    def add(self, name: str, stuck_after_s: float) -> Loop:
+        """Prepare a loop, whose body is set before :meth:`start` starts it: a body is made with the loop's ``beat``."""
+        self.loops[name] = Loop(name=name, stuck_after_s=stuck_after_s)
         return self.loops[name]
 
     def start(self) -> None:

@@ -35,8 +35,8 @@ def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
             ticks.append(1)
 
     supervisor = Supervisor(stop)
-    supervisor.add("failing", failing, 60)
-    supervisor.add("steady", steady, 60)
+    supervisor.add("failing", 60).body = failing
+    supervisor.add("steady", 60).body = steady
     supervisor.start()
     wait_for(lambda: len(calls) >= 2, what="the second start")
     before = len(ticks)
@@ -51,7 +51,8 @@ def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
 def test_a_loop_without_progress_counts_as_stuck_and_a_waiting_one_does_not():
     stop = threading.Event()
     supervisor = Supervisor(stop)
-    hangs, fails = supervisor.add("hangs", stop.wait, 0.2), supervisor.add("fails", lambda: 1 / 0, 60)
+    hangs, fails = supervisor.add("hangs", 0.2), supervisor.add("fails", 60)
+    hangs.body, fails.body = stop.wait, lambda: 1 / 0
     supervisor.start()
     wait_for(hangs.stuck, what="a loop that is stuck")
     wait_for(lambda: fails.restarts >= 1, what="the first restart")
