@@ -162,9 +162,9 @@ def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
 def same_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """Return, for people, which labels sound the same, and what they can say of them."""
     return [
-        f"{first!r} and {second!r} sound the same: auricle-edge clips relabel --label {shlex.quote(second)} "
-        f"{shlex.quote(first)} puts them together; auricle-edge clips differ {shlex.quote(first)} "
-        f"{shlex.quote(second)} keeps them apart"
+        f"{first!r} and {second!r} sound the same: `auricle-edge clips relabel --label {shlex.quote(second)} "
+        f"{shlex.quote(first)}` puts them together; `auricle-edge clips differ {shlex.quote(first)} "
+        f"{shlex.quote(second)}` keeps them apart"
         for first, second in pairs
     ]
 

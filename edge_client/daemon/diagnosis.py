@@ -178,7 +178,7 @@ def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[st
         loop = status.get("loops", {}).get(listening_name(name), {})
         error = (listening or {}).get("trouble") or loop.get("error", "")
         stream = microphone.source == "stream"
-        lists = "the log says more" if stream else "auricle-edge devices lists the microphones; the log says more"
+        lists = "the log says more" if stream else "`auricle-edge devices` lists the microphones; the log says more"
         return Finding(_check_of(name), "problem", f"the daemon gets no sound{error and ': '}{error}", lists)
     age = listening["last_frame_age_s"]
     found = f"the daemon has it: last sound {age:.0f} s ago, {listening['level_db']:.0f} dB"

@@ -116,8 +116,8 @@ def test_one_sound_under_two_names_is_asked_about_put_together_and_taken_apart(o
     both = shelf.takes("zero"), shelf.takes("digit0")
     wait_for(lambda: shelf.daemon.command("status", check=False).stdout.count("sound the same") == 1)
     told = shelf.daemon.command("clips").stdout
-    assert "auricle-edge clips relabel --label zero digit0 puts them together" in told
-    assert "auricle-edge clips differ digit0 zero keeps them apart" in told
+    assert "auricle-edge clips relabel --label zero digit0` puts them together" in told
+    assert "auricle-edge clips differ digit0 zero` keeps them apart" in told
     opened.reload()
     question = opened.locator("[data-same]")
     question.get_by_role("heading", name="digit0 and zero sound the same").wait_for()
