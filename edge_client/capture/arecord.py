@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 from edge_client.capture.pcm_process import PcmProcess, PcmStream, last_line
-from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device
+from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device, port_of
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 
@@ -34,6 +34,9 @@ def arecord_devices() -> list[CaptureDevice]:
         elif line.strip() and devices:
             last = devices[-1]
             devices[-1] = CaptureDevice(last.name, f"{last.description}; {line.strip()}".removeprefix("; "))
+    for number, device in enumerate(devices):
+        if port := port_of(device.name):
+            devices[number] = CaptureDevice(device.name, f"{device.description}; {port}".removeprefix("; "))
     return [
         device
         for device in devices
@@ -47,10 +50,11 @@ def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.E
     Raises AudioError if it is not there, offers no such rate, or gives no sound.
     """
     name = _wanted(config.device)
-    rate_hz = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
-    options = f"-q -t raw -f S16_LE -c 1 -r {rate_hz} -F {_PERIOD_US} -B {_BUFFER_US}"
+    rate_hz, most = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
+    channels = most if config.channel else 1
+    options = f"-q -t raw -f S16_LE -c {channels} -r {rate_hz} -F {_PERIOD_US} -B {_BUFFER_US}"
     process = PcmProcess("arecord", ["arecord", "-D", name, *options.split()])
-    return PcmStream(process, name, rate_hz, channels=1)
+    return PcmStream(process, name, rate_hz, channels, config.channel)
 
 
 def _wanted(device: str) -> str:
@@ -62,8 +66,10 @@ def _wanted(device: str) -> str:
     return cards[0] if cards and "default" not in (found.name for found in devices) else "default"
 
 
-def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> int:
-    """Return the first rate that the hardware behind a device has; where it has none of them, its highest."""
+def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> tuple[int, int]:
+    """Return the first rate that the hardware behind a device has; where it has none of them, its highest; and the
+    most channels that it has.
+    """
     card = name.startswith("plughw:")
     device = name.replace("plughw:", "hw:", 1)
     status, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
@@ -71,16 +77,17 @@ def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.E
     if "RATE" not in offered:
         reason = last_line(text.encode()) or "no reason given"
         raise AudioError(f"arecord cannot open {device!r} (status {status}): {reason}; is another program using it?")
+    most = max(map(int, re.findall(r"\d+", offered.get("CHANNELS", "1"))))
     bounds = [int(number) for number in re.findall(r"\d+", offered["RATE"])]
     for rate_hz in candidates_hz:
         if cancelled.is_set():
             raise AudioError("closed while the microphone was being opened")
         inside = bounds[0] <= rate_hz <= bounds[-1]
         if inside and (not card or _has(device, rate_hz, offered)):
-            return rate_hz
+            return rate_hz, most
     if len(candidates_hz) == 1:
         raise AudioError(f"{name!r} cannot record at {candidates_hz[0]} Hz; its rates: {offered['RATE']}; set rate_hz")
-    return bounds[-1]
+    return bounds[-1], most
 
 
 def _has(device: str, rate_hz: int, offered: dict[str, str]) -> bool:

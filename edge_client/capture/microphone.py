@@ -115,6 +115,9 @@ class SampleRing:
             self._changed.notify()
 
 
+OPPOSITE = "its channels cancel each other out (opposite phase): choose one, as by [microphone] channel = 1"
+
+
 class Microphone:
     """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples."""
 
@@ -167,6 +170,8 @@ class Microphone:
         while not self._closing.is_set():
             block = stream.read(_POLL_S)
             now = time.monotonic()
+            if stream.cancels:
+                self._trouble.warning("%s: %s", self.device, OPPOSITE)
             if len(block):
                 last_frame = now
                 self.trouble = ""
@@ -209,5 +214,12 @@ class Microphone:
                 raise
             raise AudioError(f"cannot record from {stream.device!r}: {error}{hint}") from error
         self.device, self.device_rate_hz = stream.device, stream.rate_hz
+        if stream.rate_hz < self.sample_rate_hz:
+            _log.warning(
+                "%s records at %d Hz, and the model hears at %d Hz: high sounds are missing; take another microphone",
+                stream.device,
+                stream.rate_hz,
+                self.sample_rate_hz,
+            )
         _log.info("recording from %s at %d Hz, %d channels", stream.device, stream.rate_hz, stream.channels)
         return stream

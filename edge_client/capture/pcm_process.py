@@ -178,20 +178,43 @@ def last_line(output: bytes) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+# Mean square of 16-bit samples, -50 dBFS, from which channels are compared; what is left of it where they cancel out.
+_LOUD, _CANCELLED = 1e4, 0.01
+
+
 @dataclass
 class PcmStream:
-    """Sound from an opened device. ``rate_hz``: Sample rate of the recording, Hz."""
+    """Sound from an opened device.
+
+    Attributes:
+        rate_hz: Sample rate of the recording, Hz.
+        channel: The one that is heard, from 1; 0: the mean of all.
+        cancels: Whether sound is lost in that mean, because channels are each other's opposite.
+    """
 
     process: PcmProcess
     device: str
     rate_hz: int
     channels: int
+    channel: int = 0
+    cancels: bool = False
+
+    def __post_init__(self) -> None:
+        if self.channel > self.channels:
+            self.process.close()
+            raise AudioError(f"{self.device} has {self.channels} channels; [microphone] channel = {self.channel}")
 
     def read(self, timeout_s: float) -> Floats:
-        """Return what arrived meanwhile, the mean of all channels: float32 [any] in -1..1, none when the timeout ends.
+        """Return what arrived meanwhile as one channel: float32 [any] in -1..1, none when the timeout ends.
 
         Raises AudioError if the recording ended.
         """
         frames = self.process.read(self.channels, timeout_s)
+        if self.channel:
+            return frames[:, self.channel - 1].astype(np.float32) / np.float32(_FULL_SCALE)
         mixed: Floats = frames.mean(axis=1, dtype=np.float32)
+        if self.channels > 1 and len(frames):
+            whole = float(np.square(frames, dtype=np.float32).mean())
+            if whole > _LOUD:
+                self.cancels = float(np.square(mixed).mean()) < _CANCELLED * whole
         return mixed / np.float32(_FULL_SCALE)

@@ -29,7 +29,9 @@ def portaudio_devices() -> list[CaptureDevice]:
     if result.returncode:
         crashed = f'PortAudio failed with status {result.returncode}; try backend = "arecord"'
         raise AudioError(last_line(result.stderr) or crashed)
-    return [CaptureDevice(item["name"], rates_hz=tuple(item["rates_hz"])) for item in json.loads(result.stdout)]
+    return [
+        CaptureDevice(item["name"], item["description"], tuple(item["rates_hz"])) for item in json.loads(result.stdout)
+    ]
 
 
 def open_portaudio(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
@@ -38,11 +40,11 @@ def open_portaudio(config: MicrophoneConfig, model_hz: int, cancelled: threading
     Raises AudioError if it is not there, offers no such rate, or gives no sound.
     """
     rates = candidate_rates(config.rate_hz, model_hz)
-    wanted = json.dumps({"device": config.device, "rates_hz": rates})
+    wanted = json.dumps({"device": config.device, "rates_hz": rates, "channel": config.channel})
     process = PcmProcess("PortAudio", [*_COMMAND, "record", wanted])
     try:
         opened = json.loads(process.read_line(_START_S, cancelled))
-        return PcmStream(process, opened["device"], opened["rate_hz"], opened["channels"])
+        return PcmStream(process, opened["device"], opened["rate_hz"], opened["channels"], config.channel)
     except BaseException:
         process.close()
         raise

@@ -17,7 +17,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-from edge_client.capture.sound_devices import USUAL_RATES_HZ, CaptureDevice, matching_device, presence
+from edge_client.capture.sound_devices import USUAL_RATES_HZ, CaptureDevice, matching_device, port_of, presence
 from edge_client.errors import AudioError
 
 # Devices with more are plug-ins that make up as many channels as one likes.
@@ -42,10 +42,10 @@ def main(arguments: list[str]) -> int:
     return 3
 
 
-def _record(sounddevice: ModuleType, device: str, rates_hz: list[int]) -> None:
+def _record(sounddevice: ModuleType, device: str, rates_hz: list[int], channel: int) -> None:
     """Record until nobody reads any more."""
     info = _wanted(sounddevice, device)
-    rate_hz, channels = _setting(sounddevice, info, rates_hz)
+    rate_hz, channels = _setting(sounddevice, info, rates_hz, channel)
     try:
         stream = sounddevice.RawInputStream(
             device=info["index"], samplerate=rate_hz, channels=channels, dtype="int16", latency=_LATENCY_S
@@ -113,7 +113,7 @@ def _inputs(sounddevice: ModuleType) -> list[dict[str, Any]]:
 def _wanted(sounddevice: ModuleType, device: str) -> dict[str, Any]:
     """Return the device of that name, the system's default for ""."""
     inputs = _inputs(sounddevice)
-    devices = [CaptureDevice(info["name"]) for info in inputs]
+    devices = [CaptureDevice(info["name"], port_of(info["name"])) for info in inputs]
     if device:
         name = matching_device(device, devices).name
         return next(info for info in inputs if info["name"] == name)
@@ -124,11 +124,11 @@ def _wanted(sounddevice: ModuleType, device: str) -> dict[str, Any]:
     raise AudioError(f"the system has no default microphone; {presence(devices)}" if devices else presence(devices))
 
 
-def _setting(sounddevice: ModuleType, info: dict[str, Any], rates_hz: list[int]) -> tuple[int, int]:
+def _setting(sounddevice: ModuleType, info: dict[str, Any], rates_hz: list[int], channel: int) -> tuple[int, int]:
     """Return the first rate, and the most channels, that a device can be opened with. Raises AudioError if none."""
     default_hz = round(info["default_samplerate"])
     for rate_hz in rates_hz if len(rates_hz) == 1 else [*rates_hz, default_hz]:
-        for channels in _channels(info):
+        for channels in _channels(info, channel):
             if _opens(sounddevice, info, rate_hz, channels):
                 return rate_hz, channels
     offered = _offer(sounddevice, info)["rates_hz"]
@@ -140,12 +140,16 @@ def _setting(sounddevice: ModuleType, info: dict[str, Any], rates_hz: list[int])
 
 def _offer(sounddevice: ModuleType, info: dict[str, Any]) -> dict[str, Any]:
     rates = [rate for rate in USUAL_RATES_HZ if any(_opens(sounddevice, info, rate, n) for n in _channels(info))]
-    return {"name": info["name"], "rates_hz": rates}
+    return {"name": info["name"], "description": port_of(info["name"]), "rates_hz": rates}
 
 
-def _channels(info: dict[str, Any]) -> tuple[int, ...]:
-    """Return the numbers of channels to try: all of a microphone's, so that they can be averaged, else one."""
-    max_channels = info["max_input_channels"]
+def _channels(info: dict[str, Any], channel: int = 0) -> tuple[int, ...]:
+    """Return the numbers of channels to try: all of a microphone's, so that they can be averaged, else one; at least
+    the one that is wanted.
+    """
+    max_channels: int = info["max_input_channels"]
+    if channel:
+        return (max_channels if max_channels <= _MAX_CHANNELS else channel,)
     wanted = max_channels if max_channels <= _MAX_CHANNELS else 2
     return (wanted,) if wanted == 1 else (wanted, 1)
 

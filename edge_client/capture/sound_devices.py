@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from edge_client.errors import AudioError
 
@@ -29,15 +31,30 @@ def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDev
     Raises AudioError if none or several do; names them.
     """
     text = wanted.casefold()
-    exact = [device for device in devices if device.name.casefold() == text]
+    exact = [one for one in devices if text in (one.name.casefold(), *one.description.casefold().split("; "))]
     found = exact or [device for device in devices if text in f"{device.name}\n{device.description}".casefold()]
     if len(found) == 1:
         return found[0]
     if found:
         raise AudioError(
-            f"several microphones are named like {wanted!r}: {_names(found)}; put more of one's name into device"
+            f"several microphones are named like {wanted!r}: {_names(found)}; put more of one's name, or its port, "
+            "into device"
         )
     raise AudioError(f"no microphone is named like {wanted!r}; {presence(devices)}")
+
+
+def port_of(name: str, cards: Path = Path("/sys/class/sound"), names: Path = Path("/proc/asound")) -> str:
+    """Return the USB port of an ALSA device, as "usb port 1-1.2", which tells two equal microphones apart from boot to
+    boot; "" where it has none. ``name`` holds ``hw:1,0`` or ``CARD=Device``.
+    """
+    number, named = re.search(r"hw:(\d+)", name), re.search(r"CARD=(\w+)", name)
+    try:
+        card = f"card{number[1]}" if number else str((names / named[1]).readlink()) if named else ""
+        device = str((cards / card / "device").readlink()) if card else ""
+    except OSError:  # no card of that name, or a system without ALSA
+        return ""
+    port = re.search(r"(?:^|/)(\d+-[\d.]+)(?::[^/]*)?$", device)
+    return f"usb port {port[1]}" if port else ""
 
 
 def presence(devices: Sequence[CaptureDevice]) -> str:

@@ -124,6 +124,7 @@ class MicrophoneConfig:
     device: str = ""
     backend: Literal["portaudio", "arecord", "file"] = "portaudio"
     rate_hz: int = 0
+    channel: int = 0
     silent_s: float = 10.0
     file: Path | None = None
     repeat: bool = True
@@ -132,6 +133,7 @@ class MicrophoneConfig:
     def __post_init__(self) -> None:
         possible = self.rate_hz == 0 or 4_000 <= self.rate_hz <= 768_000
         require(possible, "rate_hz", self.rate_hz, "must be 0 (automatic) or from 4000 to 768000")
+        require(0 <= self.channel <= 64, "channel", self.channel, "must be 0 (the mean of all) or from 1 to 64")
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
         named = self.backend != "file" or self.file is not None
         require(named, "backend", self.backend, "needs the key file too, a recording or a folder of recordings")
@@ -203,6 +205,9 @@ class DetectorConfig:
 _LONGEST, _LONGEST_BYTES = 100, 240
 
 
+_STATES = ("unknown", "unavailable", "none")
+
+
 def label_problem(label: str) -> str:
     """Return why a word, as ``normal_name`` returns it, cannot be a label, "" where it can."""
     problems = {
@@ -212,6 +217,7 @@ def label_problem(label: str) -> str:
         "it must not contain / or \\": bool(set(label) & set("/\\")),
         "it must not start with _ or .": label.startswith(("_", ".")),
         "it must be printable": not is_name(label),
+        "Home Assistant has this word for a sensor without a state": label.casefold() in _STATES,
     }
     return next((problem for problem, found in problems.items() if found), "")
 
