@@ -11,10 +11,12 @@ import io
 import logging
 import os
 import re
+import shlex
 import wave
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -27,13 +29,16 @@ _log = logging.getLogger(__name__)
 
 # A taught clip; an unknown sound, behind its number, time and score.
 _OWN_NAME = re.compile(r"([0-9a-f]{16})\.wav|\d{8,}-\d{13,}-\d{4}-([0-9a-f]{8})\.wav")
-SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".opus", ".mp3"})
-FORMATS = ".wav, .flac, .ogg, .opus or .mp3"
+SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".caf"})
+FORMATS = ".wav, .flac, .ogg, .opus, .mp3, .aiff or .caf"
 # What is read of a longer file, so that one long recording cannot fill a small board's memory.
 _LONGEST_S = 60
 # Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
 _LOUDEST = 16.0
 _SEARCH_STEP_S = 0.01
+# Frames that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
+_BLOCK, _HEAD, _LARGEST = 1 << 16, 1 << 12, 1 << 26
+_NO_SIZE = (b"\0\0\0\0", b"\xff\xff\xff\xff")
 
 
 def encode_wave(samples: Floats, rate_hz: int) -> bytes:
@@ -177,28 +182,57 @@ def read_recording(path: Path, sample_rate_hz: int) -> Floats:
     soundfile = _soundfile()
     try:
         require_whole(path)
-        with soundfile.SoundFile(os.fsencode(path)) as file:  # a name need not be UTF-8
+        with soundfile.SoundFile(_with_sizes(path)) as file:
             rate_hz = int(file.samplerate)
-            channels = file.read(_LONGEST_S * rate_hz, dtype="float32", always_2d=True)
+            mixed = _mixed(file, path, _LONGEST_S * rate_hz)
     except (soundfile.SoundFileError, OSError) as error:
-        raise RecordingError(f"cannot read {path}: {error}; remove it, or save it again") from error
-    if not len(channels):
-        raise RecordingError(f"{path} holds no sound at all; remove it")
-    if not np.abs(channels).max() <= _LOUDEST:  # fails for NaN too
-        raise RecordingError(f"{path} holds values that are not sound in -1..1; save it again, as 16-bit integers say")
+        raise _unreadable(path, error) from error
+    if not len(mixed):
+        raise RecordingError(f"{path} holds no sound at all: record it again")
     try:
-        return resample(channels.mean(axis=1), rate_hz, sample_rate_hz)
+        return resample(mixed, rate_hz, sample_rate_hz)
     except RecordingError as error:
         raise RecordingError(f"cannot use {path}: {error}") from error
+
+
+def _mixed(file: Any, path: Path, most: int) -> Floats:  # noqa: ANN401  (soundfile has no types)
+    """Return a recording's first samples as the mean of its channels; read in blocks, since it may have many."""
+    blocks = [np.zeros(0, np.float32)]
+    while most > 0 and len(block := file.read(min(most, _BLOCK), dtype="float32", always_2d=True)):
+        if not np.abs(block).max() <= _LOUDEST:  # fails for NaN too
+            raise RecordingError(
+                f"{path} holds values that are not sound in -1..1; save it again, as 16-bit integers say"
+            )
+        blocks.append(block.mean(axis=1))
+        most -= len(block)
+    return np.concatenate(blocks)
+
+
+def _with_sizes(path: Path) -> bytes | io.BytesIO:
+    """Return a file's name, which need not be UTF-8, or what it holds with sizes where a WAV has none: a program that wrote into a pipe left them 0."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        at = head.find(b"data", 12)
+        if head[:4] != b"RIFF" or head[8:12] != b"WAVE" or at < 0 or head[at + 4 : at + 8] not in _NO_SIZE:
+            return os.fsencode(path)
+        rest = head[at + 8 :] + file.read(_LARGEST)
+    size = len(rest).to_bytes(4, "little")
+    return io.BytesIO(head[:4] + (at + len(rest)).to_bytes(4, "little") + head[8 : at + 4] + size + rest)
+
+
+def _unreadable(path: Path, error: Exception) -> RecordingError:
+    wave_path = shlex.quote(str(path.with_name(f"{path.stem}-again.wav")))
+    way_out = f"save it again as WAV, as by: ffmpeg -i {shlex.quote(str(path))} {wave_path}"
+    return RecordingError(f"cannot read {path}: {error}; {way_out}")
 
 
 def duration_s(path: Path) -> float:
     """Return how much of a recording :func:`read_recording` reads, in seconds, with its errors."""
     soundfile = _soundfile()
     try:
-        return min(float(_LONGEST_S), float(soundfile.info(os.fsencode(path)).duration))
+        return min(float(_LONGEST_S), float(soundfile.info(_with_sizes(path)).duration))
     except (soundfile.SoundFileError, OSError) as error:
-        raise RecordingError(f"cannot read {path}: {error}; remove it, or save it again") from error
+        raise _unreadable(path, error) from error
 
 
 def _soundfile() -> ModuleType:

@@ -8,13 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.audio.level import FLOOR_DB, peak_dbfs, rms_dbfs
-from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
+from edge_client.audio.recordings import (
+    Recordings,
+    duration_s,
+    encode_wave,
+    is_recording,
+    loudest_stretch,
+    read_clip,
+    read_recording,
+    speaker_of,
+)
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
+from tests.support.checkout import run_python
 
 soundfile = pytest.importorskip("soundfile")
 
 
+RATE = 16_000
 GUDUR, KWS = PRESETS["gudur"], PRESETS["kws40"]
 
 
@@ -217,3 +228,46 @@ def test_a_sine_has_its_peak_and_three_decibels_less(amplitude, peak_db):
 @pytest.mark.parametrize("samples", [np.zeros(100, np.float32), np.empty(0, np.float32)])
 def test_silence_has_a_floor(samples):
     assert peak_dbfs(samples) == rms_dbfs(samples) == FLOOR_DB
+
+
+def test_many_channels_at_a_high_rate_are_read_in_little_memory(tmp_path):
+    path = tmp_path / "many.flac"
+    with soundfile.SoundFile(path, "w", 192_000, 8) as file:
+        for _ in range(30):
+            file.write(np.full((192_000, 8), 0.1, np.float32))
+    code = """
+import resource, sys
+from pathlib import Path
+from edge_client.audio.recordings import read_recording
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+samples = read_recording(Path(sys.argv[1]), 16_000)
+print(len(samples), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
+"""
+    count, more_mb = run_python("-c", code, str(path)).split()
+    assert int(count) == 30 * 16_000
+    assert float(more_mb) < 120  # all of its channels at once take 184 MB, and as much again for their sum
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFF_FFFF])
+def test_a_wave_file_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, size):
+    path = tmp_path / "piped.wav"
+    whole = encode_wave(np.linspace(-0.5, 0.5, RATE, dtype=np.float32), RATE)
+    at = whole.index(b"data") + 4
+    path.write_bytes(whole[:at] + size.to_bytes(4, "little") + whole[at + 4 :])
+    np.testing.assert_allclose(read_recording(path, RATE), np.linspace(-0.5, 0.5, RATE), atol=1e-4)
+    assert duration_s(path) == 1.0
+
+
+@pytest.mark.parametrize("suffix", [".oga", ".aiff", ".caf"])
+def test_what_libsndfile_reads_is_a_recording_whatever_it_is_called(tmp_path, suffix):
+    path = tmp_path / f"bell{suffix}"
+    soundfile.write(path, np.full(RATE, 0.25), RATE, format="OGG" if suffix == ".oga" else suffix[1:].upper())
+    assert is_recording(path)
+    assert len(read_recording(path, RATE)) == RATE
+
+
+def test_what_cannot_be_read_is_to_be_saved_again_never_to_be_removed(tmp_path):
+    (tmp_path / "song.mp3").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
+    with pytest.raises(RecordingError, match="ffmpeg -i") as caught:
+        read_recording(tmp_path / "song.mp3", RATE)
+    assert "remove" not in str(caught.value)
