@@ -16,6 +16,7 @@ from fleet_protocol.errors import JsonError
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BRACKETS = b"[]{}"
+_MOST_DIGITS = 20
 _ALL_BUT_BRACKETS = bytes(value for value in range(256) if value not in _BRACKETS)
 _STEP = {byte: 1 if byte in b"[{" else -1 for byte in _BRACKETS}
 
@@ -36,9 +37,16 @@ def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN4
     """
     require_bounded(text, bounds, what)
     try:
-        return json.loads(text.decode())
+        return json.loads(text.decode(), parse_int=_number)
     except ValueError as error:  # bad UTF-8 is one too
         raise JsonError(f"{what} is not JSON: {error}") from error
+
+
+def _number(digits: str) -> int:
+    """Return a number that fits 64 bits: larger ones fail where they are computed with, and Python refuses some."""
+    if len(digits) > _MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits; at most {_MOST_DIGITS} are read")
+    return int(digits)
 
 
 def require_bounded(text: bytes, bounds: JsonBounds, what: str) -> None:

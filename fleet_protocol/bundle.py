@@ -21,6 +21,7 @@ from typing import Any
 
 import dacite
 
+from fleet_protocol.bounded_json import JsonBounds, parse_json
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
@@ -32,6 +33,8 @@ from fleet_protocol.tensors import Arrays, Buffer, digest, pack, unpack
 FORMAT = "auricle-bundle"
 VERSION = 1
 SIGNATURES = ("train", "predict", "input_gradient", "embed", "get_weights", "set_weights")
+# A manifest has some hundred values, and those of a front end.
+_BOUNDS = JsonBounds(size=2**20, values=2**16, depth=16)
 _MEMBERS = ("manifest.json", "model.tflite", "weights.safetensors")
 _NETWORKS = ("front_end.tflite", "front_end_2.tflite")
 _STATISTICS = ("embedding.safetensors", "embedding_2.safetensors")
@@ -238,7 +241,7 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
 
 def _parse(data: bytes, path: str) -> Manifest:
     try:
-        document = json.loads(data)
+        document = parse_json(data, _BOUNDS, "manifest.json")
         if document.get("format") != FORMAT or document.get("version") != VERSION:
             raise BundleError(
                 f"{path} says format {document.get('format')!r} version {document.get('version')!r}; "
@@ -246,14 +249,7 @@ def _parse(data: bytes, path: str) -> Manifest:
             )
         manifest = dacite.from_dict(Manifest, document, dacite.Config(cast=[tuple]))
         manifest.feature_settings  # noqa: B018  (checks them)
-    except (
-        json.JSONDecodeError,
-        UnicodeDecodeError,
-        RecursionError,
-        AttributeError,
-        dacite.DaciteError,
-        ProtocolError,
-    ) as error:
+    except (AttributeError, OverflowError, TypeError, ValueError, dacite.DaciteError, ProtocolError) as error:
         if isinstance(error, BundleError):
             raise
         raise BundleError(f"{path}: its manifest cannot be read: {error}") from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 NOT_RUNNING, ILL, INTERRUPTED, UNREAD = 3, 4, 130, 141
 """Exit statuses besides 0 (done), 1 (failed; a message says why) and 2 (wrong usage); docs/cli.md lists them all."""
@@ -67,17 +68,42 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
     return parser.parse_args(arguments)
 
 
+def mend_standard_streams() -> None:
+    """Open what of standard input, output and error is closed on nothing; what their encoding lacks is escaped.
+
+    Else the next file that is opened, such as a database, would be the one that is written to; and a label in Chinese
+    or a file's name that is no UTF-8 would be lost where the system's encoding lacks it.
+    """
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115  (until the end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def json_line(document: object, stream: TextIO) -> str:
+    """Return a JSON document on a line of its own, words of people as they are where the stream can say them."""
+    whole = codecs.lookup(stream.encoding or "utf-8").name == "utf-8"
+    return json.dumps(document, ensure_ascii=not whole) + "\n"
+
+
 def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
     """Let a program end as others do where Ctrl-C ends it (130), or where nobody reads on (``| head``; 141, silent).
 
-    What an output's encoding has no character for, as of a file's name that is no UTF-8, is written as an escape.
+    It runs with :func:`mend_standard_streams`.
     """
 
     @wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
+        mend_standard_streams()
         try:
             try:
                 return main(arguments)
@@ -96,7 +122,7 @@ def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
 
 def print_json(document: object) -> None:
     """Print one JSON document on a line of its own, words of people as they are."""
-    print(json.dumps(document, ensure_ascii=False))
+    sys.stdout.write(json_line(document, sys.stdout))
 
 
 _OWN = ("aggregator_server", "benchmarks", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")

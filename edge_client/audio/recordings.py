@@ -209,7 +209,9 @@ def _mixed(file: Any, path: Path, most: int) -> Floats:  # noqa: ANN401  (soundf
 
 
 def _with_sizes(path: Path) -> bytes | io.BytesIO:
-    """Return a file's name, which need not be UTF-8, or what it holds with sizes where a WAV has none: a program that wrote into a pipe left them 0."""
+    """Return a file's name, which need not be UTF-8; of a WAV that says no size, as of one that was written into a
+    pipe, what it holds, with sizes.
+    """
     with path.open("rb") as file:
         head = file.read(_HEAD)
         at = head.find(b"data", 12)

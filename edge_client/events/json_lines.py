@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -10,6 +9,7 @@ from typing import TextIO
 
 from edge_client.events import Document, Event, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
+from fleet_protocol.command_line import json_line
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class JsonLines:
         if self._gone:
             return
         try:
-            self._stream.write(json.dumps(document, ensure_ascii=False) + "\n")
+            self._stream.write(json_line(document, self._stream))
             self._stream.flush()
         except OSError as error:
             log.warning("nobody reads events from standard output any more (%s); they go everywhere else", error)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -82,6 +83,7 @@ class WakeWords(AsyncEventHandler):
         self._names: Sequence[str] = ()
         self._stream: Stream | None = None
         self._detected = False
+        self._heard_s = time.monotonic()
 
     async def run(self) -> None:
         """Answer until the client goes, or sends what is no event."""
@@ -105,6 +107,10 @@ class WakeWords(AsyncEventHandler):
         """Answer one event; return whether there may be more: not after one that is refused."""
         try:
             await self._answer(event)
+            if (
+                time.monotonic() - self._heard_s > _IDLE_S
+            ):  # else few clients that do no more than ping keep every place
+                raise ValueError(f"no sound came for {_IDLE_S:g} s")
         except (EdgeError, ValueError, KeyError, TypeError) as error:
             log.warning("a client's event was refused: %s", error)
             await self.write_event(Error(str(error), "refused").event())
@@ -131,6 +137,8 @@ class WakeWords(AsyncEventHandler):
     async def _hear(self, chunk: AudioChunk) -> None:
         if self._stream is None:
             raise ValueError("audio-chunk arrived before audio-start")
+        if chunk.audio:
+            self._heard_s = time.monotonic()
         for label in await asyncio.to_thread(self._stream.push, chunk.audio):
             if not self._names or label in self._names:
                 self._detected = True

@@ -265,12 +265,30 @@ async def send_sound(uri):
         return await is_open(satellite)
 
 
+async def ping_on(uri):
+    """Keep every place by pings alone; return whether somebody else is served after a while."""
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(AsyncClient.from_uri(uri)) for _ in range(4)]
+        while clients:
+            for client in list(clients):
+                try:
+                    await client.write_event(Ping("still here").event())
+                    gone = not (answer := await client.read_event()) or answer.type == "error"
+                except ConnectionError:
+                    gone = True
+                if gone:
+                    clients.remove(client)
+            await asyncio.sleep(0.2)
+        return await is_open(await stack.enter_async_context(AsyncClient.from_uri(uri)))
+
+
 def test_silent_clients_make_room_and_one_that_sends_sound_stays(service):
     folder = Path(service.removeprefix("unix://")).parent
     hurry = "import edge_client.voice.wake_words as service; service._IDLE_S = 5.0"
     with running(folder, "hasty", hurry) as uri:
         assert asyncio.run(asyncio.wait_for(be_silent(uri), 180))
         assert asyncio.run(asyncio.wait_for(send_sound(uri), 180))
+        assert asyncio.run(asyncio.wait_for(ping_on(uri), 60))
 
 
 def test_a_wrong_address_is_named(service):
