@@ -373,7 +373,6 @@ def has_fleet(address: str) -> bool:
 
 def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadlines]:
     url = make_url(address).set(drivername="postgresql+psycopg")
-    timings = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
     try:
         engine = create_engine(
             url,
@@ -381,7 +380,7 @@ def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadli
             max_overflow=4,  # the connections of the event loop, and of the lock
             pool_timeout=_POOL_S,
             hide_parameters=True,
-            connect_args={"application_name": name_of(server), **timings},
+            connect_args={"application_name": name_of(server)},
         )
     except ModuleNotFoundError as error:
         raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error

@@ -37,7 +37,6 @@ class Aggregator:
         *options: str,
         files: tuple[int, int] | None = None,
         tokens: dict[str, str] = TOKENS,
-        within: tuple[str, ...] = (),
         **limits: float,
     ):
         """Prepare; nothing runs yet.
@@ -46,12 +45,10 @@ class Aggregator:
             data: the data folder.
             options: of the command ``run``, besides.
             tokens: environment variables of the first two tokens; none: the server draws them.
-            within: command that runs the server's own, such as ``ip netns exec NAME``.
             files: how many files the server may open: (at first, at most); None: as many as the tests.
             limits: what the server has instead of values of aggregator_server/limits.py.
         """
         self.data, self.options, self.files, self.tokens, self.limits = data, options, files, tokens, limits
-        self.within = within
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
         self._clients: list[httpx.Client] = []
@@ -61,7 +58,7 @@ class Aggregator:
         if self.files is not None:
             changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
-        command = [*self.within, sys.executable, "-c", program, "run", "--create", "--port", "0"]
+        command = [sys.executable, "-c", program, "run", "--create", "--port", "0"]
         command += ["--data", str(self.data), *options_of(self.data), *self.options]
         environment = {**os.environ, **self.tokens}
         self.data.mkdir(parents=True, exist_ok=True)

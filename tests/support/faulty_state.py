@@ -13,7 +13,7 @@ from collections.abc import Iterator
 class Link:
     """Forwards connections to a port of this machine, of an address of its own."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int) -> None:
         self._to = port
         self._left: int | None = None  # bytes that are still forwarded; None: all
         self._lock = threading.Lock()
@@ -22,8 +22,8 @@ class Link:
         self._silenced: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._swallows = False
-        self._listener = socket.create_server((host, 0))
-        self.host, self.port = self._listener.getsockname()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, after: int) -> None:

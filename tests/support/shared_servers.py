@@ -74,26 +74,19 @@ class Member(SharingDevice):
 
 
 class SharedState:
-    """Where the servers' state is, and the links by which each reaches it.
+    """Where the servers' state is, and the links by which each reaches it."""
 
-    Attributes:
-        rooms: Number of a server -> the room that it runs in, where it does.
-    """
-
-    def __init__(self, postgres, s3, rooms=None):
-        self.postgres, self.s3, self.name, self.rooms = postgres, s3, postgres.new(), rooms or {}
-        hosts = [self.rooms[number].state if number in self.rooms else "127.0.0.1" for number in range(SERVERS)]
-        self.databases = [Link(postgres.port, host) for host in hosts]
-        self.stores = [Link(s3.port, host) for host in hosts]
+    def __init__(self, postgres, s3):
+        self.postgres, self.s3, self.name = postgres, s3, postgres.new()
+        self.databases = [Link(postgres.port) for _ in range(SERVERS)]
+        self.stores = [Link(s3.port) for _ in range(SERVERS)]
 
     def options(self, number):
-        link = self.databases[number]
-        url = self.postgres.url(self.name).replace(f"127.0.0.1:{self.postgres.port}/", f"{link.host}:{link.port}/")
+        url = self.postgres.url(self.name).replace(f":{self.postgres.port}/", f":{self.databases[number].port}/")
         return ["--database", url, "--store", f"s3://{BUCKET}/{self.name}"]
 
     def environment(self, number):
-        link = self.stores[number]
-        return self.s3.environment | {"AWS_ENDPOINT": f"http://{link.host}:{link.port}"}
+        return self.s3.environment | {"AWS_ENDPOINT": f"http://127.0.0.1:{self.stores[number].port}"}
 
     def location(self, folder):
         return Location(folder, self.postgres.url(self.name), f"s3://{BUCKET}/{self.name}")
@@ -136,10 +129,7 @@ class SharedServers:
 
     def _server(self, folder, number):
         options = [*self.state.options(number), "--port", str(free_port())]
-        tokens, room = TOKENS | self.state.environment(number), self.state.rooms.get(number)
-        if room is None:
-            return Aggregator(folder, *options, tokens=tokens)
-        return Aggregator(folder, *options, *room.options, tokens=tokens, within=room.within)
+        return Aggregator(folder, *options, tokens=TOKENS | self.state.environment(number))
 
     @contextlib.contextmanager
     def busy(self, plans):

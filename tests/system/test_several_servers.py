@@ -3,18 +3,13 @@
 import contextlib
 import os
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import psycopg
 import pytest
 
-from aggregator_server.store.objects import ObjectBlobs
-from aggregator_server.store.servers import LOCKS, WRITER
-from tests.support.aggregator_process import FakeDevice, Fleet, tiny_bundle
+from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.core_fleet import CoreFleet
-from tests.support.faulty_proxy import FaultyProxy
 from tests.support.shared_servers import children_of
 from tests.support.state_servers import name_of, options_of
 
@@ -116,8 +111,7 @@ def test_a_fleet_is_one_whichever_server_its_devices_and_people_talk_to(shared):
     assert second.clients[device.number].get("/v1/work").status_code == 403
 
 
-@pytest.mark.parametrize("within", ["computing", "writing"])
-def test_a_server_that_was_paused_within_a_step_writes_nothing_when_it_comes_back(shared, tmp_path, within):
+def test_a_server_that_was_paused_while_it_computed_writes_nothing_when_it_comes_back(shared, tmp_path):
     fleet = shared(2)
     first = fleet.at[0]
     paused = first.aggregator.process.pid
@@ -126,23 +120,16 @@ def test_a_server_that_was_paused_within_a_step_writes_nothing_when_it_comes_bac
         fleet.upload(device, 1)
     deadline = fleet.ask("SELECT deadline_at FROM rounds")[0][0]
     children = children_of(paused)
-    with psycopg.connect(fleet.postgres.url(fleet.database), autocommit=True) as holding:
-        if within == "computing":
-            for child in children:
-                os.kill(child, signal.SIGSTOP)
-        else:
-            holding.execute("SELECT pg_advisory_lock(%s, %s)", (LOCKS, WRITER))
-            waiting = f"SELECT 1 FROM pg_locks WHERE NOT granted AND classid = {LOCKS} AND objid = {WRITER}"
-            until(lambda: time.time() > deadline and fleet.ask(waiting))
-        until(lambda: time.time() > deadline + 0.5)  # what it was about to do, it has begun
-        os.kill(paused, signal.SIGSTOP)
+    for child in children:
+        os.kill(child, signal.SIGSTOP)
+    until(lambda: time.time() > deadline + 0.5)  # what it was about to do, it has begun
+    os.kill(paused, signal.SIGSTOP)
     until(lambda: fleet.done(round_id, 1))
     assert fleet.token() == 2
     found = fleet.ask(RESULTS)
     for pid in (paused, *children):
         os.kill(pid, signal.SIGCONT)
-    said = "nothing of this step was written" if within == "computing" else "could not be moved forward"
-    until(lambda: said in first.aggregator.log())
+    until(lambda: "nothing of this step was written" in first.aggregator.log())
     # It serves on beside the other one, whose round its devices hear of.
     for device in fleet.devices:
         assert first.work(device)["kind"] == "learn"
@@ -155,44 +142,3 @@ def test_a_server_that_was_paused_within_a_step_writes_nothing_when_it_comes_bac
     assert fleet.token() == 2
     location = undisturbed(tmp_path / "undisturbed", fleet.devices, 3)
     assert found == fleet.postgres.ask(name_of(location), RESULTS)
-
-
-class HoldingProxy(FaultyProxy):
-    """In front of a store: says that it was asked to remove something, and asks the store once it may."""
-
-    def __init__(self, server):
-        self.asked, self.may = threading.Event(), threading.Event()
-        super().__init__(server, share=0.0, seed=0)
-
-    def _ask(self, method, target, headers, body):
-        if target.endswith("?delete"):
-            self.asked.set()
-            assert self.may.wait(120)
-        return super()._ask(method, target, headers, body)
-
-
-def test_a_server_that_is_paused_in_the_sweep_removes_nothing_that_another_one_needs_by_then(
-    tmp_path, start_aggregator, states, monkeypatch
-):
-    folder, model = tmp_path / "fleet", tiny_bundle()
-    location = states.of(folder)
-    with HoldingProxy(states.s3.port) as proxy:
-        with monkeypatch.context() as patch:
-            patch.setenv("AWS_ENDPOINT", proxy.url)
-            first = start_aggregator("server-0", *options_of(folder), UNNAMED_S=0.5)
-        second = start_aggregator("server-1", *options_of(folder))
-        fleet = Fleet(second, [])
-        fleet.ready()
-        blobs = ObjectBlobs(location.store, tmp_path / "objects")
-        sha256 = blobs.put(model)  # as a server leaves it that was killed before it wrote the row
-        assert proxy.asked.wait(120)
-        first.process.send_signal(signal.SIGSTOP)
-        until(lambda: states.postgres.ask(name_of(location), "SELECT 1 FROM lease WHERE token = 2"))
-        refused = fleet.admin.put("/v1/model", content=model)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "state_away")
-        assert "removing an old array" in second.log()
-        proxy.may.set()  # what the paused one has sent arrives
-        until(lambda: not blobs.exists(sha256))
-        first.process.send_signal(signal.SIGCONT)
-        until(lambda: fleet.admin.put("/v1/model", content=model).is_success)
-        assert blobs.is_whole(sha256)
