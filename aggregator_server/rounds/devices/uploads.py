@@ -4,7 +4,7 @@ The same bytes sent twice are one upload. The statements are built once, because
 """
 
 import dataclasses
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlalchemy import Text, and_, bindparam, case, cast, exists, insert, literal, select, update
@@ -94,16 +94,14 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
     Raises:
         RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
     """
-    found: Any = (
-        session.connection().execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
-    )
-    if found is None:
-        raise no_such_round(round_id)
+    found = session.connection().execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
     return found if _is_new(found, round_id, device_id, sha256, now) else None
 
 
 def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:  # noqa: ANN401
     """Tell whether a round takes an upload that is not there yet."""
+    if found is None:
+        raise no_such_round(round_id)
     if found.device_id is None:
         raise errors.NotSelectedError(
             f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
@@ -142,21 +140,31 @@ def _require_trusted(found: Any, device_id: str) -> None:  # noqa: ANN401
         )
 
 
-def require_expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> None:
-    """Check that an upload would be taken, before its bytes are read.
+def expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> Any:  # noqa: ANN401
+    """Return what :func:`admit` does, before an upload's bytes are read. Only the thread of the event loop may call it.
 
     Args:
         announced: SHA-256 of the bytes, where the device says it.
 
     Raises:
-        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not.
+        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not be taken.
     """
-    with store.reading() as session:
-        admit(session, round_id, device_id, announced, now)
+    found = store.first_row(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
+    return found if _is_new(found, round_id, device_id, announced, now) else None
 
 
-def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Update | None:
+def check_update(
+    store: Store,
+    round_id: int,
+    device_id: str,
+    incoming: Incoming,
+    now: float,
+    found: Any = None,  # noqa: ANN401
+) -> Update | None:
     """Check a device's upload for a round; None where it is there already.
+
+    Args:
+        found: what :func:`expected` returned; None: it is looked for. What changed since, :func:`note_update` finds.
 
     Raises:
         RoundNotFoundError, NotSelectedError: the round does not exist, or is not the device's.
@@ -164,14 +172,12 @@ def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming
         RoundClosedError: too late.
         MalformedUpdateError, ForeignUpdateError, WrongPublicSetError, ForeignFeaturesError: the upload is wrong.
     """
-    with store.reading() as session:
-        found = admit(session, round_id, device_id, incoming.sha256, now)
+    if found is None:
+        with store.reading() as session:
+            found = admit(session, round_id, device_id, incoming.sha256, now)
         if found is None:
             return None
-        terms = upload_terms(session)
-    terms = dataclasses.replace(terms, feature_range=partial(feature_range, store, terms.public_set))
-    if found.model is not None:
-        terms = dataclasses.replace(terms, manifest=read_manifest(store, found.model))
+    terms = _terms(store, round_id, found.model)
     try:
         arrays, document = view(incoming.content(), UPDATE)
         update = parse(Update, document)
@@ -182,6 +188,16 @@ def check_update(store: Store, round_id: int, device_id: str, incoming: Incoming
     chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
     _check_values(store, chosen, terms, update, arrays, now)
     return update
+
+
+@lru_cache(maxsize=4)
+def _terms(store: Store, _round_id: int, model: str | None) -> UploadTerms:
+    """Return what the uploads of an open round must fit; nothing of it changes while the round is open."""
+    with store.reading() as session:
+        terms = upload_terms(session)
+    reading = partial(feature_range, store, terms.public_set)
+    manifest = None if model is None else read_manifest(store, model)
+    return dataclasses.replace(terms, feature_range=reading, manifest=manifest)
 
 
 def note_update(store: Store, update: Update, sha256: str, now: float) -> Receipt:

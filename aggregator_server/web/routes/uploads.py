@@ -1,12 +1,12 @@
 """Devices upload what they computed for a round."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 
 from aggregator_server import errors
-from aggregator_server.rounds.devices.uploads import check_update, note_update, require_expected
+from aggregator_server.rounds.devices.uploads import check_update, expected, note_update
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
@@ -53,7 +53,7 @@ async def upload(
     Its body is read only if the round expects it. An upload that the device begins anew takes the place of the former.
     """
     announced = None if x_content_sha256 is None else x_content_sha256.lower()
-    await service.for_device(require_expected, service.store, round_id, device_id, announced, time.time())
+    found = expected(service.store, round_id, device_id, announced, time.time())
     require_room(service.store.blobs.folder)
     with service.store.blobs.receive(owner=device_id) as incoming:
         async for chunk in request.stream():
@@ -64,16 +64,17 @@ async def upload(
                 f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
             )
         try:
-            receipt = await _accept(service, round_id, device_id, incoming, time.time())
+            receipt = await _accept(service, round_id, device_id, incoming, found)
         finally:  # also where an upload was refused: a round does not wait for a device in quarantine
             service.scheduler.wake()
     await service.flushed()
     return receipt
 
 
-async def _accept(service: Service, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:
+async def _accept(service: Service, round_id: int, device_id: str, incoming: Incoming, found: Any) -> Receipt:  # noqa: ANN401
     """Check an upload, put it on the disk and note it; one that is there already changes nothing."""
-    update = await service.for_device(check_update, service.store, round_id, device_id, incoming, now)
+    now = time.time()
+    update = await service.for_device(check_update, service.store, round_id, device_id, incoming, now, found)
     if update is None:
         return Receipt(round_id, incoming.sha256, repeated=True)
     return await service.on_disk(_keep, service.store, update, incoming, now)
