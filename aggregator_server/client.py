@@ -1,14 +1,15 @@
-"""Speaks to a running server as a person does: JSON over HTTP, with the standard library alone."""
+"""Speaks to a running server as a person does: JSON over HTTP."""
 
-import http.client
-import json
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote
+
+import httpx
 
 from aggregator_server.errors import AggregatorError, ServerError
+from fleet_protocol.addresses import address_problem
 
 _TIMEOUT_S = 60.0
 
@@ -26,17 +27,11 @@ class Client:
         Raises:
             AggregatorError: the address is none, or the authority cannot be used.
         """
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError as error:  # the port is no number, or above 65535
-            raise AggregatorError(f"--url = {url!r} is no address: {error}") from error
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-            raise AggregatorError(f"--url must look like http://host:port, not {url!r}")
+        if problem := address_problem(url):
+            raise AggregatorError(f"--url must look like http://host:port; {url!r} {problem}")
         self.url = url
-        self._host, self._port, self._prefix = parts.hostname, port, parts.path.rstrip("/")
-        self._token = token
-        self._tls = _trust(authority) if parts.scheme == "https" else None
+        self._head = {"Authorization": f"Bearer {token}"} if token else {}  # anybody may ask for its health
+        self._tls: ssl.SSLContext | bool = _trust(authority) if url.startswith("https:") else False
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401  (whatever JSON says)
         """Return the answer to ``GET``; ``query`` becomes the address' part behind ``?``.
@@ -44,8 +39,7 @@ class Client:
         Raises:
             ServerError: the server does not answer, or says no.
         """
-        given = {name: value for name, value in query.items() if value is not None}
-        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path, None, {})
+        return self._ask("GET", path, params=query)
 
     def send(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         """Send a JSON document, or nothing; return the answer, None where it is empty.
@@ -53,37 +47,25 @@ class Client:
         Raises:
             ServerError: the server does not answer, or says no.
         """
-        body = None if document is None else json.dumps(document).encode()
-        return self._ask(method, path, body, {} if body is None else {"Content-Type": "application/json"})
+        return self._ask(method, path, json=document)
 
     def put(self, path: str, body: bytes, **query: object) -> Any:  # noqa: ANN401
         """Send bytes; return the answer. Raises ServerError: the server does not answer, or says no."""
-        address = f"{path}?{urlencode(query)}" if query else path
-        return self._ask("PUT", address, body, {"Content-Type": "application/octet-stream"})
+        return self._ask("PUT", path, params=query, content=body)
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Any:  # noqa: ANN401
-        connection = self._connection()
+    def _ask(self, method: str, path: str, params: Mapping[str, object] | None = None, **body: Any) -> Any:  # noqa: ANN401
+        given = {name: str(value) for name, value in (params or {}).items() if value is not None}
+        address = f"{self.url.rstrip('/')}{path}"
         try:
-            headers = headers | {"Authorization": f"Bearer {self._token}"}
-            connection.request(method, f"{self._prefix}{path}", body, headers)
-            response = connection.getresponse()
-            status, content = response.status, response.read()
-        except (OSError, http.client.HTTPException) as error:
+            # Proxies of the environment are for the way out of a network; a fleet's server is within it.
+            with httpx.Client(verify=self._tls, timeout=_TIMEOUT_S, headers=self._head, trust_env=False) as client:
+                answer = client.request(method, address, params=given or None, **body)
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise ServerError(f"{self.url} does not answer: {error or type(error).__name__}") from error
-        finally:
-            connection.close()
-        if 200 <= status < 300:
-            return self._parsed(content) if content else None
-        raise _refusal(self.url, status, content)
-
-    def _connection(self) -> http.client.HTTPConnection:
-        if self._tls is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT_S, context=self._tls)
-
-    def _parsed(self, content: bytes) -> Any:  # noqa: ANN401
+        if not answer.is_success:
+            raise _refusal(self.url, answer)
         try:
-            return json.loads(content)
+            return answer.json() if answer.content else None
         except ValueError as error:
             raise ServerError(f"{self.url} answers what no aggregator would; check the address") from error
 
@@ -100,10 +82,10 @@ def _trust(authority: Path | None) -> ssl.SSLContext:
         raise AggregatorError(f"--authority {authority} cannot be used: {error}") from error
 
 
-def _refusal(url: str, status: int, content: bytes) -> ServerError:
+def _refusal(url: str, answer: httpx.Response) -> ServerError:
+    status = answer.status_code
     try:
-        found = json.loads(content)["error"]
-        message, code = str(found["message"]), str(found["code"])
-        return ServerError(f"{message} ({status} {code})", status, code)
+        found = answer.json()["error"]
+        return ServerError(f"{found['message']} ({status} {found['code']})", status, str(found["code"]))
     except (ValueError, KeyError, TypeError):
         return ServerError(f"{url} answers {status}, and not as an aggregator does; check the address", status)

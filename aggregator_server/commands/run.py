@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_state, location_of
 from aggregator_server.errors import StartError
@@ -74,7 +74,6 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="seconds to serve on after the signal to end, so that load balancers notice in time (0)",
     )
-    run.add_argument("--workers", type=_no_workers, help=argparse.SUPPRESS)
     run.add_argument(
         "--docs-url",
         type=_site,
@@ -102,10 +101,6 @@ def _drain(text: str) -> float:
     if not 0 <= seconds <= DRAIN_AT_MOST_S:
         raise argparse.ArgumentTypeError(f"must be from 0 to {DRAIN_AT_MOST_S:g}, not {text}")
     return seconds
-
-
-def _no_workers(_: str) -> NoReturn:
-    raise argparse.ArgumentTypeError("one process serves a fleet now, and 1,000 devices at once; leave the option out")
 
 
 def _site(text: str) -> str:

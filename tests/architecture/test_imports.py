@@ -20,7 +20,7 @@ ALLOWED = {
     | {"prometheus_client", "wyoming", "starlette", "uvicorn", "jinja2"},
     "aggregator_server": BASE
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
-    | {"h11", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}
+    | {"httpx", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}
     | {"markdown_it", "obstore", "psycopg"},
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }
