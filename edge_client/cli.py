@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         if getattr(options, "search", False):
-            from edge_client.config.place import find_config
+            from edge_client.config.location import find_config
 
             options.config = find_config(options.config)
         return int(options.command(options))

@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
 
 def _join(options: argparse.Namespace) -> int:
     from edge_client.config import load_config
-    from edge_client.config.place import config_option, find_config
+    from edge_client.config.location import config_option, find_config
     from edge_client.fleet.joining import join
     from edge_client.storage.device_state import DeviceState
     from fleet_protocol.addresses import InvitationLink

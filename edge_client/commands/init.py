@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
 
 
 def _init(options: argparse.Namespace) -> int:
-    from edge_client.config.place import SERVICE_CONFIG, config_option, new_config
+    from edge_client.config.location import SERVICE_CONFIG, config_option, new_config
     from edge_client.config.written import Answers, require_new, write_new
 
     options.config = new_config(options.config)

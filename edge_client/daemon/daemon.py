@@ -200,7 +200,7 @@ class Daemon:
             return
         try:
             questions = self._asker.changed(self._model.get("labels", ()))
-        except OSError as error:
+        except (AuricleError, OSError) as error:
             self._trouble.warning("cannot look after the questions: %s", error)
             return
         if questions is not None:
@@ -217,7 +217,7 @@ class Daemon:
             log.info("computes as it should: %s", here)
             try:
                 self._state.save_self_test(here)
-            except OSError as error:  # a full disk: it is tested again at the next start
+            except (AuricleError, OSError) as error:  # as on a full disk: it is tested again at the next start
                 log.warning("cannot note that the runtime passed its test: %s", error)
 
     def _mend(self) -> None:
@@ -229,7 +229,10 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
-        self._state.choices.forget_old(KEEP_DAYS * DAY_S)
+        try:
+            self._state.choices.forget_old(KEEP_DAYS * DAY_S)
+        except (AuricleError, OSError) as error:
+            self._trouble.warning("cannot forget what was renamed long ago: %s", error)
         self._unknown.tidy()
         self._detected.tidy()
         self._trash.empty()
@@ -302,8 +305,8 @@ class Daemon:
         event = heard.event
         try:
             (self._unknown if event.kind == "unknown" else self._detected).add(event.time, event.score, heard.window)
-        except OSError as error:
-            log.warning("cannot keep the sound of an event: %s", error)
+        except (AuricleError, OSError) as error:
+            self._trouble.warning("cannot keep the sound of an event: %s", error)
 
     def follow(self, name: str) -> None:
         """Change to a ready bundle with the fleet; "" for the configured one.

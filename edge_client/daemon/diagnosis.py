@@ -16,7 +16,7 @@ from typing import Any, Literal
 from edge_client.audio.level import TOO_QUIET_DB, rms_dbfs
 from edge_client.capture.microphone import Microphone
 from edge_client.config import FIRST_INPUT, Config, load_config
-from edge_client.config.place import find_config
+from edge_client.config.location import find_config
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.daemon.status import listening_name, read_status, temperature_c
 from edge_client.fleet.enrolment import client_of_member

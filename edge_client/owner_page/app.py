@@ -26,7 +26,7 @@ from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
-from edge_client.room.promise import promise_sentences
+from edge_client.room.accept_rates import rate_sentences
 from fleet_protocol.errors import AuricleError
 
 _WRONG_TOKEN_S = 0.5
@@ -151,7 +151,7 @@ class OwnerPage:
         """Show what the device hears now, and heard lately."""
         room = self._device.status().get("room")
         shown = {**self._heard(), **self.asking.shown()}
-        return self._pages.page("listen.html", promise=promise_sentences(room) if room else (), **shown)
+        return self._pages.page("listen.html", rates=rate_sentences(room) if room else (), **shown)
 
     def heard(self, request: Request) -> Response:
         """Return the list of what was heard, as a part of the page; with the event ``kind`` and ``at_ms`` in it."""

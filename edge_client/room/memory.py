@@ -13,10 +13,11 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
 from edge_client.detection.scores import Scorer
 from edge_client.detection.thresholds import Tail
+from edge_client.errors import StateError
 from edge_client.features.front_end import hop_frames
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.promise import kept_promise
+from edge_client.room.accept_rates import observed_rates
 from edge_client.room.rates import room_tails
 from edge_client.room.reservoir import Layout, Reservoir, Sample
 from edge_client.room.store import forget_room, read_sample, read_wrong_detections, write_sample
@@ -79,6 +80,7 @@ class RoomMemory:
         self._layout = layout
         self._savings = 0
         self._trouble = RateLimitedLog(log)
+        self._wrong: tuple[object, list[tuple[float, str]]] = None, []
         kept = read_sample(state.room_path, layout)
         self._reservoir = Reservoir(layout, kept, clock)
         self._saved = time.monotonic()
@@ -127,6 +129,10 @@ class RoomMemory:
 
     def status(self, promised: float) -> dict[str, Any]:
         """Return what was promised, and what came: hours that were heard, and detections by label, of the last days."""
-        return kept_promise(
-            *self._reservoir.counts(), promised, read_wrong_detections(self._state.database), self._clock()
-        )
+        key = self._state.database.key()
+        if key != self._wrong[0]:  # the status is asked for every few seconds
+            try:
+                self._wrong = key, read_wrong_detections(self._state.database)
+            except (StateError, OSError) as error:
+                self._trouble.warning("cannot read which detections were wrong: %s", error)
+        return observed_rates(*self._reservoir.counts(), promised, self._wrong[1], self._clock())

@@ -206,16 +206,6 @@ def test_old_clips_expire_but_never_what_somebody_else_put_there(tmp_path):
     assert store_at(tmp_path, expire_days=0).tidy(now + 1000 * DAY) == 0
 
 
-def test_a_clip_from_before_the_clock_was_set_is_not_taken_for_an_old_one(tmp_path):
-    store = store_at(tmp_path, expire_days=30)
-    path = store.add("siren", sound(1), RATE)
-    os.utime(path, (60.0, 60.0))
-    now = time.time()
-    assert store.tidy(now) == 0
-    assert store.tidy(now + 29 * DAY) == 0
-    assert store.tidy(now + 31 * DAY) == 1
-
-
 def test_what_a_power_cut_left_is_removed_and_foreign_files_stay(tmp_path):
     store = store_at(tmp_path)
     store.add("siren", sound(1), RATE)

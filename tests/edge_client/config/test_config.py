@@ -109,11 +109,6 @@ def test_sections_that_are_left_out_are_off_or_hold_their_defaults(tmp_path):
     assert config.clips_folder == tmp_path / "state" / "clips"
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"gone\.toml"):
-        load_config(tmp_path / "gone.toml")
-
-
 def test_the_owners_words_stay_on_the_device_unless_the_owner_says_otherwise(tmp_path):
     assert load(tmp_path, GOOD).device.share_names is False
     assert load(tmp_path, GOOD.replace('name = "shelf"', 'name = "shelf"\nshare_names = true')).device.share_names

@@ -14,8 +14,8 @@ from edge_client.model.runtime import ModelRuntime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import purge
 from edge_client.room import memory
+from edge_client.room.accept_rates import observed_rates, rate_lines
 from edge_client.room.memory import RoomMemory, layout_of, tails_here
-from edge_client.room.promise import kept_promise, promise_lines
 from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
@@ -135,9 +135,9 @@ def test_the_status_says_what_was_promised_and_what_came():
     detections = {(DAY, "yes"): 50, (DAY - 3, "yes"): 4, (DAY - 9, "yes"): 70, (DAY, "no"): 2}
     now = time.mktime((*time.gmtime((DAY + 0.5) * 86_400)[:8], -1))  # noon of that day, wherever this runs
     denied = [(now - 60 * index, "yes") for index in range(42)] + [(now - 9 * 86_400, "no"), (now, "gone")]
-    found = kept_promise(heard, detections, 1.0, denied, now)
+    found = observed_rates(heard, detections, 1.0, denied, now)
     assert found["labels"] == {"yes": {"detections": 54, "wrong": 42}, "no": {"detections": 2, "wrong": 0}}
-    assert promise_lines(found) == [
+    assert rate_lines(found) == [
         "room      promised 1 false accept an hour for each label; 60 hours heard in 7 days",
         "          no: 2 detections; you said of none that it was wrong",
         "          yes: 54 detections; you said of 42 that they were wrong, 0.7 an hour",

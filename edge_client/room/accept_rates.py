@@ -11,7 +11,7 @@ from edge_client.room.reservoir import local_cell
 STATUS_DAYS = 7
 
 
-def kept_promise(
+def observed_rates(
     heard_s: Mapping[tuple[int, int], float],
     detections: Mapping[tuple[int, str], int],
     promised: float,
@@ -35,7 +35,7 @@ def kept_promise(
     return {"promised_per_hour": promised, "hours": round(seconds / 3600, 2), "days": STATUS_DAYS, "labels": labels}
 
 
-def promise_sentences(room: Mapping[str, Any]) -> list[str]:
+def rate_sentences(room: Mapping[str, Any]) -> list[str]:
     """Return what a person reads of the status's ``room``: what was promised, and for each label what came."""
     promised, hours = room["promised_per_hour"], room["hours"]
     unit = "false accept" if promised == 1 else "false accepts"
@@ -48,7 +48,7 @@ def promise_sentences(room: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def promise_lines(room: Mapping[str, Any]) -> list[str]:
+def rate_lines(room: Mapping[str, Any]) -> list[str]:
     """Return these sentences as lines of `auricle-edge status`."""
-    first, *labels = promise_sentences(room)
+    first, *labels = rate_sentences(room)
     return [f"room      {first}", *(f"          {line}" for line in labels)]

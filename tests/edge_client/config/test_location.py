@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from edge_client.config import place
+from edge_client.config import location
 from tests.support.checkout import ROOT, run_module
 
 
@@ -61,7 +61,7 @@ def test_init_says_the_option_that_the_next_commands_need(type_, tmp_path):
 
 @pytest.mark.parametrize("command", [["run"], ["events"], ["clips", "undelete"], ["record", "--label", "x"], ["leave"]])
 def test_without_any_the_places_and_the_way_out_are_named(command, type_, tmp_path):
-    if place.SERVICE_CONFIG.exists():
+    if location.SERVICE_CONFIG.exists():
         pytest.skip("this machine is a device")
     said = type_(*command, status=1)
     for part in (
@@ -102,10 +102,10 @@ def test_a_folder_that_the_user_may_not_enter_has_none(tmp_path):
     """As `sudo -u auricle auricle-edge status`, typed in the home of somebody else."""
     (tmp_path / "edge.toml").write_text("")
     tmp_path.chmod(0o700)
-    program = "from edge_client.config.place import find_config; find_config(None)"
+    program = "from edge_client.config.location import find_config; find_config(None)"
     child = f"import os; os.setuid(4321)\n{program}"
     done = subprocess.run(
-        [sys.executable, "-c", f"import edge_client.config.place\n{child}"],
+        [sys.executable, "-c", f"import edge_client.config.location\n{child}"],
         cwd=tmp_path,
         capture_output=True,
         env={"PYTHONPATH": str(ROOT)},
@@ -113,6 +113,6 @@ def test_a_folder_that_the_user_may_not_enter_has_none(tmp_path):
         check=False,
         timeout=180,
     )
-    if not place.SERVICE_CONFIG.exists():
+    if not location.SERVICE_CONFIG.exists():
         assert "neither edge.toml in this folder" in done.stderr
     assert "PermissionError" not in done.stderr
