@@ -53,13 +53,6 @@ def test_any_labels_are_dealt_in_overlapping_runs_in_the_papers_order_or_the_alp
         assert set(one) & set(other)
 
 
-def test_new_labels_may_be_named():
-    plan = deal(KEYWORDS, ["yes", "left"])
-    assert plan.new == ("yes", "left")
-    assert plan.known == ("no", "up", "down", "right", "on", "off", "stop", "go")
-    assert [plan.owners(label) for label in ("yes", "left", "no")] == [(0, 1), (1,), (0,)]
-
-
 @pytest.mark.parametrize(
     ("labels", "new", "message"),
     [
@@ -132,33 +125,6 @@ def test_no_speaker_is_in_two_parts_and_every_part_has_enough_or_it_is_said(labe
         assert uneven or speakers * takes < 80 or speakers < 40
     else:
         require_sound(result, clips)
-
-
-@given(groups=st.integers(12, 40), seed=st.integers(0, 999))
-@settings(derandomize=True, deadline=None, max_examples=30)
-def test_recordings_of_one_label_each_and_of_very_different_size_are_shared_out(groups, seed):
-    rng = np.random.default_rng(seed)
-    clips = {
-        label: [
-            Path(label) / f"{1_000 * number + group}_{slice_}.ogg"
-            for group in range(groups)
-            for slice_ in range(int(rng.integers(3, 15)))
-        ]
-        for number, label in enumerate(SOUNDS)
-    }
-    result = split(clips, deal(SOUNDS), seed)
-    require_sound(result, clips)
-    for label in result.deal.known:
-        assert len(result.test[label]) == pytest.approx(0.2 * len(clips[label]), abs=15)
-
-
-def test_the_seed_decides():
-    clips = corpus(KEYWORDS, 60, 4)
-    plan = deal(list(clips))
-    assert split(clips, plan, 1) == split(clips, plan, 1)
-    assert split(clips, plan, 1) != split(clips, plan, 2)
-    reordered = {label: paths[::-1] for label, paths in reversed(clips.items())}
-    assert split(reordered, plan, 1) == split(clips, plan, 1)
 
 
 def test_the_papers_sizes_are_used_where_there_is_enough_and_scaled_down_where_not():

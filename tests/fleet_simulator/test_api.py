@@ -1,6 +1,5 @@
 """The simulator from Python does what the command does, and offers these names, no more and no fewer."""
 
-import io
 import json
 import tomllib
 
@@ -30,18 +29,6 @@ def test_a_dict_a_file_and_the_command_come_to_the_same(tmp_path, bundles, monke
     assert of_file == of_dict == json.loads((tmp_path / "command/result.json").read_text())["rounds"]
     states = {(tmp_path / name / "state.safetensors").read_bytes() for name in ("fleet", "of_dict", "command")}
     assert len(states) == 1
-
-
-def test_a_dict_goes_on_where_it_was_and_stays_as_it_was(tmp_path, bundles):
-    experiment = tomllib.loads(write_experiment(tmp_path / "fleet.toml", bundles["ann3"]).read_text())
-    experiment["rounds"]["count"] = 1
-    first = api.run(experiment, tmp_path / "run")
-    experiment["rounds"]["count"] = 2
-    said = io.StringIO()
-    both = api.run(experiment, tmp_path / "run", progress=said)
-    assert both[0]["loss"] == first[0]["loss"]
-    assert "going on after round 1 of 2" in said.getvalue()
-    assert experiment["rounds"] == {"count": 2, "seed": 5, "local": {"epochs": 1}}
 
 
 def test_seeds_are_compared_with_a_method_from_a_file(tmp_path, bundles):

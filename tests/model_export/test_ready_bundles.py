@@ -9,7 +9,7 @@ import pytest
 
 from fleet_protocol.bundle import BACKGROUND, read_bundle
 from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.ready_bundles import FOLDER, find_bundle, ready_names
+from fleet_protocol.ready_bundles import find_bundle, ready_names
 from fleet_protocol.tensors import digest
 from model_export.front_ends import SHIPPED
 from model_export.graph_operators import operators_by_signature
@@ -77,7 +77,3 @@ def test_they_are_listed_where_there_is_no_tensorflow(tmp_path):
     assert any(line.startswith("  base: a pretrained network, 64 numbers") for line in lines)
     assert "CC BY 4.0" in output
     assert "gudur: mfcc, 20 x 13" in output
-
-
-def test_nothing_else_lies_in_their_folder():
-    assert {path.name for path in FOLDER.iterdir()} == {f"{name}.auricle" for name in RECIPES} | {"catalogue.json"}

@@ -61,11 +61,6 @@ def test_a_bundle_of_speech_is_refused(tmp_path, transcribing_bundle, capsys):
     refused(write_experiment(tmp_path / "e.toml", transcribing_bundle), says, capsys)
 
 
-def test_shares_of_the_devices_may_be_whole_numbers(tmp_path, bundles):
-    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], fleet={"devices": 3, "shares": [20, 20.5, 40]})
-    assert load(path).fleet.shares == (20.0, 20.5, 40.0)
-
-
 def test_ready_bundles_are_found_by_their_names(tmp_path):
     model = {"bundle": "cnn2", "own": ["cnn1", "cnn3"]}
     rounds = {"strategy": "fedmlac"}

@@ -9,7 +9,7 @@ import pytest
 
 from fleet_simulator.cli import main
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.sweep import apply_changes, sweep, values_of
+from fleet_simulator.experiment.sweep import sweep, values_of
 from fleet_simulator.runs.run_folder import code_digest
 from tests.support.checkout import ROOT, run_module
 
@@ -57,15 +57,6 @@ def test_runs_are_compared_by_what_differs(runs):
     last = json.loads((runs / "prox/result.json").read_text())["rounds"][-1]["accuracy"]
     assert rows[1]["accuracy"] == last
     assert (runs / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_table_is_printed_without_matplotlib_too(runs, tmp_path):
-    missing = "raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')"
-    (tmp_path / "matplotlib.py").write_text(missing)
-    done = simulate(runs, "compare", "fleet", "prox", "--plot", "none.png", path=tmp_path)
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["fleet", "prox"]
-    assert (done.returncode, "pip install 'auricle[sim]'" in done.stderr) == (1, True), done.stderr
-    assert not (runs / "none.png").exists()
 
 
 @pytest.fixture(scope="module")
@@ -119,17 +110,6 @@ def test_a_sweep_takes_no_folder_of_a_single_run(runs):
     assert (done.returncode, "fleet holds a run that is no sweep" in done.stderr) == (1, True), done.stderr
 
 
-def test_runs_of_a_sweep_after_one_that_failed_are_run(swept):
-    folder, _ = swept
-    (folder / "failing/seed=1").mkdir(parents=True)
-    (folder / "failing/seed=1/state.safetensors").write_bytes(b"damaged")
-    small = ("--set", "rounds=1", "--set", "fleet.devices=2", "--set", "data.clips=200", "--workers", "0")
-    done = simulate(folder, "run", "fleet.toml", *small, "--set", "seed=1,2", "--output", "failing")
-    assert done.returncode == 1
-    assert "auricle-sim: seed=1: failing/seed=1/state.safetensors is damaged" in done.stderr
-    assert (folder / "failing/seed=2/result.json").is_file()
-
-
 @pytest.mark.parametrize(
     ("text", "values"),
     [
@@ -146,14 +126,6 @@ def test_runs_of_a_sweep_after_one_that_failed_are_run(swept):
 )
 def test_what_commas_separate(text, values):
     assert values_of(text) == values
-
-
-def test_a_sweeps_folders_stay_in_its_folder_and_are_told_apart():
-    names = list(sweep(["data.path=../a,/b,..,a b,a_b", "rounds=2"]))
-    assert len(set(names)) == 5
-    assert not any("/" in name or " " in name for name in names)
-    assert next(iter(sweep(["fleet.noise=1,2", "data.noise=3,4"]))) == "fleet.noise=1,data.noise=3"
-    assert sweep(["rounds=2"]) == {"": ["rounds=2"]}
 
 
 @pytest.mark.parametrize(
@@ -185,14 +157,3 @@ def test_mistakes_are_named(runs, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(runs)
     assert main(arguments) == 1
     assert said in capsys.readouterr().err
-
-
-def test_a_value_is_what_toml_makes_of_it_or_a_word():
-    document = {"rounds": {"count": 3}}
-    apply_changes(document, ["rounds=5", "rounds.local.epochs=2", "rounds.strategy=fedavg", "data.labels=['a', 'b']"])
-    assert document == {
-        "rounds": {"count": 5, "local": {"epochs": 2}, "strategy": "fedavg"},
-        "data": {"labels": ["a", "b"]},
-    }
-    with pytest.raises(ExperimentError, match="name the section too"):
-        apply_changes(document, ["count=5"])

@@ -1,6 +1,5 @@
 """A virtual fleet does what a real one does, whatever the number of workers, and however often it is killed."""
 
-import json
 import os
 import signal
 import subprocess
@@ -157,16 +156,6 @@ def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp
     simulate(load(path), tmp_path / "whole", 2)
     for name in (STATE, "result.json"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-
-
-def test_a_fleet_learns_and_a_longer_run_goes_on_from_a_shorter_one(tmp_path, bundles):
-    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": 4})
-    short = simulate(load(path), tmp_path / "run")
-    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds={"count": 25})
-    longer = simulate(load(path), tmp_path / "run")
-    assert longer.rounds[:4] == short.rounds
-    assert longer.rounds[-1]["accuracy"] > max(0.6, short.rounds[0]["accuracy"] + 0.2)
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == longer.rounds
 
 
 def test_a_folder_in_which_a_run_is_on_or_that_is_another_experiment_s_is_refused(tmp_path, bundles):

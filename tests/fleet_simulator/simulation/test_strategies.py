@@ -17,10 +17,6 @@ from fleet_simulator.errors import ExperimentError, SimulationError
 from fleet_simulator.experiment import local_kinds
 from fleet_simulator.experiment.file import load
 from fleet_simulator.experiment.local_kinds import averages_blocks, machine_memory, require_memory
-from fleet_simulator.simulation.aggregator import public_digest
-from fleet_simulator.simulation.dealt_fleet import DealtFleet
-from fleet_simulator.simulation.tasks import device_id
-from tests.fleet_simulator.simulation.test_simulation import real_upload
 from tests.support.simulated_fleet import left_in, simulate, write_experiment
 
 MEAN_OF_ALL = {"name": "weighted_mean", "clips_cap": 0.0}
@@ -53,36 +49,6 @@ def test_a_strategy_that_aggregates_in_its_own_way_is_what_runs(tmp_path, bundle
     for name, array in read_bundle(bundles["ann3"]).weights.items():
         np.testing.assert_array_equal(weights[name], array + np.float32(1) + np.float32(1) + np.float32(1))
     assert left_in(tmp_path / "run", "server")["rounds"].tolist() == [3.0]
-
-
-def test_it_gets_the_documents_and_weights_that_devices_upload(tmp_path, bundles, install):
-    seen, checked = [], []
-
-    def aggregate(inputs):
-        seen.append(inputs)
-        return one_more(inputs)
-
-    strategy = sharing("watching", "fedavg", aggregate=aggregate)
-    install(replace(strategy, check=lambda terms, update, arrays: checked.append((terms, update, arrays))))
-    rounds = {"strategy": "watching", "count": 1}
-    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds, data={"public": 0.2}))
-    simulate(experiment, tmp_path / "run")
-    simulation = DealtFleet(experiment, tmp_path / "run")
-    bundle = read_bundle(bundles["ann3"])
-    (inputs,) = seen
-    assert inputs.plan == experiment.plan
-    assert [one.update.device_id for one in inputs.contributions] == [device_id(n) for n in range(9)]
-    assert [update for _, update, _ in checked] == [one.update for one in inputs.contributions]
-    digest = public_digest(simulation.first.public_set)
-    assert checked[0][0].public_set == inputs.contributions[0].update.public_set == digest
-    for number, one in enumerate(inputs.contributions):
-        update, arrays = real_upload(bundle, simulation, experiment.plan, 1, number, bundle.weights)
-        assert one.update.metrics["training_loss"] == pytest.approx(update.metrics["training_loss"], rel=1e-4)
-        assert replace(one.update, metrics={}) == replace(update, metrics={}, public_set=one.update.public_set)
-        found = one.read()
-        assert found.keys() == arrays.keys()
-        for name, array in arrays.items():
-            np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=2e-6)
 
 
 def test_what_the_strategy_refuses_or_leaves_out_is_named(tmp_path, bundles, install):

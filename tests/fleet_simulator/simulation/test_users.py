@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +22,9 @@ from fleet_protocol.messages import Enrolment, Learned, to_json
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack
 from fleet_simulator.cli import main
-from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.errors import CorpusError, DivergedError, RunFolderError
 from fleet_simulator.experiment.faults import FaultsSection, misjudged, poisoned
 from fleet_simulator.experiment.file import load
-from fleet_simulator.partition.zero_shot_clips import UserClips, variants
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import STATE
 from fleet_simulator.simulation.federation import Federation
@@ -227,16 +224,6 @@ def test_no_speaker_is_in_two_parts_unless_the_experiment_says_so(tmp_path, bund
             assert bool(speakers[one] & speakers[other]) != by_speaker
 
 
-def test_a_variant_is_the_clip_shifted_by_whole_frames(bundles):
-    settings = read_bundle(bundles["ann3"]).manifest.feature_settings
-    x = np.arange(3 * 20 * 13, dtype=np.float32).reshape(3, 20, 13)
-    found = variants(x, 50, 0.1, settings, np.random.default_rng(0))
-    assert found.shape == (51, 3, 20, 13)
-    np.testing.assert_array_equal(found[0], x)
-    assert {int(row[10, 0] - x[0, 10, 0]) // 13 for row in found[:, 0]} == {-2, -1, 0, 1, 2}
-    assert variants(x, 0, 0.1, settings, np.random.default_rng(0)).shape == (1, 3, 20, 13)
-
-
 @pytest.mark.parametrize("names", [("impressions", "profiles"), ("prototypes",)])
 def test_a_poisoned_description_is_another_class_s(names):
     rows = np.arange(3, dtype=np.float32)[:, None, None] * np.ones((3, 5, 4), np.float32)
@@ -317,17 +304,6 @@ def test_users_and_clips_that_are_not_there_are_named(tmp_path, bundles, capsys)
     path = write(tmp_path / "g.toml", bundles)
     assert main(["run", str(path), "--ray"]) == 1
     assert "leave --ray out" in capsys.readouterr().err
-
-
-def test_noise_is_in_the_clips_of_users_and_not_in_the_test(tmp_path, bundles):
-    experiment = load(write(tmp_path / "e.toml", bundles))
-    manifest = read_bundle(bundles["ann3"]).manifest
-    corpus = read_corpus(experiment.data, manifest, 3)
-    noisy = replace(corpus, trained=lambda rows: corpus.features(rows)[:, None] + 1)
-    clips = UserClips(experiment, noisy, manifest)
-    rows = clips.test[WORDS[0]]
-    difference = clips.own_features(rows) - clips.features(rows)
-    np.testing.assert_allclose(difference, np.broadcast_to(manifest.std, difference.shape), rtol=1e-3, atol=1e-3)
 
 
 def test_a_training_that_diverges_names_the_user_and_the_setting(tmp_path, bundles):

@@ -61,28 +61,6 @@ def test_few_shot_tells_teachers_from_others():
     assert results == few_shot("test", x, words, speakers, measured(x, words), seed=0)
 
 
-def test_whitening_makes_words_scatter_alike_in_all_directions():
-    x, words, _ = embeddings(voice=0.0, seed=1)
-    x[:, 0] *= 20
-    statistics = measured(x, words, samples=3, noises=5)
-    assert statistics.samples.shape == (4, 3, 8)
-    assert statistics.noise.shape == (0, 8)
-    residuals = np.concatenate([x[words == w] - x[words == w].mean(axis=0) for w in statistics.words])
-    scatter = np.linalg.eigvalsh(np.cov((residuals @ statistics.whitening).T))
-    assert scatter.max() / scatter.min() < 400 / 10
-    assert np.allclose(np.linalg.norm(statistics.whitened(x), axis=1), 1)
-
-
-def test_variants_and_speech_scatter_further_than_clips():
-    x, words, _ = embeddings(voice=1.0, seed=2)
-    statistics = measured(x, words)
-    np.testing.assert_allclose(statistics.varied.means, statistics.means, atol=1e-4)
-    spread = np.trace(statistics.varied.within) / np.trace(statistics.within)
-    assert spread == pytest.approx((1 + 4) / 2, rel=0.02)  # half are clips, half scatter twice as far
-    np.testing.assert_allclose(statistics.speech.means, x.mean(axis=0, keepdims=True), atol=1e-4)
-    np.testing.assert_allclose(statistics.speech.within, np.cov(x.T), rtol=1e-3, atol=1e-3)
-
-
 def test_a_damaged_file_and_a_foreign_one_are_refused(tmp_path):
     x, words, _ = embeddings(voice=0.0)
     packed = measured(x, words).pack({})
