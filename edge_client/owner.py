@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,16 +32,13 @@ _LONGEST_S = 60.0
 
 @dataclass(frozen=True)
 class Teaching:
-    """A device as its owner teaches it; ``unknown`` sounds wait for a name, ``detected`` ones to be confirmed."""
+    """A device as its owner teaches it; stores are opened where they are needed."""
 
     config: Config
     settings: FeatureSettings
     progress: Progress
     store: ClipStore
-    unknown: UnknownClips
-    detected: DetectedClips
     state: DeviceState
-    trash: Trash
 
     @classmethod
     def open(cls, config_path: Path) -> Teaching:
@@ -50,9 +48,22 @@ class Teaching:
         saved = state.model.load(config.bundle)
         settings = saved.bundle.manifest.feature_settings
         store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
-        unknown = UnknownClips(state.unknown_folder, config.clips, settings.sample_rate_hz)
-        detected = DetectedClips(state.detected_folder, config.clips, settings.sample_rate_hz)
-        return cls(config, settings, saved.progress, store, unknown, detected, state, Trash(state.trash_folder))
+        return cls(config, settings, saved.progress, store, state)
+
+    @cached_property
+    def unknown(self) -> UnknownClips:
+        """Unknown sounds, which wait for a name."""
+        return UnknownClips(self.state.unknown_folder, self.config.clips, self.settings.sample_rate_hz)
+
+    @cached_property
+    def detected(self) -> DetectedClips:
+        """Detected sounds, which wait to be confirmed."""
+        return DetectedClips(self.state.detected_folder, self.config.clips, self.settings.sample_rate_hz)
+
+    @cached_property
+    def trash(self) -> Trash:
+        """What was deleted lately."""
+        return Trash(self.state.trash_folder)
 
     @property
     def label_map(self) -> LabelMap:

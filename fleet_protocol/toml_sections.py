@@ -52,7 +52,7 @@ class TomlFile:
         Raises AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a byte order mark
             return cls(path, text, tomllib.loads(text), error)
         except OSError as cause:
             raise error(f"cannot read the {what} {path}: {cause.strerror}") from cause

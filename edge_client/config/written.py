@@ -108,7 +108,7 @@ def write_server(path: Path, addresses: Sequence[str], *, insecure_http: bool) -
 
     Raises ConfigError if the file is written in a way that this does not understand.
     """
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
     named: dict[str, str | list[str]] = {"url": addresses[0]} if len(addresses) == 1 else {"urls": list(addresses)}
     keys = {key: json.dumps(value) for key, value in named.items()}
     keys |= {"insecure_http": "true"} if insecure_http else {}
@@ -127,7 +127,7 @@ def remove_server(path: Path) -> None:
 
     Raises ConfigError if the file is written in a way that this does not understand.
     """
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
     start, end = _section(lines)
     if start is not None:
         lines[start:end] = [f"#{line}" if line and not line.startswith("#") else line for line in lines[start:end]]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_protocol.toml_sections import place
+from fleet_protocol.errors import AuricleError
+from fleet_protocol.toml_sections import TomlFile, place
 
 TEXT = """title = "x"
 [data]
@@ -47,3 +48,9 @@ def test_the_line_is_that_of_the_key_or_of_its_section(section, key, nth, line):
 
 def test_what_is_nowhere_has_no_line():
     assert place(Path("e.toml"), TEXT, "nowhere", "x") == "e.toml"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
+    path = tmp_path / "edge.toml"
+    path.write_text('[device]\nname = "Küche"\n', encoding="utf-8-sig")
+    assert TomlFile.read(path, "configuration", AuricleError).document == {"device": {"name": "Küche"}}
