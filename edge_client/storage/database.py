@@ -93,10 +93,14 @@ class Database:
                 # A full disk has no room for the index that processes share. Who has the file to himself needs none.
                 if _code(error) not in _OF_THE_DISK:
                     raise
+                if _is_read_only(self.path.parent):
+                    return self._rows(query, values, immutable=True)
                 return self._rows(query, values, "PRAGMA locking_mode = EXCLUSIVE")
 
-    def _rows(self, query: str, values: tuple[object, ...], first: str = "") -> list[tuple[Any, ...]]:
-        with closing(_connect(self.path)) as connection:
+    def _rows(
+        self, query: str, values: tuple[object, ...], first: str = "", *, immutable: bool = False
+    ) -> list[tuple[Any, ...]]:
+        with closing(_connect(self.path, immutable=immutable)) as connection:
             connection.execute(first)
             return connection.execute(query, values).fetchall() if _version(connection, self.path) else []
 
@@ -250,8 +254,17 @@ class Database:
             ) from error
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+def _is_read_only(folder: Path) -> bool:
+    """Return whether nobody may write there, as a service whose state folder is mounted so: SQLite makes no index."""
+    return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
+def _connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
+    """Open a file; ``immutable``: as it is, without the log that others write ahead."""
+    name = f"{path.absolute().as_uri()}?immutable=1" if immutable else path
+    connection = sqlite3.connect(
+        name, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False, uri=immutable
+    )
     connection.text_factory = lambda data: data.decode(errors="replace")  # of a row that is damaged
     return connection
 
