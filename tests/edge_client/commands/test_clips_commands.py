@@ -302,7 +302,7 @@ def test_that_two_sounds_differ_is_remembered(edge):
         [{"label": "anna", "same": ["yes"], **figures}, {"label": "yes", "same": ["anna"], **figures}]
     )
     assert json.loads(edge("clips", "--json"))["same"] == [["anna", "yes"]]
-    assert "'anna' and 'yes' sound the same: auricle-edge clips relabel --label yes anna puts" in edge("clips")
+    assert "'anna' and 'yes' sound the same: `auricle-edge clips relabel --label yes anna` puts" in edge("clips")
     assert "you taught no sound called 'yse'" in edge("clips", "differ", "anna", "yse", status=1)
     assert "cannot differ from itself" in edge("clips", "differ", "anna", "anna", status=1)
     edge("clips", "differ", "yes", "anna")
