@@ -41,14 +41,14 @@ class Desk:
             env=self._environment,
         )
 
-    def leave_running(self, line: str, log: str) -> None:
-        """Start a line in another terminal, whose text is in a file."""
+    def leave_running(self, line: str, log: str) -> subprocess.Popen[str]:
+        """Start a line in another terminal, whose text is in a file; return its process."""
         with (self.folder / log).open("w") as text:
-            self._running.append(
-                subprocess.Popen(
-                    self._arguments(line), cwd=self.folder, stdout=text, stderr=text, text=True, env=self._environment
-                )
+            process = subprocess.Popen(
+                self._arguments(line), cwd=self.folder, stdout=text, stderr=text, text=True, env=self._environment
             )
+        self._running.append(process)
+        return process
 
     def wait_for(self, log: str, words: str) -> None:
         """Wait until a terminal shows some words. Raises RuntimeError: it does not."""
