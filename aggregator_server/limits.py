@@ -118,7 +118,7 @@ def files_for_all_connections() -> int:
     return FILES_OF_SERVER + CONNECTIONS * FILES_PER_CONNECTION
 
 
-# What an upload may hold (aggregation/plausible.py). Trained weights stay below a hundred; squares and sums of a
+# What an upload may hold (aggregation/input_bounds.py). Trained weights stay below a hundred; squares and sums of a
 # thousand times that still fit float32.
 LARGEST_WEIGHT = 1e6
 # How far beyond the public recordings' values a description may go, in widths of their range. Impressions are inputs

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator_server.aggregation.plausible import FeatureRange
+from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.limits import CLASSES
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Manifest
@@ -99,7 +99,8 @@ class RoundInputs:
         consensus: Consensus, float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
         contributions: Uploads in any order: the result does not depend on it.
         others: Uploads of devices with another network, by the plan's part for others, in any order. A strategy that
-            shares a model leaves their scores to strategies/others.py; ``recognise`` takes their new sounds along.
+            shares a model leaves their scores to strategies/mixed_networks.py; ``recognise`` takes their new sounds
+            along.
         new_classes: Number of new classes, where whoever opened the round knows it.
         assigned: Class of each (device, slot) that earlier rounds recognised.
         model: Shared model; None in a round without one.

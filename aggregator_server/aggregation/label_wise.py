@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from aggregator_server.aggregation.plausible import CLIPPED_CLIPS
+from aggregator_server.aggregation.input_bounds import CLIPPED_CLIPS
 from aggregator_server.aggregation.rule import ScoreRule
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggregator_server.aggregation.plausible import CLIPPED_CLIPS, CLIPPING, capped_sizes, clip_norms
+from aggregator_server.aggregation.input_bounds import CLIPPED_CLIPS, CLIPPING, capped_sizes, clip_norms
 from aggregator_server.aggregation.server_optimisers import SERVER_OPTIMISER, server_step
 from aggregator_server.aggregation.updates import Updates
 from aggregator_server.errors import AggregationError

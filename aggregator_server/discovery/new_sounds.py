@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator_server.aggregation.contract import Assigned, Contribution, RoundInputs, UploadTerms
-from aggregator_server.aggregation.plausible import check_cosines
+from aggregator_server.aggregation.input_bounds import check_cosines
 from aggregator_server.discovery.clustering import COMPARED, Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
 from aggregator_server.discovery.public_embedding import PublicEmbedding

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
-from aggregator_server.aggregation.plausible import FeatureRange
+from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.names import check_name
 from aggregator_server.schemas import PublicSetInfo, reply

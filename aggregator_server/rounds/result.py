@@ -29,7 +29,7 @@ from aggregator_server.store.tables import (
     RoundRow,
     table_of,
 )
-from aggregator_server.strategies.others import aggregate
+from aggregator_server.strategies.mixed_networks import aggregate
 from fleet_protocol.public_set import pack_consensus
 from fleet_protocol.tensors import pack
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aggregator_server.aggregation.plausible import capped_sizes
+from aggregator_server.aggregation.input_bounds import capped_sizes
 from aggregator_server.limits import SELECTION_CAP
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice

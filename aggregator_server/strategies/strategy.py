@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
-from aggregator_server.aggregation.plausible import capped_sizes
+from aggregator_server.aggregation.input_bounds import capped_sizes
 from aggregator_server.aggregation.rule import weight_rules
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP

@@ -19,7 +19,7 @@ from aggregator_server.aggregation.contract import (
     SharedModel,
     UploadTerms,
 )
-from aggregator_server.aggregation.plausible import check_weights
+from aggregator_server.aggregation.input_bounds import check_weights
 from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
 from aggregator_server.discovery.new_classes import extend

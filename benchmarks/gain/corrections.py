@@ -26,8 +26,8 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.gain.deal import WORDS, Dealt, Fleet, Words
 from edge_client.learning.negative_prototypes import ITSELF
-from edge_client.learning.rounds.guard import Listener
-from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.client_update import RoundContext
+from edge_client.learning.rounds.model_selection import Listener
 from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints

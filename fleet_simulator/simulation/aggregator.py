@@ -18,11 +18,11 @@ from aggregator_server.aggregation.contract import (
     SharedModel,
     UploadTerms,
 )
-from aggregator_server.aggregation.plausible import FeatureRange
+from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.plan import plan_for_others
-from aggregator_server.strategies.others import aggregate
+from aggregator_server.strategies.mixed_networks import aggregate
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, unchanged
 from fleet_protocol.arrays import Floats

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from aggregator_server.aggregation import Layout
-from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.local_training import PublicRows
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints

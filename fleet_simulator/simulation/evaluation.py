@@ -15,8 +15,8 @@ import numpy as np
 
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisations.personalisation import PersonalTask, fine_tune, personalisations
-from edge_client.learning.rounds.guard import Evidence, Listener, choose_listener, recognised
-from edge_client.learning.rounds.job import NetworkJob
+from edge_client.learning.rounds.client_update import ClientUpdate
+from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, recognised
 from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
@@ -63,7 +63,7 @@ class Judge:
         return {f"{name}_own": own, f"{name}_strangers": strangers}
 
     def guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
-        """Return which of two models a device's guard lets it listen with (edge_client/learning/rounds/guard.py).
+        """Return which of two models a device listens with (edge_client/learning/rounds/model_selection.py).
 
         Its clips held out to choose by decide, and the public set where these do not tell.
         """
@@ -77,7 +77,7 @@ class Judge:
 class Evaluation:
     """Evaluates one worker's virtual devices, and the fleet's model."""
 
-    def __init__(self, models: DeviceModels, job: Callable[[int, int, Work], NetworkJob]) -> None:
+    def __init__(self, models: DeviceModels, job: Callable[[int, int, Work], ClientUpdate]) -> None:
         """Take the models; ``job`` returns the part of a device, with its own model's place, in a round."""
         self._models = models
         self._job = job

@@ -16,7 +16,7 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.strategy import DeviceStatistics
-from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.client_update import RoundContext
 from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap

@@ -11,10 +11,10 @@ from aggregator_server.aggregation import Updates, aggregate_weights
 from aggregator_server.strategies.weight_sharing import PREFIX
 from edge_client.errors import ModelError
 from edge_client.learning.methods.local_method import LocalMethod
-from edge_client.learning.rounds.job import NetworkJob
+from edge_client.learning.rounds.client_update import ClientUpdate
 from edge_client.learning.rounds.prototype_sharing import PrototypeExchange
-from edge_client.learning.rounds.score_sharing import ZeroShot
 from edge_client.learning.rounds.weight_sharing import WeightSharing
+from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.adaptive_training import label_entropy
@@ -120,7 +120,7 @@ class VirtualDevices:
             self._models.keep_own(device, next_version(version))
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 
-    def _job(self, device: int, version: int, work: Work) -> NetworkJob:
+    def _job(self, device: int, version: int, work: Work) -> ClientUpdate:
         """Return a device's part of a round, with the weights that it starts from."""
         models, method = self._models, method_of(work.plan.local.name)
         context = models.context(work, first=version == NO_OWN)

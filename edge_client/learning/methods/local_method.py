@@ -18,7 +18,7 @@ from fleet_protocol.registry import Registry, discover
 
 if TYPE_CHECKING:
     from edge_client.config import Config
-    from edge_client.learning.rounds.job import DeviceRound
+    from edge_client.learning.rounds.client_update import DeviceRound
     from edge_client.storage.device_state import DeviceState
     from edge_client.storage.saved_model import SavedModel
     from fleet_protocol.messages import Work
@@ -42,10 +42,10 @@ class LocalMethod(MethodTerms):
 
     def open_round(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
         """Return a device's part of a round. ``state``: Its state folder, with the blobs of the work."""
-        from edge_client.learning.rounds.network_round import NetworkRound
+        from edge_client.learning.rounds.training_round import TrainingRound
         from edge_client.learning.rounds.weight_sharing import WeightSharing
 
-        return NetworkRound(config, state, saved, work, functools.partial(WeightSharing, self))
+        return TrainingRound(config, state, saved, work, functools.partial(WeightSharing, self))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fleet_protocol.local_methods.prototypes import METHOD as TERMS
 
 if TYPE_CHECKING:
     from edge_client.config import Config
-    from edge_client.learning.rounds.job import DeviceRound
+    from edge_client.learning.rounds.client_update import DeviceRound
     from edge_client.storage.device_state import DeviceState
     from edge_client.storage.saved_model import SavedModel
     from fleet_protocol.messages import Work

@@ -6,9 +6,9 @@ import dataclasses
 import logging
 
 from edge_client.config import Config
+from edge_client.learning.rounds.client_update import ClientState, ClientUpdate
 from edge_client.learning.rounds.clips import evidence
-from edge_client.learning.rounds.guard import Listener, Verdict, choose_listener
-from edge_client.learning.rounds.job import NetworkJob, RoundPart
+from edge_client.learning.rounds.model_selection import Listener, Verdict, choose_listener
 from edge_client.learning.teaching.job import DeviceModel, go_over
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import Progress, SavedModel
@@ -16,43 +16,43 @@ from edge_client.storage.saved_model import Progress, SavedModel
 log = logging.getLogger(__name__)
 
 
-def result_of(config: Config, state: DeviceState, saved: SavedModel, job: NetworkJob) -> tuple[DeviceModel, bool]:
+def result_of(config: Config, state: DeviceState, saved: SavedModel, client: ClientUpdate) -> tuple[DeviceModel, bool]:
     """Return what a round made, once its result was applied, and whether it has learned all of the owner's clips.
 
     A device with a microphone listens with it as it is, so the owner's clips and room are gone over first.
     """
     progress = dataclasses.replace(
-        after_round(saved.progress, job), background_trained=False, tails={}, prototypes={}, unheard=()
+        after_round(saved.progress, client), background_trained=False, tails={}, prototypes={}, unheard=()
     )
-    made = SavedModel(saved.bundle, job.model.get_weights(), progress)
+    made = SavedModel(saved.bundle, client.model.get_weights(), progress)
     again = go_over(config, state, made) if config.microphone is not None else None
     return (DeviceModel(made), False) if again is None else (again, True)
 
 
-def after_round(before: Progress, job: RoundPart) -> Progress:
+def after_round(before: Progress, client: ClientState) -> Progress:
     """Return the progress of a model after a round."""
-    round_id = job.work.round_id
-    fine_tuned = round_id if job.work.fine_tune else before.fine_tuned
-    return dataclasses.replace(before, label_map=job.label_map, learned=round_id, fine_tuned=fine_tuned)
+    round_id = client.work.round_id
+    fine_tuned = round_id if client.work.fine_tune else before.fine_tuned
+    return dataclasses.replace(before, label_map=client.label_map, learned=round_id, fine_tuned=fine_tuned)
 
 
 def choose(
-    config: Config, saved: SavedModel, job: RoundPart, made: DeviceModel, *, taught: bool
+    config: Config, saved: SavedModel, client: ClientState, made: DeviceModel, *, taught: bool
 ) -> tuple[DeviceModel, Verdict]:
-    """Return the model for the device to save, and why; the job's model then listens with it.
+    """Return the model for the device to save, and why; the client's model then listens with it.
 
     ``taught`` says whether what the round made, and the model that listens, have learned all of the owner's clips.
     """
-    job.label_map = made.model.progress.label_map
-    new = job.label_map.new_since(saved.progress.label_map)
+    client.label_map = made.model.progress.label_map
+    new = client.label_map.new_since(saved.progress.label_map)
     trained, present, result = _of_its_own(made, new), _listener(saved), _listener(made.model)
-    own = _listener(trained.model) if saved.progress.contributed == job.work.round_id else None
-    listener, verdict = choose_listener(job.model, present, result, own, evidence(config, job, taught=taught))
+    own = _listener(trained.model) if saved.progress.contributed == client.work.round_id else None
+    listener, verdict = choose_listener(client.model, present, result, own, evidence(config, client, taught=taught))
     before, after = (float(one.label_map.mask.sum()) for one in (present, result))
     if not before:  # it listened for nothing: the round makes its first model
         found = {name: value for name, value in verdict.metrics.items() if not name.endswith("_before")}
         verdict = dataclasses.replace(verdict, metrics=found)
-    _log(job.work.round_id, verdict)
+    _log(client.work.round_id, verdict)
     kept = DeviceModel(_keeping_own(saved, made.model.progress, new))
     chosen = made if listener is result else trained if listener is own else kept
     judged = {"kept_own": float(verdict.kept_own)} | verdict.metrics
@@ -60,8 +60,8 @@ def choose(
         classes = {"classes_before": before, "classes_after": after}
         verdict = dataclasses.replace(verdict, metrics=verdict.metrics | classes)
     model = dataclasses.replace(chosen.model, progress=dataclasses.replace(chosen.model.progress, judged=judged))
-    job.model.set_weights(model.listening)
-    job.label_map = model.progress.listening_labels
+    client.model.set_weights(model.listening)
+    client.label_map = model.progress.listening_labels
     return dataclasses.replace(chosen, model=model), verdict
 
 

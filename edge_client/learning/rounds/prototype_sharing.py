@@ -17,8 +17,8 @@ from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.negative_prototypes import denied_groups
 from edge_client.learning.rounds.choice import after_round, choose
+from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
-from edge_client.learning.rounds.job import RoundContext, build_update
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime
@@ -122,7 +122,7 @@ def _mean(embeddings: Floats) -> Floats:
 
 
 class PrototypeRound:
-    """One device's work in one round; a :class:`edge_client.learning.rounds.job.RoundPart`."""
+    """One device's work in one round; a :class:`edge_client.learning.rounds.client_update.ClientState`."""
 
     def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> None:
         """Prepare; the blobs of the work are in the state folder. Raises ModelError as :class:`PrototypeExchange`."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_client.errors import ModelError
 from edge_client.learning.class_links import SlotOrder, adopt_classes, link_recognised, move_head, to_report, unlinked
-from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent, require_clips, require_finite
+from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, percent, require_clips, require_finite
 from edge_client.learning.rounds.local_training import PublicRows, TrainingMethod, prepare_task, train_shared
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.training_data import Clips, rescaled
@@ -25,7 +25,7 @@ from fleet_protocol.messages import ClassInfo, Update, Work
 from fleet_protocol.tensors import Arrays
 
 
-class WeightSharing(NetworkJob):
+class WeightSharing(ClientUpdate):
     """One device's work in one round. The device's model is trained in place; the label map is replaced."""
 
     def __init__(

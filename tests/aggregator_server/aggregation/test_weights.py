@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
-from aggregator_server.aggregation.plausible import clip_norms
+from aggregator_server.aggregation.input_bounds import clip_norms
 from aggregator_server.aggregation.rule import rules, weight_rules
 from aggregator_server.aggregation.server_optimisers import server_step
 from aggregator_server.aggregation.trimmed_mean import trimmed_mean

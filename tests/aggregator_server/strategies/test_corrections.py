@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import ClassTerms, UploadTerms
+from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.aggregation.negative_prototypes import COMPARED, Said, fleet_negatives
-from aggregator_server.aggregation.plausible import FeatureRange
 from aggregator_server.aggregation.prototype_mean import RULE
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.rounds.plan import make_plan

@@ -14,7 +14,7 @@ import pytest
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
 from aggregator_server.strategies.registry import strategy as chosen
 from edge_client.learning.methods.local_method import shared_model_method
-from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime

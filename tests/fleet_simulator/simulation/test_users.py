@@ -13,8 +13,8 @@ from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_public_set
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
-from edge_client.learning.rounds.job import RoundContext
-from edge_client.learning.rounds.score_sharing import ZeroShot
+from edge_client.learning.rounds.client_update import RoundContext
+from edge_client.learning.rounds.zero_shot import ZeroShot
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap

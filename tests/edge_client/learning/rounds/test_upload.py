@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.errors import ModelError, RecordingError
-from edge_client.learning.rounds.job import build_update, require_clips, require_finite
+from edge_client.learning.rounds.client_update import build_update, require_clips, require_finite
 from edge_client.learning.training_data import Clips
 from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.messages import ClassReport

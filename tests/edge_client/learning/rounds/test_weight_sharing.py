@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.methods.local_method import shared_model_method
-from edge_client.learning.rounds.job import RoundContext
+from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle

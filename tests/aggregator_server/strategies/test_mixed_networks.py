@@ -9,7 +9,7 @@ import pytest
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.strategies.others import aggregate
+from aggregator_server.strategies.mixed_networks import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.messages import Choice, ClassReport
 from fleet_protocol.public_set import PublicSet, unpack_consensus

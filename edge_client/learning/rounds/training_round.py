@@ -8,8 +8,8 @@ import json
 from edge_client.config import Config
 from edge_client.learning.personalisations.personalisation import PersonalTask, personalisations
 from edge_client.learning.rounds.choice import choose, result_of
+from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
-from edge_client.learning.rounds.job import NetworkJob, RoundContext, StartJob
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -20,10 +20,10 @@ from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 
-class NetworkRound:
-    """One device's work in one round; a :class:`edge_client.learning.rounds.job.DeviceRound`."""
+class TrainingRound:
+    """One device's work in one round; a :class:`edge_client.learning.rounds.client_update.DeviceRound`."""
 
-    def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work, start: StartJob) -> None:
+    def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work, start: StartUpdate) -> None:
         self._config = config
         self._state = state
         self._saved = saved
@@ -31,7 +31,7 @@ class NetworkRound:
         self._model = ModelRuntime(saved.bundle, config.device.threads)
         self._start = start
 
-    def _job(self, work: Work) -> NetworkJob:
+    def _update(self, work: Work) -> ClientUpdate:
         context = _context(self._state, work, first=not self._saved.progress.contributed)
         shared = None if context.model is None else ModelRuntime(context.model, self._config.device.threads)
         device_id = self._state.identity.load().device_id
@@ -39,16 +39,16 @@ class NetworkRound:
 
     def contribute(self) -> None:
         """Train, and write the upload into the outbox, and then the model."""
-        config, state, before, job = self._config, self._state, self._saved.progress, self._job(self._work)
-        source = own_clips(config, job)
-        job.take_labels(source.labels())
-        update, arrays = job.contribute(to_train_on(config, job, source), config.device.share_names)
-        update.metrics.update(held_out_metrics(config, job))
-        state.outbox.put(state.outbox.update_path(job.work.round_id), pack(arrays, to_json(update)))
-        progress = dataclasses.replace(before, label_map=job.label_map, contributed=job.work.round_id)
-        trained = job.model.get_weights()
+        config, state, before, client = self._config, self._state, self._saved.progress, self._update(self._work)
+        source = own_clips(config, client)
+        client.take_labels(source.labels())
+        update, arrays = client.contribute(to_train_on(config, client, source), config.device.share_names)
+        update.metrics.update(held_out_metrics(config, client))
+        state.outbox.put(state.outbox.update_path(client.work.round_id), pack(arrays, to_json(update)))
+        progress = dataclasses.replace(before, label_map=client.label_map, contributed=client.work.round_id)
+        trained = client.model.get_weights()
         if before.learned or before.taught or before.background_trained:
-            new = job.label_map.new_since(before.label_map)
+            new = client.label_map.new_since(before.label_map)
             progress = dataclasses.replace(progress, unheard=(*before.unheard, *new))
             state.model.save(trained, self._saved.listening, progress)
         else:  # before the first consensus the device listens with what it trained
@@ -59,40 +59,40 @@ class NetworkRound:
         config, state, fleets = self._config, self._state, None
         if self._work.fleet_weights is not None:  # what the device would listen with, had it no group
             without = dataclasses.replace(self._work, weights=self._work.fleet_weights)
-            self._job(without).apply_result(config.device.learn_discovered)
+            self._update(without).apply_result(config.device.learn_discovered)
             fleets = self._model.get_weights()
             self._model.set_weights(self._saved.bundle.weights)
-        job = self._job(self._work)
-        metrics = job.apply_result(config.device.learn_discovered)
-        if job.work.fine_tune:
-            metrics.update(_personalise(config, job, fleets))
-        made, taught = result_of(config, state, self._saved, job)
-        chosen, verdict = choose(config, self._saved, job, made, taught=taught)
-        metrics.update(verdict.metrics | held_out_metrics(config, job))
-        report = Learned(job.work.round_id, metrics, personalised=job.work.fine_tune, kept_own=verdict.kept_own)
-        state.outbox.put(state.outbox.learned_path(job.work.round_id), json.dumps(to_json(report)).encode())
+        client = self._update(self._work)
+        metrics = client.apply_result(config.device.learn_discovered)
+        if client.work.fine_tune:
+            metrics.update(_personalise(config, client, fleets))
+        made, taught = result_of(config, state, self._saved, client)
+        chosen, verdict = choose(config, self._saved, client, made, taught=taught)
+        metrics.update(verdict.metrics | held_out_metrics(config, client))
+        report = Learned(client.work.round_id, metrics, personalised=client.work.fine_tune, kept_own=verdict.kept_own)
+        state.outbox.put(state.outbox.learned_path(client.work.round_id), json.dumps(to_json(report)).encode())
         chosen.save(state)
 
 
-def _personalise(config: Config, job: NetworkJob, fleets: Arrays | None) -> dict[str, float]:
+def _personalise(config: Config, client: ClientUpdate, fleets: Arrays | None) -> dict[str, float]:
     """Do what the plan's personalisation says with the result; return what was measured."""
-    how = job.work.plan.personalisation
+    how = client.work.plan.personalisation
     adapt = personalisations()[how.name].adapt
     if adapt is None:
         return {}
-    source = own_clips(config, job)
-    clips = to_train_on(config, job, source)
+    source = own_clips(config, client)
+    clips = to_train_on(config, client, source)
     return adapt(
         PersonalTask(
-            model=job.model,
-            label_map=job.label_map,
+            model=client.model,
+            label_map=client.label_map,
             clips=clips,
-            held_out=to_evaluate_on(job, source.held_out),
+            held_out=to_evaluate_on(client, source.held_out),
             settings=how.settings,
-            rng=job.rng,
-            public=public_clips(job, clips),
-            global_weights=job.model.get_weights() if fleets is None else fleets,
-            own_weights=job.own_weights,
+            rng=client.rng,
+            public=public_clips(client, clips),
+            global_weights=client.model.get_weights() if fleets is None else fleets,
+            own_weights=client.own_weights,
         )
     )
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from edge_client.learning.class_links import adopt_classes, link_recognised, to_report
-from edge_client.learning.rounds.job import NetworkJob, RoundContext, percent, require_clips, require_finite
+from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, percent, require_clips, require_finite
 from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
 from edge_client.learning.targets import at_temperature, from_consensus, from_slots
 from edge_client.learning.training_data import Clips
@@ -24,7 +24,7 @@ from fleet_protocol.messages import Update, Work
 from fleet_protocol.tensors import Arrays
 
 
-class ZeroShot(NetworkJob):
+class ZeroShot(ClientUpdate):
     """One device's work in one round. The model is trained in place; the label map is replaced."""
 
     def __init__(

@@ -95,8 +95,8 @@ class RoundContext:
     first: bool = False
 
 
-class RoundPart(Protocol):
-    """Every strategy's part on a device. Its label map, as the round leaves it, is replaced, not changed."""
+class ClientState(Protocol):
+    """What a device has of a round, by any strategy. Its label map as the round leaves it is replaced, not changed."""
 
     model: ModelRuntime
     label_map: LabelMap
@@ -104,8 +104,8 @@ class RoundPart(Protocol):
     context: RoundContext
 
 
-class NetworkJob:
-    """One device's work in a round that trains a network, whichever arrays travel; a :class:`RoundPart`.
+class ClientUpdate:
+    """What a device computes in a round that trains a network, whichever arrays travel; a :class:`ClientState`.
 
     Attributes:
         model: The device's own model, trained in place. After :meth:`contribute` it holds the weights that the
@@ -176,7 +176,7 @@ class DeviceRound(Protocol):
 
 # (runtime of the device's bundle, its label map, the work, what came along, the device's identifier, runtime of the
 # shared model) -> the work of a method that trains a network.
-StartJob = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], NetworkJob]
+StartUpdate = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], ClientUpdate]
 
 
 def round_rng(work: Work, device_id: str) -> np.random.Generator:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.aggregation.plausible import (
+from aggregator_server.aggregation.input_bounds import (
     FeatureRange,
     capped_sizes,
     check_cosines,
