@@ -40,13 +40,6 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path
     failed(elsewhere, "203.0.113.1", "--host")
 
 
-def test_the_option_for_several_processes_is_refused_with_the_way_out(tmp_path):
-    refused = command("run", "--data", tmp_path, "--workers", "4")
-    assert refused.returncode == 2
-    assert "--workers: one process serves a fleet now" in refused.stderr
-    assert "leave the option out" in refused.stderr
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
