@@ -30,14 +30,14 @@ def folder(tmp_path):
 def test_a_backup_is_the_folder_again_and_its_open_round_goes_on(folder, tmp_path):
     back_up(folder, tmp_path / "copy.tar")
     restore(tmp_path / "copy.tar", tmp_path / "again")
-    assert check(tmp_path / "again") == []
-    assert (tmp_path / "again" / "tokens.json").read_text() == (folder / "tokens.json").read_text()
-    assert (tmp_path / "again" / "keys" / "authority.pem").read_text() == "secret"
-    assert stat.S_IMODE((tmp_path / "copy.tar").stat().st_mode) == 0o600  # for its owner alone
     assert all(
         stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
         for path in [tmp_path / "again", *(tmp_path / "again").rglob("*")]
     )
+    assert check(tmp_path / "again") == []
+    assert (tmp_path / "again" / "tokens.json").read_text() == (folder / "tokens.json").read_text()
+    assert (tmp_path / "again" / "keys" / "authority.pem").read_text() == "secret"
+    assert stat.S_IMODE((tmp_path / "copy.tar").stat().st_mode) == 0o600  # for its owner alone
     ends = []
     for path in (folder, tmp_path / "again"):
         fleet = CoreFleet.reopened(path)
