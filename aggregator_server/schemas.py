@@ -129,8 +129,7 @@ class DeviceInfo:
         versions: Versions that it runs, as it says; empty texts where it does not.
         outdated: Whether it runs an older program than the server, or a former front end for longer than the fleet gave
             it time for, and was not revoked.
-        behind: Reason why it takes no part in rounds though it is admitted, and the way out: it has a former front end
-            of the fleet; "" where it has the fleet's.
+
     """
 
     device_id: str
@@ -149,7 +148,6 @@ class DeviceInfo:
     conduct: ReputationInfo = field(default_factory=ReputationInfo)
     versions: Versions = field(default_factory=Versions)
     outdated: bool = False
-    behind: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,27 +315,6 @@ class ModelInfo:
     capacity: int
     parameters: int
     weights: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrontEndInfo:
-    """The fleet's front end, and who has yet to change to it.
-
-    Attributes:
-        bundle: Ready bundle that the fleet changed to last; "" where it never changed.
-        features: Digest of the features' settings.
-        grace_until: Time from which devices with a former front end are outdated; None where the fleet never changed.
-        devices: Number of devices.
-        to_follow: Names of the devices with a former front end.
-        without_recordings: Names of the classes without recordings in the public set, which later rounds learn anew.
-    """
-
-    bundle: str
-    features: str
-    grace_until: datetime | None
-    devices: int
-    to_follow: tuple[str, ...]
-    without_recordings: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,3 @@ class DamagedError(StateError):
 
 class WorkError(EdgeError):
     """The child process that trains failed."""
-
-
-class CannotFollowError(EdgeError):
-    """The device does not change to its fleet's front end."""

@@ -7,10 +7,9 @@ ignored, so that an older device can talk to a newer aggregator.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import dacite
 
@@ -25,27 +24,6 @@ RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
 RENEWAL_HEADER = "Auricle-New-Secret"
 """Header of an answer that asks a device to change its secret."""
-
-FRONT_END_HEADER = "Auricle-Front-End"
-"""Header of an answer that asks a device to change to the fleet's front end: a bundle's name and its features."""
-_FRONT_END = re.compile(r"([A-Za-z0-9_-]{1,64}) ([0-9a-f]{16})")
-
-
-class WantedFrontEnd(NamedTuple):
-    """The front end that a fleet changed to: the name of a ready bundle, and the digest of its features."""
-
-    bundle: str
-    features: str
-
-    def to_header(self) -> str:
-        """Return the value of the header."""
-        return f"{self.bundle} {self.features}"
-
-    @classmethod
-    def from_header(cls, value: str) -> WantedFrontEnd | None:
-        """Read the value of the header; None where it is none."""
-        found = _FRONT_END.fullmatch(value)
-        return None if found is None else cls(found[1], found[2])
 
 
 def parse(kind: type[T], document: object) -> T:

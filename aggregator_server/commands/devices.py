@@ -73,7 +73,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _said(device: DeviceInfo) -> dict[str, str]:
     version = device.versions.program or "not said"
-    trouble = "; ".join(text for text in (device.trouble, device.behind) if text)
+    trouble = device.trouble
     return {"version": f"{version} (outdated)" if device.outdated else version, "trouble": trouble}
 
 

@@ -144,24 +144,7 @@ def _add_publish(commands: Commands) -> None:
     model = commands.add_parser("publish-model", help="send the fleet's shared model to a running server")
     model.add_argument("bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)")
     model.set_defaults(run=_publish_model)
-    change = commands.add_parser("change-front-end", help="move the fleet to the front end of another bundle, or back")
-    change.add_argument("bundle", help="name of a ready bundle (`auricle-export list`)")
-    change.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FOLDER",
-        help="recordings of the fleet's classes as LABEL/*.wav; not needed for a front end that the fleet had before",
-    )
-    change.add_argument(
-        "--per-label", default="auto", metavar="N", help="clips of each label (all that the rarest has)"
-    )
-    change.add_argument(
-        "--grace", type=duration, default="14d", metavar="TIME", help="until devices that stay are outdated (14d)"
-    )
-    add_json(change)
-    change.set_defaults(run=_change_front_end)
-    for command in (publish, model, change):
+    for command in (publish, model):
         add_server(command)
 
 
@@ -171,27 +154,6 @@ def _publish(options: argparse.Namespace) -> int:
 
 def _publish_model(options: argparse.Namespace) -> int:
     return _send(find_bundle(options.bundle), "/v1/model", options)
-
-
-def _change_front_end(options: argparse.Namespace) -> int:
-    if options.grace is None:
-        raise AggregatorError("--grace never: devices that stay need an end; give a time of at most 366d")
-    bundle, client = find_bundle(options.bundle), connect(options)
-    body = b""
-    if options.source is not None:
-        with tempfile.TemporaryDirectory(prefix="auricle-") as folder, _progress(f"reading {options.source}"):
-            _make_public_set(options, bundle, Path(folder) / "public.safetensors")
-            body = (Path(folder) / "public.safetensors").read_bytes()
-    answer = client.put("/v1/front-end", body, bundle=options.bundle, grace_s=options.grace)
-    if options.json:
-        print(json.dumps(answer))
-        return 0
-    left = f"{len(answer['to_follow'])} of {answer['devices']} devices have yet to follow"
-    print(f"the fleet's front end is that of {options.bundle}; {left}")
-    if answer["without_recordings"]:
-        print(f"learned anew by the next rounds, for want of recordings: {', '.join(answer['without_recordings'])}")
-    print("who follows, and who cannot: auricle-aggregator devices list", file=sys.stderr)
-    return 0
 
 
 def _send(file: Path, address: str, options: argparse.Namespace) -> int:

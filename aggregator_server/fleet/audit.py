@@ -32,7 +32,6 @@ What = Literal[
     "device_quarantined",
     "device_released",
     "device_revoked",
-    "front_end_changed",
     "invitation_made",
     "invitation_renewed",
     "invitation_revoked",

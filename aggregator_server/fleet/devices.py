@@ -1,7 +1,6 @@
 """The devices of the fleet: enrolment, authentication by secret, and revocation."""
 
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -11,7 +10,6 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.front_end import FrontEndChange, newest_change
 from aggregator_server.fleet.invitations import spend
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import with_reputation
@@ -104,7 +102,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
     secret_hash = hash_secret(enrolment.secret)
     with store.writing(durable=False) as session:
         row = session.get(DeviceRow, enrolment.device_id)
-        _require_fleets_features(session, settings, enrolment.name, now, known=row is not None)
+        _require_fleets_features(session, settings, enrolment.name)
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
@@ -230,7 +228,7 @@ def admit(session: Session, device_id: str, now: float, by: Actor) -> None:
     """Let a device take part that waited for it; admitting it again changes nothing."""
     row = _require(session, device_id)
     _require_not_revoked(row)
-    _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name, now, known=True)
+    _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
     if row.waiting:
         row.waiting = False
         audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
@@ -274,12 +272,7 @@ def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) 
     """
     with tables.reading() as session:
         place = None if after is None else _require(session, after)
-        return with_reputation(session, _infos(session, _enrolled_after(session, place, limit)))
-
-
-def _infos(session: Session, rows: Sequence[DeviceRow]) -> list[DeviceInfo]:
-    change, now = newest_change(session), time.time()
-    return [_info(row, change, now) for row in rows]
+        return with_reputation(session, [_info(row) for row in _enrolled_after(session, place, limit)])
 
 
 def _enrolled_after(session: Session, place: DeviceRow | None, limit: int) -> list[DeviceRow]:
@@ -300,7 +293,7 @@ def find_devices(session: Session, device_ids: Sequence[str]) -> tuple[DeviceInf
         for batch in batches(device_ids)
         for row in session.scalars(select(DeviceRow).where(DeviceRow.device_id.in_(batch)))
     }
-    return with_reputation(session, _infos(session, [rows[device_id] for device_id in device_ids if device_id in rows]))
+    return with_reputation(session, [_info(rows[device_id]) for device_id in device_ids if device_id in rows])
 
 
 def device_names(session: Session, device_ids: Sequence[str]) -> dict[str, str]:
@@ -331,8 +324,7 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
     """Return one device. Raises DeviceNotFoundError: there is no such device."""
     with tables.reading() as session:
-        info = _info(_require(session, device_id), newest_change(session), time.time())
-        return with_reputation(session, [info])[0]
+        return with_reputation(session, [_info(_require(session, device_id))])[0]
 
 
 def _require(session: Session, device_id: str) -> DeviceRow:
@@ -381,12 +373,10 @@ def _check_secret(secret: str) -> None:
         raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
 
 
-def _require_fleets_features(
-    session: Session, settings: FeatureSettings, name: str, now: float, *, known: bool
-) -> None:
-    """Check that a device has the fleet's features, or former ones from which it is to change."""
-    public_set, change = current_version(session), newest_change(session)
-    if public_set is not None and not (change and change.takes(settings.digest, now, known=known)):
+def _require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
+    """Check that a device has the fleet's features."""
+    public_set = current_version(session)
+    if public_set is not None:
         _check_features(FeatureSettings.from_json(public_set.features), settings, name)
 
 
@@ -394,7 +384,9 @@ def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -
     try:
         ours.require_same(theirs, "the public set", f"device {name!r}")
     except FeatureMismatchError as error:
-        raise errors.ForeignFeaturesError(str(error)) from error
+        raise errors.ForeignFeaturesError(
+            f"the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). {error}"
+        ) from error
 
 
 def require_active(row: DeviceRow | Standing) -> None:
@@ -420,10 +412,8 @@ def _require_not_revoked(row: DeviceRow | Standing) -> None:
         )
 
 
-def _info(row: DeviceRow, change: FrontEndChange | None, now: float) -> DeviceInfo:
-    versions, active = Versions(**(row.versions or {})), row.revoked_at is None
-    behind = change.behind(row.features_digest, now) if change is not None and active else ""
-    late = bool(behind) and change is not None and change.is_over(now)
+def _info(row: DeviceRow) -> DeviceInfo:
+    versions = Versions(**(row.versions or {}))
     return reply(
         DeviceInfo,
         row,
@@ -432,6 +422,5 @@ def _info(row: DeviceRow, change: FrontEndChange | None, now: float) -> DeviceIn
         invitation=row.invitation_id,
         trouble=row.trouble or "",
         versions=versions,
-        outdated=active and (late or is_outdated(versions.program)),
-        behind=behind,
+        outdated=row.revoked_at is None and is_outdated(versions.program),
     )

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, case, false, func, literal_column, select
+from sqlalchemy import ColumnElement, case, func, literal_column, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
 from aggregator_server.fleet.versions import is_outdated
 from aggregator_server.schemas import DeviceInfo
@@ -129,24 +128,12 @@ def programs(session: Session) -> tuple[str, ...]:
     return tuple(value for value in rows if value is not None)[:PROGRAMS]
 
 
-def has_former_front_end(session: Session) -> ColumnElement[bool]:
-    """Return the condition that a device has another front end than the fleet changed to."""
-    change, features = newest_change(session), DeviceRow.features_digest
-    if change is None:
-        return false()
-    return (features < change.features) | (features > change.features)  # the index answers each of them
+def is_outdated_one(session: Session) -> ColumnElement[bool]:
+    """Return the condition that a device runs an older program than this server, of ``PROGRAMS`` versions at most."""
+    return _runs_old(programs(session))
 
 
-def is_outdated_one(session: Session, now: float) -> ColumnElement[bool]:
-    """Return the condition that a device is outdated.
-
-    It runs an older program than this server, of ``PROGRAMS`` versions at most, or a former front end for too long.
-    """
-    old = _runs_old(programs(session))
-    return old | has_former_front_end(session) if _time_is_over(session, now) else old
-
-
-def count_outdated(session: Session, now: float) -> int:
+def count_outdated(session: Session) -> int:
     """Count the devices that were not revoked and are outdated."""
     found = programs(session)
     program, old = program_of(DeviceRow.versions), _runs_old(found)
@@ -156,18 +143,9 @@ def count_outdated(session: Session, now: float) -> int:
     revoked = session.scalar(
         select(func.count(case((old, literal_column("1"))))).where(DeviceRow.revoked_at.is_not(None))
     )
-    count = sum(count_devices(session, way) for way in ways) - (revoked or 0)
-    if _time_is_over(session, now):
-        count += count_devices(session, DeviceRow.revoked_at.is_(None) & has_former_front_end(session) & ~old)
-    return count
+    return sum(count_devices(session, way) for way in ways) - (revoked or 0)
 
 
 def _runs_old(found: Iterable[str]) -> ColumnElement[bool]:
     program = program_of(DeviceRow.versions)
     return program.is_(None) | program.in_([text for text in found if is_outdated(text)])
-
-
-def _time_is_over(session: Session, now: float) -> bool:
-    """Say whether devices with a former front end are outdated by now."""
-    change = newest_change(session)
-    return change is not None and change.is_over(now)

@@ -7,7 +7,6 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import PublicSetInUseError, RoundOpenError
 from aggregator_server.fleet import public_sets, shared_models
 from aggregator_server.fleet.audit import SERVER, Actor, audit
-from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import current_consensus, newest_done, open_round_id
 from aggregator_server.schemas import ModelInfo, PublicSetInfo
@@ -32,7 +31,7 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
         current = public_sets.current_version(session)
         if current is None or current.sha256 != sha256:
             _require_no_open_round(session, "public set")
-            if newest_done(session) is not None or newest_change(session) is not None:
+            if newest_done(session) is not None:
                 raise PublicSetInUseError(
                     "the fleet has a consensus or weights by the current public set's classes; another one needs a "
                     "data folder of its own"

@@ -4,11 +4,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, true, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
-from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
 from aggregator_server.selection.draw import Columns, History
@@ -155,20 +154,13 @@ _CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).wh
 )
 
 
-def _has_fleets_front_end(session: Session) -> ColumnElement[bool]:
-    change = newest_change(session)
-    return true() if change is None else DeviceRow.features_digest == change.features
-
-
 def read_columns(session: Session, now: float) -> Columns:
-    """Return the devices that may take part: not those in quarantine, nor those with a former front end.
+    """Return the devices that may take part: not those in quarantine.
 
     The rows are read part by part.
     """
     ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
-    for part in session.execute(
-        _CANDIDATES.where(_has_fleets_front_end(session)), execution_options={"yield_per": _READ}
-    ).partitions():
+    for part in session.execute(_CANDIDATES, execution_options={"yield_per": _READ}).partitions():
         ids.append(np.array([row[0].encode() for row in part], "S32"))
         numbers.append(np.array([(row[1], row[2]) for row in part], np.float64))
     all_ids = np.concatenate(ids)

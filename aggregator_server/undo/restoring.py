@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import AggregationError, InvalidRequestError, RoundNotDoneError, UploadsGoneError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, classes_in_state, set_columns
-from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.queries import require_round
@@ -33,11 +32,9 @@ from aggregator_server.store.tables import (
     ClassRow,
     OperationRow,
     ParticipantRow,
-    PublicSetRow,
     RoundRow,
 )
 from aggregator_server.undo.operations import RESULTS, STARTS, ensure_no_open_round, insert_operation, note_public_set
-from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -144,23 +141,11 @@ def _require_restorable(session: Session, round_id: int) -> RoundRow:
     row = require_round(session, round_id)
     if not is_done(row):
         raise RoundNotDoneError(f"round {round_id} is {row.state}, so there is no state after it; restore another")
-    change = newest_change(session)
-    if change is not None and _features_of(session, row) != change.features:
-        raise RoundNotDoneError(
-            f"round {round_id} is of another front end than {change.bundle}, which the fleet has now; change back to "
-            "that one first (`auricle-aggregator change-front-end`)"
-        )
     if row.follows is not None:
         raise RoundNotDoneError(
             f"round {round_id} is a group's; restore the fleet's round before it, {row.follows}, instead"
         )
     return row
-
-
-def _features_of(session: Session, row: RoundRow) -> str:
-    """Return the digest of the features of a round's result."""
-    of_result = select(PublicSetRow.features).where(PublicSetRow.sha256 == row.result_public_set).limit(1)
-    return FeatureSettings.from_json(dict(session.scalars(of_result).one())).digest
 
 
 def _last_round(session: Session) -> int:

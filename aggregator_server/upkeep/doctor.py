@@ -17,13 +17,7 @@ from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.fleet.classes import classes_in_state
 from aggregator_server.fleet.devices import find_devices
-from aggregator_server.fleet.health import (
-    count_devices,
-    count_health,
-    count_outdated,
-    has_former_front_end,
-    is_outdated_one,
-)
+from aggregator_server.fleet.health import count_devices, count_health, count_outdated, is_outdated_one
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model
@@ -247,8 +241,7 @@ def _devices(tables: Tables, now: float) -> Iterator[Observation]:
         waiting = _names(session, present & DeviceRow.waiting.is_(True))
         shut = _some(session, present & DeviceRow.device_id.in_(QUARANTINED))
         troubled = _some(session, present & DeviceRow.trouble.is_not(None))
-        outdated = _names(session, present & is_outdated_one(session, now), lambda: count_outdated(session, now))
-        behind = _names(session, present & has_former_front_end(session))
+        outdated = _names(session, present & is_outdated_one(session), lambda: count_outdated(session))
     if unseen:
         yield Observation(
             "devices",
@@ -280,14 +273,7 @@ def _devices(tables: Tables, now: float) -> Iterator[Observation]:
             f"run an older program than {version('auricle')}: {outdated}",
             "update their boards (docs/updating.md)",
         )
-    if behind:
-        yield Observation(
-            "devices",
-            "warning",
-            f"have another front end than the fleet, and take no part in rounds: {behind}",
-            "wait until they change, or look at their trouble (docs/updating.md)",
-        )
-    if not (unseen or waiting or shut or troubled or outdated or behind):
+    if not (unseen or waiting or shut or troubled or outdated):
         yield Observation("devices", "ok", f"{count}, all seen within {_UNSEEN_DAYS} days")
 
 

@@ -21,7 +21,6 @@ from fleet_protocol.limits import MESSAGE_BYTES, MODEL_BYTES, PUBLIC_SET_BYTES, 
 # Addresses that take arrays. Their routes check who calls, and read the body piece by piece onto the disk.
 _STREAMED = (
     (re.compile(r"/v1/public-set"), PUBLIC_SET_BYTES),
-    (re.compile(r"/v1/front-end"), PUBLIC_SET_BYTES),
     (re.compile(r"/v1/model"), MODEL_BYTES),
     (re.compile(r"/v1/rounds/[^/]*/update"), UPDATE_BYTES),
 )

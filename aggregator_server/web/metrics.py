@@ -13,21 +13,12 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.fleet.audit import AuditCounts
-from aggregator_server.fleet.health import SEEN_S, count_devices, count_health, count_outdated, has_former_front_end
+from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.last_copy import copied_at
-from aggregator_server.store.tables import (
-    DONE,
-    FAILED,
-    OPEN,
-    ClassRow,
-    DeviceRow,
-    ParticipantRow,
-    ReputationRow,
-    RoundRow,
-)
+from aggregator_server.store.tables import DONE, FAILED, OPEN, ClassRow, ParticipantRow, ReputationRow, RoundRow
 
 
 class Metrics:
@@ -88,13 +79,8 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
     yield GaugeMetricFamily(
         "auricle_devices_outdated",
-        "Devices, but revoked ones, that run an older program than the server, or a former front end for too long.",
-        count_outdated(session, now),
-    )
-    yield GaugeMetricFamily(
-        "auricle_devices_former_front_end",
-        "Devices, but revoked ones, with a former front end.",
-        count_devices(session, DeviceRow.revoked_at.is_(None) & has_former_front_end(session)),
+        "Devices, but revoked ones, that run an older program than the server.",
+        count_outdated(session),
     )
 
 

@@ -27,7 +27,6 @@ from edge_client.config.sections import (
     UiConfig,
 )
 from edge_client.errors import ConfigError
-from edge_client.storage.followed_bundle import bundle_in_use
 from fleet_protocol.registry import Named, Registry, discover
 from fleet_protocol.toml_sections import TomlFile
 
@@ -86,10 +85,8 @@ class Config:
 
     @property
     def bundle(self) -> Path:
-        """The bundle in use: the configured one, unless the device changed to another with its fleet."""
-        if self.server is not None and not self.server.follow_front_end:
-            return self.model.bundle
-        return bundle_in_use(self.device.state, self.model.bundle)
+        """The bundle in use."""
+        return self.model.bundle
 
     @property
     def clips_folder(self) -> Path:

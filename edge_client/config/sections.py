@@ -65,7 +65,6 @@ class ServerConfig:
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
     insecure_http: bool = False
-    follow_front_end: bool = True
     urls: tuple[str, ...] = ()
 
     @property

@@ -47,7 +47,6 @@ from edge_client.storage.ages import DAY_S
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
-from edge_client.storage.followed_bundle import follow_bundle, has_followed
 from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
@@ -132,7 +131,6 @@ class Daemon:
         self._loaded: Loaded | None = None
         self._loading = threading.Lock()
         # Whether what listens goes on with its model until the clips are learned on another front end.
-        self._relearning = False
         if self._begin_anew():
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
         self._room = RoomMemory.open(config, self._state, manifest)
@@ -146,7 +144,7 @@ class Daemon:
         self._rounds: RoundLoop | None = None
         if (server := config.server) is not None:
             rounds = self._supervisor.add("rounds", _ROUNDS_STUCK_S)
-            self._rounds = RoundLoop(config, server, self._state, self._training, stop, rounds.beat, self.follow)
+            self._rounds = RoundLoop(config, server, self._state, self._training, stop, rounds.beat)
             rounds.body = self._rounds.run
         teaching = self._supervisor.add("teaching", _TEACHING_STUCK_S)
         self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
@@ -308,37 +306,14 @@ class Daemon:
         except (AuricleError, OSError) as error:
             self._trouble.warning("cannot keep the sound of an event: %s", error)
 
-    def follow(self, name: str) -> None:
-        """Change to a ready bundle with the fleet; "" for the configured one.
-
-        What listens goes on with its present model until the owner's clips are learned anew. A daemon that is killed
-        meanwhile begins with the new bundle. Raises StateError where something is being trained.
-        """
-        lock = self._state.lock("training")
-        try:
-            follow_bundle(self._state.folder, self._config.model.bundle, name)
-            self._relearning = bool(labels_with_clips(self._config.clips_folder))
-            self._begin_anew()
-        finally:
-            os.close(lock)
-        self._versions["bundle"] = self._config.bundle.stem
-        self._reload()
-
     def _begin_anew(self) -> bool:
         """Begin with a new model where the bundle has another front end than the saved one; say whether so."""
-        return self._state.model.follow_front_end(
-            self._config.bundle,
-            labels_with_clips(self._config.clips_folder),
-            any_architecture=has_followed(self._state.folder, self._config.model.bundle),
-        )
+        return self._state.model.begin_anew(self._config.bundle, labels_with_clips(self._config.clips_folder))
 
     def _reload(self) -> None:
         self._model_key = self._state.model.key()
         progress = self._state.model.load(self._config.bundle).progress
         self._model = model_status(progress)
-        self._relearning = self._relearning and not progress.taught
-        if self._relearning:
-            return
         with self._loading:
             self._loaded = None
         try:

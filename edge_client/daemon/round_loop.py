@@ -17,16 +17,15 @@ from typing import Any
 from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
 from edge_client.daemon.training_process import TrainingProcess
-from edge_client.errors import CannotFollowError, ConfigError, StateError, WorkError
+from edge_client.errors import ConfigError, WorkError
 from edge_client.fleet.enrolment import client_of_member, describe, enrol, trouble_of
-from edge_client.fleet.front_end import bundle_to_follow
 from edge_client.fleet.secret_change import renew_secret
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.addresses import is_clear
 from fleet_protocol.errors import RefusedError, UnreachableError
-from fleet_protocol.messages import Enrolment, Learned, WantedFrontEnd, Work, parse
+from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
 
@@ -55,12 +54,10 @@ class RoundLoop:
         training: TrainingProcess,
         stop: threading.Event,
         beat: Callable[[], None],
-        follow: Callable[[str], None],
     ) -> None:
         """Prepare; nothing is sent or trained yet.
 
         Args:
-            follow: Changes to another bundle with the fleet; raises StateError where that is not possible now.
 
         Raises EdgeError if the state folder is damaged, the bundle cannot be read, or the address cannot be one.
         """
@@ -70,7 +67,6 @@ class RoundLoop:
         self._training = training
         self._stop = stop
         self._beat = beat
-        self._follow = follow
         self._token = _token(server, state.membership.load())
         for url in filter(is_clear, server.addresses):
             log.warning("%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", url)
@@ -78,8 +74,6 @@ class RoundLoop:
         self._jitter = random.Random(state.identity.load().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
-        # The front end that this device could not change to: it says so once.
-        self._stays_from: WantedFrontEnd | None = None
         self._last_enrolment: Enrolment | None = None
         self.status: dict[str, Any] = {
             "server": "",
@@ -176,8 +170,6 @@ class RoundLoop:
         if self._client.new_secret_wanted:
             renew_secret(self._client, self._state.identity)
         if work is None:
-            if self._client.front_end_wanted is not None:
-                self._change_front_end(self._client.front_end_wanted)
             return
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)
@@ -197,25 +189,6 @@ class RoundLoop:
             if not self._stop.is_set():
                 self._report(trouble_of(self._config))
             raise
-
-    def _change_front_end(self, wanted: WantedFrontEnd) -> None:
-        """Change to the front end that the fleet has by now; where that cannot be, go on, and tell the operator why."""
-        if wanted == self._stays_from:
-            return
-        try:
-            name = bundle_to_follow(self._config, wanted)
-            self._follow(name)
-        except CannotFollowError as error:
-            log.warning("the fleet changed its front end to %s, but this device goes on: %s", wanted.bundle, error)
-            self._stays_from = wanted
-            self._report(f"it stays with its front end: {error}")
-            return
-        except StateError as error:  # something is being trained; the aggregator asks again
-            log.info("the change to the fleet's front end waits: %s", error)
-            return
-        log.info("changed to the fleet's front end, %s; its owner's clips are learned anew", wanted.bundle)
-        self._stays_from, self._given_up = None, None
-        self.status["enrolled"] = False  # it says its new features
 
     def _contribute(self, work: Work) -> None:
         path = self._state.outbox.update_path(work.round_id)

@@ -22,13 +22,12 @@ from edge_client.storage.checked_files import copy_of, read_file_or_copy
 from edge_client.storage.database import FILE as DATABASE
 from edge_client.storage.database import Database
 from edge_client.storage.device_state import KEPT_TWICE
-from edge_client.storage.followed_bundle import FILE as FOLLOWED_BUNDLE
 from fleet_protocol.atomic_files import flush_folder, make_folder, remove_durably, write_durably
 from fleet_protocol.backup_archive import BackupArchive, open_backup, written_backup
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import BackupFormatError
 
-_FILES = (*KEPT_TWICE, FOLLOWED_BUNDLE, "embeddings.safetensors", DATABASE)
+_FILES = (*KEPT_TWICE, "embeddings.safetensors", DATABASE)
 _FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
 _BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{DATABASE}-wal", f"{DATABASE}-shm")
 # What was heard in a room stays in no backup, and says nothing of the labels that come back.

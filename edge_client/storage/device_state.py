@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import DamagedError, StateError
-from edge_client.storage import followed_bundle
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
 from edge_client.storage.database import FILE, SELF_TEST, Database
@@ -25,7 +24,7 @@ KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors")
 # The names of files that are being written (fleet_protocol.atomic_files).
 _HALF_WRITTEN = re.compile(
     r"\.((identity\.json|membership\.json|model\.safetensors)(\.copy)?|status\.json|page\.key"
-    r"|embeddings\.safetensors|room\.safetensors|update-.*|learned-.*|[0-9a-f]{64}|followed-bundle\.json)"
+    r"|embeddings\.safetensors|room\.safetensors|update-.*|learned-.*|[0-9a-f]{64})"
     r"\.[0-9a-f]{8}"
 )
 
@@ -126,7 +125,7 @@ class DeviceState:
         damaged, and so is its copy.
         """
         found = [_mended(self.folder / name) for name in KEPT_TWICE] + self.database.mend()
-        once = (self.embeddings_path, self.room_path, self.folder / followed_bundle.FILE)
+        once = (self.embeddings_path, self.room_path)
         checked = [*once, *finished_files(self.outbox.folder)]
         damaged = [path for path in checked if path.exists() and _is_damaged(path)]
         damaged += [path for path in finished_files(self.blobs.folder) if file_digest(path) != path.name]

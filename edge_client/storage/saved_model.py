@@ -152,9 +152,7 @@ class ModelStore:
         trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
 
-    def follow_front_end(
-        self, bundle_path: Path, labels: Collection[str] = (), *, any_architecture: bool = False
-    ) -> bool:
+    def begin_anew(self, bundle_path: Path, labels: Collection[str] = ()) -> bool:
         """Begin anew from a bundle with another front end than the saved model's, as after an upgrade; say whether so.
 
         What the model learned is worth nothing on other features. The owner's clips are learned again, because none
@@ -162,15 +160,13 @@ class ModelStore:
 
         Args:
             labels: those that have clips.
-            any_architecture: whether the bundle may have another architecture, too.
         """
         document = self._document()
         if not document:
             return False  # there is no model, or load says what is wrong
         bundle = read_bundle(bundle_path)
         start = _start(bundle.manifest)
-        same = document.get("features", "") in ("", start.features)
-        if same or not (any_architecture or document.get("architecture") == start.architecture):
+        if document.get("features", "") in ("", start.features):
             return False
         contributed, learned = (int(document.get(name, 0)) for name in ("contributed", "learned"))
         label_map = _with_clips(document, start.label_map, labels)

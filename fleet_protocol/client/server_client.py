@@ -17,7 +17,6 @@ from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorte
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
 from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError, UnwillingError
 from fleet_protocol.messages import (
-    FRONT_END_HEADER,
     RENEWAL_HEADER,
     Authority,
     Enrolled,
@@ -27,7 +26,6 @@ from fleet_protocol.messages import (
     NewSecret,
     PublicSetName,
     Receipt,
-    WantedFrontEnd,
     Work,
     to_json,
 )
@@ -59,7 +57,7 @@ class ServerClient:
     Attributes:
         addresses: Those addresses, and which is in use.
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
-        front_end_wanted: Front end that it asked the device to change to then; None: none.
+
         server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
@@ -80,7 +78,6 @@ class ServerClient:
         """
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
-        self.front_end_wanted: WantedFrontEnd | None = None
         self.server_time: float | None = None
         self._authority = authority
         self._verified_by = trust_nobody_yet() if identity is None else trust(authority)
@@ -151,7 +148,6 @@ class ServerClient:
         self.addresses.go_home()
         with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
             self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
-            self.front_end_wanted = WantedFrontEnd.from_header(answer.headers.get(FRONT_END_HEADER, ""))
             found = self._content(answer)
         return self._read(Work, found) if found else None
 

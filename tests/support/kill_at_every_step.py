@@ -31,10 +31,8 @@ from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.undo.class_changes import remove_class
-from aggregator_server.undo.front_end_change import change_front_end
 from aggregator_server.undo.reports import list_class_history
 from aggregator_server.undo.restoring import restore_round
-from tests.support.other_front_end import other_public_set
 
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 
@@ -61,7 +59,6 @@ ACTIONS = {
     "close": lambda store: advance(store, 400.0),
     "retire": lambda store: remove_class(store, "c4", 400.0),
     "restore": lambda store: restore_round(store, 1, (), 400.0),
-    "front_end": lambda store: change_front_end(store, "base", other_public_set().pack(), 60.0, 400.0),
     "without": lambda store: restore_round(store, 1, (f"{1:032x}",), 400.0),
 }
 

@@ -11,7 +11,6 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet.classes import all_classes, as_merged, merged_classes, retired_classes
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
-from aggregator_server.fleet.front_end import change_of_text, newest_change_text
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.groups import fine_tuning_due
@@ -52,7 +51,6 @@ _PLACE = (
         _OPEN.c.round_id.label("open_round"),
         _OPEN.c.deadline_at,
         and_(_PARTICIPANTS.c.device_id.is_not(None), _PARTICIPANTS.c.upload.is_(None)).label("is_asked"),
-        newest_change_text().label("front_end"),
     )
     .select_from(
         _DEVICES.outerjoin(_REPUTATIONS, _REPUTATIONS.c.device_id == _DEVICES.c.device_id)
@@ -109,7 +107,7 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     Learning from the newest finished round comes before contributing to the open one: the device then contributes
     from the state that the fleet agreed on, and knows which of its new sounds are classes by now.
 
-    A device in quarantine learns, and is asked for nothing. One with a former front end of the fleet has no work.
+    A device in quarantine learns, and is asked for nothing.
 
     Raises:
         DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
@@ -119,9 +117,6 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     with store.reading() as session:
         place: Any = session.execute(_PLACE, {"of_device": device_id}).one()
         require_active(Standing(*place[: len(STANDING)]))
-        change = change_of_text(place.front_end)
-        if change is not None and change.asked_of(place.features_digest) is not None:
-            return None
         finished = _to_learn(session, device_id, place) if _may_learn(place) else None
         if finished is not None:
             return _work(session, _for_all(store, state, "learn", finished), device_id)

@@ -10,7 +10,6 @@ from sqlalchemy import true
 from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
-from aggregator_server.fleet.front_end import newest_change
 from aggregator_server.fleet.health import count_devices, count_outdated, health_of
 from aggregator_server.store.tables import DeviceRow
 from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
@@ -37,7 +36,7 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
     with service.store.reading() as session:
         every = count_devices(session, true())
         present = every - count_devices(session, DeviceRow.revoked_at.is_not(None))
-        change, outdated = newest_change(session), count_outdated(session, now)
+        outdated = count_outdated(session)
     return render(
         request,
         "fleet.html",
@@ -46,7 +45,6 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
         all=every,
         present=present,
         outdated=outdated,
-        older=change is None or not change.is_over(now),
         wanted=wanted,
         states=STATES,
     )

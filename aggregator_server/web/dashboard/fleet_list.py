@@ -100,7 +100,7 @@ def _is_called(word: str) -> ColumnElement[bool]:
 def _is_in(session: Session, state: str, now: float) -> ColumnElement[bool]:
     """Return the condition of a state; ``health_of`` says the same of one device."""
     if state == "outdated":
-        return DeviceRow.revoked_at.is_(None) & is_outdated_one(session, now)
+        return DeviceRow.revoked_at.is_(None) & is_outdated_one(session)
     seen, trusted, calm = DeviceRow.seen_at >= now - SEEN_S, _id.not_in(QUARANTINED), DeviceRow.trouble.is_(None)
     conditions = {
         "": (true(),),

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable
-from typing import Annotated, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
@@ -14,11 +14,10 @@ from aggregator_server.fleet.devices import Entry
 from aggregator_server.fleet.invitations import require_open
 from aggregator_server.fleet.shared_models import published_model
 from aggregator_server.rounds.publishing import describe_model, describe_public_set, publish_model, publish_public_set
-from aggregator_server.schemas import FrontEndInfo, ModelInfo, PublicSetInfo
+from aggregator_server.schemas import ModelInfo, PublicSetInfo
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
-from aggregator_server.undo.front_end_change import change_front_end
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import (
     MEMBER_ERRORS,
@@ -33,7 +32,7 @@ from aggregator_server.web.routes.blobs import BINARY, BINARY_BODY, stream
 from aggregator_server.web.service import Service
 
 router = APIRouter()
-T = TypeVar("T", PublicSetInfo, ModelInfo, FrontEndInfo)
+T = TypeVar("T", PublicSetInfo, ModelInfo)
 
 
 @router.put(
@@ -104,44 +103,6 @@ async def publish_bundle(service: CurrentService, by: By, request: Request) -> M
 def describe_shared(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""
     return describe_model(service.store)
-
-
-@router.put(
-    "/v1/front-end",
-    summary="Change the fleet's front end",
-    tags=["shared model"],
-    dependencies=[Operator],
-    openapi_extra=BINARY_BODY,
-    responses=documented(
-        *PERSON_ERRORS,
-        errors.RoundOpenError,
-        errors.PublicSetNotFoundError,
-        errors.ModelTooSmallError,
-        errors.TooLargeError,
-        errors.MalformedPublicSetError,
-        errors.ForeignFeaturesError,
-        errors.InvalidRequestError,
-    ),
-)
-async def change_features(
-    service: CurrentService,
-    by: By,
-    request: Request,
-    bundle: Annotated[str, Query(max_length=64, description="name of a ready bundle")],
-    grace_s: Annotated[float, Query(description="seconds that devices have to follow")] = 14 * 86_400.0,
-) -> FrontEndInfo:
-    """Make a ready bundle's front end the fleet's; devices change to it by themselves, as far as they may and can.
-
-    The body is a public set with its features, or empty where the fleet had one before. Classes stay; prototypes,
-    scores and weights begin anew with the next round.
-    """
-
-    def change(store: Store, incoming: Incoming, actor: Actor) -> FrontEndInfo:
-        return change_front_end(store, bundle, incoming.content() or None, grace_s, time.time(), actor)
-
-    found = await _receive(service, request, change, by)
-    service.wake()
-    return found
 
 
 @router.get(

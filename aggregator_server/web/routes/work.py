@@ -7,12 +7,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
-from aggregator_server.fleet.front_end import front_end_wanted
 from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
-from fleet_protocol.messages import FRONT_END_HEADER, RENEWAL_HEADER, Learned, Work
+from fleet_protocol.messages import RENEWAL_HEADER, Learned, Work
 
 router = APIRouter(tags=["work"])
 
@@ -38,24 +37,17 @@ async def work(
     """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``.
 
     A device waits once: asking anew answers the former request with 204. The header ``Auricle-New-Secret: wanted`` asks
-    the device to change its secret, ``Auricle-Front-End: BUNDLE FEATURES`` to change to the fleet's front end.
+    the device to change its secret,
     """
     headers = {RENEWAL_HEADER: "wanted"} if request.state.rotate else {}
-    end, store = time.monotonic() + wait_s, service.store
-    asked, is_first = None, True
+    end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
         found = await service.for_device(next_work, service.store, device_id, time.time())
         if found is not None:
             return Response(_WORK.dump_json(found), media_type="application/json", headers=headers)
         left = end - time.monotonic()
-        wanted = front_end_wanted(store, request.state.features)
-        if is_first:
-            asked, is_first = wanted, False
-        if wanted is not None:
-            headers[FRONT_END_HEADER] = wanted.to_header()
-        # A device that stays as it is would ask again at once, so it is told at once only of what is new.
-        if left <= 0 or service.new_work.closed or wanted != asked:
+        if left <= 0 or service.new_work.closed:
             return Response(status_code=204, headers=headers)
         await service.new_work.wait(event, left)
         if service.new_work.is_replaced(device_id, event):

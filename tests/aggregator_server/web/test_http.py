@@ -32,7 +32,6 @@ from tests.support.checkout import ROOT
 from tests.support.commands import command, failed, printed
 from tests.support.core_fleet import devices
 from tests.support.edge_process import wait_for
-from tests.support.other_front_end import other_public_set
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +255,6 @@ def test_the_admin_learns_the_deadline_and_cancels(fleet):
     assert fleet.admin.get("/v1/health").json()["open_round"] == summary["round_id"]
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "round_open", "round 1")
     refused(fleet.admin.put("/v1/public-set", content=public_set(30).pack()), 409, "round_open")
-    moved = fleet.admin.put("/v1/front-end", params={"bundle": "base"}, content=other_public_set().pack())
-    refused(moved, 409, "round_open")
     refused(fleet.admin.put("/v1/model", content=tiny_bundle(seed=1)), 409, "round_open")
     cancelled = fleet.admin.delete("/v1/rounds/1").json()
     assert (cancelled["state"], cancelled["reason"]) == ("failed", "cancelled by an administrator")
@@ -361,10 +358,9 @@ def test_bodies_that_are_too_large_are_refused_however_they_come(fleet):
     refused(fleet.admin.patch("/v1/classes/c0", json={"name": "x" * 2**20}), 413, "too_large")
 
 
-@pytest.mark.parametrize("path", ["/v1/public-set", "/v1/front-end?bundle=base"])
-def test_a_body_that_only_says_that_it_is_too_large_is_refused_unread(fleet, path):
+def test_a_body_that_only_says_that_it_is_too_large_is_refused_unread(fleet):
     connection = connect(fleet)
-    connection.putrequest("PUT", path)
+    connection.putrequest("PUT", "/v1/public-set")
     connection.putheader("Authorization", f"Bearer {ADMIN}")
     connection.putheader("Content-Length", str(2**40))
     connection.endheaders(b"x" * 1000)
@@ -372,7 +368,7 @@ def test_a_body_that_only_says_that_it_is_too_large_is_refused_unread(fleet, pat
     document = json.loads(response.read())
     connection.close()
     assert (response.status, document["error"]["code"]) == (413, "too_large")
-    note("PUT", path.partition("?")[0], response.status, document["error"]["code"])
+    note("PUT", "/v1/public-set", response.status, document["error"]["code"])
 
 
 def connect(fleet):
@@ -750,25 +746,6 @@ def test_the_schema_documents_every_address_completely(fleet):
         "DeviceSecret",
         "EnrolmentToken",
     }
-
-
-def test_a_front_end_that_cannot_be_changed_to_is_refused_with_the_reason(start_aggregator):
-    server = start_aggregator("crowded")
-    with server.client() as admin:
-
-        def put(content, bundle="base"):
-            return admin.put("/v1/front-end", params={"bundle": bundle}, content=content)
-
-        refused(put(b""), 404, "public_set_not_found", "publish one")
-        many = public_set(80, classes=40)
-        assert admin.put("/v1/public-set", content=many.pack()).status_code == 200
-        assert admin.put("/v1/model", content=tiny_bundle(capacity=64)).status_code == 200
-        refused(put(b"nonsense"), 422, "malformed_public_set")
-        refused(put(other_public_set().pack(), "words"), 422, "feature_mismatch", "--bundle words")
-        refused(put(b"", "../base"), 422, "invalid_request", "no ready bundle")
-        names = tuple(info.name for info in many.classes)
-        refused(put(other_public_set(names=names).pack()), 409, "model_too_small", "40 classes")
-        assert put(b"", "cnn2").json()["bundle"] == ""  # it has that one
 
 
 def test_what_the_tests_saw_is_what_the_schema_says(fleet):

@@ -48,21 +48,21 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
 def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tmp_path):
     old, new = find_bundle("base"), find_bundle("base_int8")  # the same head on features that only look the same
     store = ModelStore(tmp_path)
-    assert not store.follow_front_end(old)
+    assert not store.begin_anew(old)
     saved = store.load(old)
     labels = saved.progress.label_map.add("siren")
     progress = dataclasses.replace(saved.progress, label_map=labels, contributed=3, learned=2, taught="0123")
     store.save(saved.bundle.weights, {name: array + 1 for name, array in saved.listening.items()}, progress)
     with pytest.raises(StateError, match=r"another front end than that of .*base_int8"):
         store.load(new)
-    assert not store.follow_front_end(old)
-    assert store.follow_front_end(new)
+    assert not store.begin_anew(old)
+    assert store.begin_anew(new)
     again = store.load(new)
     assert (again.progress.contributed, again.progress.learned) == (3, 2)
     assert again.progress.label_map.names == ()
     assert store.taught() == ""
     assert all(np.array_equal(again.listening[name], again.bundle.weights[name]) for name in again.listening)
-    assert not store.follow_front_end(new)
+    assert not store.begin_anew(new)
 
 
 def test_labels_with_clips_keep_their_slots_and_classes_on_another_front_end(tmp_path, bundles):
@@ -71,8 +71,7 @@ def test_labels_with_clips_keep_their_slots_and_classes_on_another_front_end(tmp
     labels = LabelMap(32).add("siren", "c4").add("adopted", "c5").add("bell").add("adopted too", "c6")
     store.save(saved.bundle.weights, saved.listening, dataclasses.replace(saved.progress, label_map=labels))
     base = find_bundle("base")
-    assert not store.follow_front_end(base, ("siren", "bell"))  # another architecture, too: only with the fleet
-    assert store.follow_front_end(base, ("siren", "bell"), any_architecture=True)
+    assert store.begin_anew(base, ("siren", "bell"))  # of another architecture, too
     progress = store.load(base).progress
     assert progress.label_map.labels == ("siren", "bell")
     assert progress.label_map.slot_of("bell") == 2  # as it was reported
@@ -81,14 +80,13 @@ def test_labels_with_clips_keep_their_slots_and_classes_on_another_front_end(tmp
     assert progress.listening_labels.mask.sum() == 0  # nothing is learned yet
 
 
-def test_a_model_of_another_architecture_is_refused_and_kept_also_when_a_daemon_starts(tmp_path, bundles):
+def test_a_model_of_another_architecture_on_the_same_front_end_is_refused_and_kept(tmp_path, bundles):
     store = ModelStore(tmp_path)
     saved = store.load(bundles["cnn1"])
     store.save(saved.bundle.weights, saved.listening, saved.progress)
-    assert not store.follow_front_end(find_bundle("base"))
-    for other in (find_bundle("base"), bundles["cnn3"]):
-        with pytest.raises(StateError, match="cnn1 that does not fit"):
-            store.load(other)
+    assert not store.begin_anew(bundles["cnn3"])
+    with pytest.raises(StateError, match="cnn1 that does not fit"):
+        store.load(bundles["cnn3"])
     assert store.taught() == ""
     assert store.load(bundles["cnn1"]).progress == saved.progress
 
