@@ -13,7 +13,7 @@ AuricleError
     │   └── BlobNotFoundError, PublicSetNotFoundError, ModelNotFoundError
     ├── ConflictError              right in itself, wrong at this time
     │   ├── RoundOpenError, RoundClosedError, RoundNotDoneError, DuplicateUpdateError
-    │   ├── UploadsGoneError, LastClassError, TooManyClassesError
+    │   ├── LastClassError
     │   ├── DeviceTakenError, SecretTakenError, ClassNameTakenError
     │   ├── NoDevicesError, NoPublicSetError, PublicSetInUseError, FleetFeaturesError
     │   └── NoModelError, ModelTooSmallError, ModelReplacedError
@@ -146,16 +146,8 @@ class RoundNotDoneError(ConflictError, code="round_not_done"):
     """The round has no result to learn from."""
 
 
-class UploadsGoneError(ConflictError, code="uploads_gone"):
-    """The round's uploads, without which its result cannot be computed again, are no longer kept."""
-
-
 class LastClassError(ConflictError, code="last_class"):
     """The fleet would be left without a class, or without a public recording."""
-
-
-class TooManyClassesError(ConflictError, code="too_many_classes"):
-    """The fleet has as many classes as it may, or as the shared model's head has slots."""
 
 
 class DuplicateUpdateError(ConflictError, code="duplicate_update"):

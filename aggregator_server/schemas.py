@@ -127,9 +127,7 @@ class DeviceInfo:
         waiting: Whether an operator has yet to admit it.
         conduct: Its reputation from the rounds so far.
         versions: Versions that it runs, as it says; empty texts where it does not.
-        outdated: Whether it runs an older program than the server, or a former front end for longer than the fleet gave
-            it time for, and was not revoked.
-
+        outdated: Whether it runs an older program than the server.
     """
 
     device_id: str
@@ -322,17 +320,13 @@ class ClassChange:
     """One change of a class.
 
     Attributes:
-        name: The class's new name, also beside ``approve``; with ``split_off``, the name of the new class.
+        name: The class's new name.
         merge_into: Class that it becomes one with.
-        approve: Whether a class that waits for an operator becomes one of the fleet's.
-        split_off: Devices whose reports of the class become a new class.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
     name: str | None = None
     merge_into: str | None = None
-    approve: bool = False
-    split_off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,15 +340,14 @@ class ClassReportInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassDetail:
-    """A class that the fleet has, had or may get.
+    """A class that the fleet has or had.
 
     Attributes:
         class_id: Identifier; none is given twice.
         name: Name for people.
         discovered_in: Number of the round that discovered it; None for a class of the first public set.
-        state: One of active, proposed (waits for an operator), rejected, retired, merged, or undone (its round was).
+        state: One of active, retired, merged, or undone (its round was).
         merged_into: Class that it was merged into.
-        split_from: Class that it was split from.
         reports: Sounds of devices that became this class; those of labels of its name are not among them. At most the
             first 10 in the list of all classes, the first 200 of one class.
         reported_by: Number of devices that reported it.
@@ -365,17 +358,8 @@ class ClassDetail:
     discovered_in: int | None
     state: str
     merged_into: str | None
-    split_from: str | None
     reports: tuple[ClassReportInfo, ...]
     reported_by: int = 0
-
-
-@dataclass(frozen=True)
-class RestoreRequest:
-    """Which uploads the restored round shall be computed without: those of these devices."""
-
-    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
-    without_devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -476,7 +460,7 @@ class RoundSummary:
         training_loss: Median of the uploaded training losses; None before the round is done, and without any.
         follows: Number of the fleet's round that a group's round personalises.
         group: Index of the group whose round it is, 0 for the devices with the fewest clips.
-        operation: Change in place of a round with devices, by an operator: approve, merge, split, retire or restore.
+        operation: Change in place of a round with devices, by an operator: merge, retire or restore.
         restores: Number of the round whose state was restored.
         undone_by: Number of the restoration since which this round does not count.
     """

@@ -75,17 +75,13 @@ class ClassTerms:
 
     Attributes:
         max_classes: Largest number of classes; the shared model's head may have fewer slots than other fleets allow.
-        proposed: Classes that wait for an operator.
         reserved: Identifiers of all classes that the fleet had, or may get: no other class may have one of them.
         merged: Classes that an operator merged, and the classes that they became.
-        review: Whether a new class waits for an operator before it is one of the fleet's.
     """
 
     max_classes: int = CLASSES
-    proposed: frozenset[str] = frozenset()
     reserved: frozenset[str] = frozenset()
     merged: Mapping[str, str] = field(default_factory=dict)
-    review: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,22 +130,6 @@ class Assigned:
     class_id: str
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """A new class that waits for an operator.
-
-    Attributes:
-        name: Name that most owners give it.
-        rows: Rows of the public set that will stand for it, float32 [rows, frames, coefficients].
-        columns: Columns of the shared model's head by name of the weights, float32 [...]; empty in a round without one.
-    """
-
-    class_id: str
-    name: str
-    rows: Floats
-    columns: Arrays = field(default_factory=dict)
-
-
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """What a round led to.
@@ -162,7 +142,6 @@ class RoundResult:
         weights: The shared model's new weights; None in a round without one.
         state: State for the next round's aggregation.
         prototypes: The fleet's new prototypes; None: they stay as they are.
-        proposals: New classes that wait for an operator; assignments may name them.
     """
 
     public_set: PublicSet
@@ -172,7 +151,6 @@ class RoundResult:
     weights: Arrays | None = None
     state: Arrays = field(default_factory=dict)
     prototypes: FleetPrototypes | None = None
-    proposals: tuple[Proposal, ...] = ()
 
 
 def as_rows(names: Sequence[str], width: int) -> Array:

@@ -17,36 +17,27 @@ if TYPE_CHECKING:
 
     Change = Callable[[Client, argparse.Namespace], Any]
 
-_PRESENT = ("active", "proposed")
+_ACTIVE = "active"
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    classes = commands.add_parser(
-        "classes", help="list the fleet's classes; rename, merge, retire, approve, reject one"
-    )
+    classes = commands.add_parser("classes", help="list the fleet's classes; rename, merge, retire one")
     classes.set_defaults(run=_list)
     _add_options(classes)
-    classes.add_argument("--all", action="store_true", help="also former ones, and those that wait for approval")
+    classes.add_argument("--all", action="store_true", help="also former ones")
     actions = classes.add_subparsers(metavar="ACTION")
     rename = actions.add_parser("rename", help="give a class another name")
     rename.set_defaults(run=_changing(lambda client, options: _patch(client, options, name=options.name)))
     merge = actions.add_parser("merge", help="make a class one with another; its name is that of the other")
     merge.set_defaults(run=_changing(_merge))
-    approve = actions.add_parser("approve", help="let a class in that waits (`run --review-classes`)")
-    approve.set_defaults(
-        run=_changing(lambda client, options: _patch(client, options, approve=True, name=options.name))
-    )
     retire = actions.add_parser("retire", help="give a class up; owners keep their clips and labels")
     retire.set_defaults(run=_changing(_remove))
-    reject = actions.add_parser("reject", help="refuse a class that waits")
-    reject.set_defaults(run=_changing(_remove))
-    for action in (rename, merge, approve, retire, reject):
+    for action in (rename, merge, retire):
         action.add_argument("class_id", metavar="CLASS", help="its identifier or name, as `classes` shows it")
         _add_options(action, below=True)
     rename.add_argument("name", help="its new name")
     merge.add_argument("into", metavar="INTO", help="the other class")
-    approve.add_argument("--name", help="a name for it")
 
 
 def _add_options(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
@@ -57,7 +48,7 @@ def _add_options(parser: argparse.ArgumentParser, *, below: bool = False) -> Non
 def _list(options: argparse.Namespace) -> int:
     client = connect(options)
     found = client.get("/v1/class-history")
-    kept = [item for item in found if options.all or item["state"] in _PRESENT]
+    kept = [item for item in found if options.all or item["state"] == _ACTIVE]
     rows = kept if options.json else [item | {"reported by": _reporters(item)} for item in kept]
     show(rows, ("class_id", "name", "state", "discovered_in", "merged_into", "reported by"), as_json=options.json)
     return 0
@@ -99,5 +90,5 @@ def _remove(client: Client, options: argparse.Namespace) -> Any:  # noqa: ANN401
 def _identifier(client: Client, given: str) -> str:
     """Return the identifier of a class that is named by it, by its beginning, or by its name."""
     found = client.get("/v1/class-history")
-    known = (Named(str(item["class_id"]), item["name"], item["state"] in _PRESENT) for item in found)
+    known = (Named(str(item["class_id"]), item["name"], item["state"] == _ACTIVE) for item in found)
     return resolve(given, known, "class", "auricle-aggregator classes --all")

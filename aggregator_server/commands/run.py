@@ -41,9 +41,6 @@ def add(commands: Commands) -> None:
         default="last",
         help="of which rounds that are over what devices sent is kept (default: last, until the next one is over)",
     )
-    run.add_argument(
-        "--review-classes", action="store_true", help="let new classes wait until an operator approves them"
-    )
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     run.add_argument(
         "--enrol-per-minute",
@@ -199,7 +196,6 @@ def _run(options: argparse.Namespace) -> int:
             endpoint,
             terms,
             keep_uploads=options.keep_uploads,
-            review_classes=options.review_classes,
             proxies=tuple(options.behind_proxy),
             docs_url=options.docs_url,
             drain_s=options.drain_s,

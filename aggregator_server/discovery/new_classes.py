@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Assigned, ClassTerms, Proposal
+from aggregator_server.aggregation.contract import Assigned, ClassTerms
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
@@ -29,13 +29,11 @@ class Settled:
         public_set: The public set, grown by the new classes and their rows.
         assignments: Assignments, one for every report that found its class.
         details: JSON-ready details: the reports, the groups with their classes, ``left_open`` and ``limits``.
-        proposals: Groups that wait for an operator; the public set has none of them.
     """
 
     public_set: PublicSet
     assignments: tuple[Assigned, ...]
     details: dict[str, Any]
-    proposals: tuple[Proposal, ...] = ()
 
 
 def settle(
@@ -52,24 +50,20 @@ def settle(
     group is left open, and the device reports it again. So are groups for which the fleet has no room.
     """
     terms = terms or ClassTerms()
-    room = terms.max_classes - len(public_set.classes) - len(terms.proposed)
+    room = terms.max_classes - len(public_set.classes)
     fitting = _fitting(discovery.groups, reports, room)
-    grown, proposals = public_set, list[Proposal]()
+    grown = public_set
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
     for group in fitting:
-        ids = {*grown.class_ids, *terms.reserved, *terms.proposed, *(proposal.class_id for proposal in proposals)}
-        class_id = group.class_id or free_class_id(ids)
+        class_id = group.class_id or free_class_id({*grown.class_ids, *terms.reserved})
         first_of = {reports[index].device_id: index for index in reversed(group.members)}
         members = sorted(first_of.values())
         if group.class_id is None:
             rows = rows_of(public_set, [reports[index] for index in members], np.random.default_rng([seed, members[0]]))
             name = majority_name([reports[index].name for index in members])
             name = name or f"sound-{class_id.removeprefix('c')}"
-            if terms.review:
-                proposals.append(Proposal(class_id, name, rows))
-            else:
-                grown = add_class(grown, class_id, round_id, name, rows)
+            grown = add_class(grown, class_id, round_id, name, rows)
         assignments += [Assigned(reports[i].device_id, reports[i].slot, class_id) for i in members]
         groups.append({"class_id": class_id, "members": members, "known": group.class_id is not None})
     left_open = sorted(set(range(len(reports))) - {index for group in groups for index in group["members"]})
@@ -80,7 +74,7 @@ def settle(
         "details": discovery.details,
         "limits": _limits(len(reports), discovery.groups, fitting, terms),
     }
-    return Settled(grown, tuple(assignments), details, tuple(proposals))
+    return Settled(grown, tuple(assignments), details)
 
 
 def _fitting(groups: Sequence[Group], reports: Sequence[ReportedClass], room: int) -> list[Group]:
@@ -104,7 +98,7 @@ def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], ter
     if unmade:
         found.append(
             f"{unmade} new classes were not made: the fleet has no room beyond {terms.max_classes} classes, and one "
-            f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round; retire or reject classes that "
+            f"device alone brings no more than {NEW_CLASSES_OF_A_DEVICE} in a round; retire classes that "
             "should not be there"
         )
     return found

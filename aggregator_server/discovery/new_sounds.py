@@ -134,7 +134,7 @@ def recognise(
             earlier = inputs.assigned.get((device_id, report.slot))
             if earlier is None:
                 sounds.append(_Sound(contribution, row, ReportedClass(device_id, report.slot, report.name)))
-            elif earlier not in inputs.class_terms.proposed:
+            else:
                 reassigned.append(Assigned(device_id, report.slot, earlier))
     if not sounds:
         return tuple(reassigned), None

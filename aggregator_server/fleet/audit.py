@@ -19,13 +19,10 @@ from aggregator_server.store.tables import AuditRow
 
 What = Literal[
     "authentication_failed",
-    "class_approved",
     "class_made",
     "class_merged",
-    "class_rejected",
     "class_renamed",
     "class_retired",
-    "class_split",
     "device_admitted",
     "device_enrolled",
     "device_left",

@@ -11,7 +11,7 @@ from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ACTIVE, MERGED, PROPOSED, REJECTED, RETIRED, ClassRow, table_of
+from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, table_of
 from fleet_protocol.messages import ClassInfo, MergedClass
 
 _CLASSES = table_of(ClassRow)
@@ -71,12 +71,11 @@ def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> 
     """
     check_name(name, "a class's name")
     with store.writing() as session:
-        row = require_class(session, class_id, ACTIVE, PROPOSED)
+        row = require_class(session, class_id, ACTIVE)
         require_free_name(session, name, class_id)
         audit(session, "class_renamed", by, time.time(), class_id=class_id, before=row.name, name=name)
         row.name = name
-        if row.state == ACTIVE:
-            row.folded = name.casefold()
+        row.folded = name.casefold()
 
 
 def require_free_name(session: Session, name: str, class_id: str) -> None:
@@ -96,7 +95,7 @@ def classes_in_state(session: Session, *states: str) -> tuple[str, ...]:
 
 
 def identifiers(session: Session) -> tuple[str, ...]:
-    """Return the identifiers of all classes that the fleet has, had or may get: none is given twice."""
+    """Return the identifiers of all classes that the fleet has or had: none is given twice."""
     return tuple(session.execute(_IDENTIFIERS).scalars())
 
 
@@ -118,8 +117,8 @@ def as_merged(merged: Mapping[str, str]) -> tuple[MergedClass, ...]:
 
 
 def retired_classes(session: Session) -> tuple[str, ...]:
-    """Return the classes that an operator retired or rejected: their sounds are not to be reported again."""
-    return classes_in_state(session, RETIRED, REJECTED)
+    """Return the classes that an operator retired: their sounds are not to be reported again."""
+    return classes_in_state(session, RETIRED)
 
 
 def free_position(session: Session) -> int:
@@ -150,6 +149,6 @@ def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> No
         name = unique_name(row.name, taken)
         taken.append(name)
         row.name, row.folded, row.position = name, name.casefold(), position
-        row.state, row.merged_into, row.proposal = ACTIVE, None, None
+        row.state, row.merged_into = ACTIVE, None
         session.add(row)
     session.flush()

@@ -72,13 +72,13 @@ def advance(
     while True:
         with store.reading() as session:
             is_due, _ = read_waiting(session, now)
-            snapshot = read_open_round(session, review=store.review_classes) if is_due else None
+            snapshot = read_open_round(session) if is_due else None
         if snapshot is None or not snapshot.is_complete(now):
             return None
         reason = snapshot.shortfall()
         result = compute(store.blobs, snapshot) if reason is None else reason
         with store.writing() as session:
-            if read_open_round(session, review=store.review_classes) != snapshot:
+            if read_open_round(session) != snapshot:
                 continue
             if isinstance(result, str):
                 mark_failed(session, snapshot.round_id, now, result)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, delete, insert, select, tuple_, update
@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.audit import SERVER, audit
-from aggregator_server.fleet.classes import free_position, no_name
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import QUARANTINED, note_round
 from aggregator_server.rounds.inputs import StoredRound
@@ -20,7 +19,6 @@ from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import (
     ACTIVE,
-    PROPOSED,
     AssignmentRow,
     BlobRow,
     ClassRow,
@@ -37,8 +35,6 @@ _log = logging.getLogger(__name__)
 _BLOBS = table_of(BlobRow)
 _CHANGE_KIND = update(_BLOBS).where(_BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
 _NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
-ROWS = "rows"
-"""Array of a proposal: the rows of the public set that will stand for the class; the others are head columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +47,6 @@ class StoredResult:
         weights: Blob of the shared model's weights; None in a round without one.
         server_state: Blob of what the next round's aggregation gets to see.
         prototypes: Blob of the fleet's prototypes; None while it has none.
-        proposals: Blob of rows and columns of each class that waits for an operator.
     """
 
     result: RoundResult
@@ -61,7 +56,6 @@ class StoredResult:
     weights: str | None = None
     server_state: str | None = None
     prototypes: str | None = None
-    proposals: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]
@@ -92,10 +86,6 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     if result.prototypes is not None:
         prototypes = blobs.put(result.prototypes.pack())
     state = blobs.put(pack(result.state, {"of": stored.state_owner})) if result.state else None
-    proposals = {
-        item.class_id: blobs.put(pack({ROWS: item.rows, **item.columns}, {"name": item.name}))
-        for item in result.proposals
-    }
     return StoredResult(
         result=result,
         public_set=public_set,
@@ -104,7 +94,6 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
         weights=weights,
         server_state=state,
         prototypes=prototypes,
-        proposals=proposals,
     )
 
 
@@ -117,7 +106,7 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
         "server_state": stored.server_state,
         "prototypes": stored.prototypes,
     }
-    for kind, sha256 in (*blobs.items(), *(("proposal", sha256) for sha256 in stored.proposals.values())):
+    for kind, sha256 in blobs.items():
         if sha256 is not None:
             _note_blob(session, sha256, kind)
     if stored.grown:
@@ -137,12 +126,6 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
                 )
                 audit(session, "class_made", SERVER, now, class_id=info.class_id, name=info.name, round_id=round_id)
     session.flush()
-    for item in result.proposals:
-        blob = stored.proposals[item.class_id]
-        row = ClassRow(class_id=item.class_id, name=item.name, state=PROPOSED, discovered_in=round_id, proposal=blob)
-        row.position, row.folded = free_position(session), no_name(item.class_id)
-        session.add(row)
-        session.flush()
     _assign(session, round_id, result)
     screened = (result.details.get("aggregation") or {}).get("screened", {})
     quarantined = note_round(session, round_id, _uploaders(session, round_id), screened, now)

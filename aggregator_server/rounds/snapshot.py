@@ -9,12 +9,12 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
-from aggregator_server.fleet.classes import all_classes, classes_in_state, identifiers, merged_classes
+from aggregator_server.fleet.classes import all_classes, identifiers, merged_classes
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import PROPOSED, AssignmentRow, DeviceRow, Json, ParticipantRow, table_of
+from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow, table_of
 from fleet_protocol.messages import ClassInfo
 
 _ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
@@ -101,7 +101,7 @@ class RoundSnapshot:
         )
 
 
-def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot | None:
+def read_open_round(session: Session) -> RoundSnapshot | None:
     """Return the open round, or None; in a writing session the round's row is locked."""
     row = lock_open_round(session)
     if row is None:
@@ -109,7 +109,7 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
     of_round = {"of_round": row.round_id}
     participants: Sequence[Any] = session.execute(_TAKING_PART, of_round).all()
     assigned: Iterable[Any] = session.execute(_ASSIGNED, of_round)
-    terms = read_class_terms(session, review=review)
+    terms = read_class_terms(session)
     return RoundSnapshot(
         round_id=row.round_id,
         strategy=row.strategy,
@@ -133,17 +133,11 @@ def read_open_round(session: Session, *, review: bool = False) -> RoundSnapshot 
     )
 
 
-def read_class_terms(session: Session, *, review: bool = False) -> ClassTerms:
+def read_class_terms(session: Session) -> ClassTerms:
     """Return what a round may do about classes; the current shared model's head must have a slot for each."""
-    model, proposed = current_model(session), frozenset(classes_in_state(session, PROPOSED))
+    model = current_model(session)
     room = CLASSES if model is None else min(CLASSES, model.capacity)
-    return ClassTerms(
-        max_classes=room,
-        proposed=proposed,
-        reserved=frozenset(identifiers(session)),
-        merged=merged_classes(session),
-        review=review,
-    )
+    return ClassTerms(max_classes=room, reserved=frozenset(identifiers(session)), merged=merged_classes(session))
 
 
 def revoked_devices(session: Session) -> tuple[str, ...]:

@@ -112,12 +112,9 @@ class Store(Tables):
         folder: The data folder.
         blobs: The arrays. A blob is stored before any row names it; uploads are removed when their round is over.
         keep_uploads: Rounds whose uploads stay on disk.
-        review_classes: Whether new classes wait for an operator.
     """
 
-    def __init__(
-        self, place: Path | Location, *, keep_uploads: KeptUploads = "last", review_classes: bool = False
-    ) -> None:
+    def __init__(self, place: Path | Location, *, keep_uploads: KeptUploads = "last") -> None:
         """Open the state, creating what it lacks.
 
         Args:
@@ -130,7 +127,6 @@ class Store(Tables):
         self.location = location = locate(place)
         self.folder = folder = location.data
         self.keep_uploads = keep_uploads
-        self.review_classes = review_classes
         self._seen: dict[str, float] = {}
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -24,9 +24,9 @@ from fleet_protocol.messages import RoundState
 
 Json = dict[str, Any]
 
-# The values of ClassRow.state. An active class is one of the fleet's, a proposed one waits for an operator, who can
-# reject it. An operator merges and retires active ones; the round that discovered an undone one was undone.
-ACTIVE, PROPOSED, REJECTED, RETIRED, MERGED, UNDONE = ("active", "proposed", "rejected", "retired", "merged", "undone")
+# The values of ClassRow.state. An active class is one of the fleet's. An operator merges and
+# retires active ones; the round that discovered an undone one was undone.
+ACTIVE, RETIRED, MERGED, UNDONE = ("active", "retired", "merged", "undone")
 
 # The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
 OPEN: RoundState = "open"
@@ -61,7 +61,7 @@ def table_of(kind: type[Base]) -> Table:
 class BlobRow(Base):
     """A blob on disk; an update only until its round is over.
 
-    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state, proposal.
+    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state.
     """
 
     __tablename__ = "blobs"
@@ -236,11 +236,10 @@ class PublicSetRow(Base):
 
 
 class ClassRow(Base):
-    """A class that the fleet has, had, or may get.
+    """A class that the fleet has or had.
 
     ``position`` is its column in scores; ``folded`` is the name without case. Of a class that is not active they are a
-    number below 0, and what no name can be (fleet/classes.py). The rows and columns of a class that is proposed are in
-    the blob ``proposal``.
+    number below 0, and what no name can be (fleet/classes.py).
     """
 
     __tablename__ = "classes"
@@ -251,8 +250,6 @@ class ClassRow(Base):
     discovered_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
     state: Mapped[str] = mapped_column(_text(8), default=ACTIVE, server_default=ACTIVE)
     merged_into: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
-    split_from: Mapped[str | None] = mapped_column(ForeignKey("classes.class_id"))
-    proposal: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
 
 
 class ParticipantRow(Base):

@@ -149,7 +149,7 @@ def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tup
     Votes for a merged class count for what it is now, behind those for that class itself; others have no class. A state
     of an older release names columns. They mean the same classes as long as no class was removed.
     """
-    if "devices" not in state or ("columns" in state and not terms.reserved <= {*column_of, *terms.proposed}):
+    if "devices" not in state or ("columns" in state and not terms.reserved <= {*column_of}):
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
     if "columns" in state:
         return np.arange(len(state["columns"])), state["columns"].astype(np.int64)

@@ -98,7 +98,6 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         details={"aggregation": details, "discovery": settled.details if settled else None},
         state=to_keep(votes, denied, public_set.class_ids),
         prototypes=found,
-        proposals=settled.proposals if settled else (),
     )
 
 

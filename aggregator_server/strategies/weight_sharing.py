@@ -5,7 +5,6 @@ these, in the order of its reports, and mean something else on every device: the
 they hold becomes the start of the class that the sound turns out to be.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,20 +77,12 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     former = len(inputs.public_set.classes)
     new = _new_columns(model, former, public_set.class_ids[former:], believed, assigned)
     weights = _with_columns(weights, former, list(new.values()))
-    proposals = settled.proposals if settled else ()
-    heads = _new_columns(model, former, [item.class_id for item in proposals], believed, assigned)
     consensus = None
     if inputs.has_consensus:
         consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
     details = {"aggregation": rule_details, "discovery": settled.details if settled else None}
     return RoundResult(
-        public_set=public_set,
-        consensus=consensus,
-        assignments=assigned,
-        details=details,
-        weights=weights,
-        state=state,
-        proposals=tuple(dataclasses.replace(item, columns=heads.get(item.class_id, {})) for item in proposals),
+        public_set=public_set, consensus=consensus, assignments=assigned, details=details, weights=weights, state=state
     )
 
 

@@ -64,7 +64,6 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         consensus=extend(averaged.scores, len(grown.labels), len(grown.classes)),
         assignments=reassigned + (settled.assignments if settled else ()),
         details=details,
-        proposals=settled.proposals if settled else (),
     )
 
 

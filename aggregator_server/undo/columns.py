@@ -1,14 +1,14 @@
-"""What a change of the fleet's classes does to arrays: columns and rows of classes move, merge, come and go.
+"""What a change of the fleet's classes does to arrays: columns and rows of classes move, merge and go.
 
 All functions are pure.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from fleet_protocol.arrays import Array, Bools, Floats, Ints
+from fleet_protocol.arrays import Array, Floats, Ints
 from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
@@ -21,20 +21,15 @@ class ClassChange:
 
     Attributes:
         classes: Classes afterwards, in column order.
-        sources: Classes before that each of them is made of; none for a class that is new.
-        rows: Synthetic rows of the public set that stand for a class now, float32 [rows, frames,
-            coefficients], in place of those that did.
-        columns: Columns of the shared model's head, by class and name of the weights.
+        sources: Classes before that each of them is made of.
     """
 
     classes: tuple[ClassInfo, ...]
     sources: tuple[tuple[str, ...], ...]
-    rows: Mapping[str, Floats] = field(default_factory=dict)
-    columns: Mapping[str, Arrays] = field(default_factory=dict)
 
 
 def changed_public_set(public_set: PublicSet, change: ClassChange) -> tuple[PublicSet, Ints]:
-    """Return the public set after a change, and the rows before that its first rows are, int64 [rows kept].
+    """Return the public set after a change, and the rows before that its rows are, int64 [rows kept].
 
     Rows of a class that became another are rows of that one; rows of a class that is gone are dropped.
     """
@@ -43,35 +38,21 @@ def changed_public_set(public_set: PublicSet, change: ClassChange) -> tuple[Publ
         for class_id in sources:
             place.setdefault(class_id, index)
     new = np.array([place.get(class_id, -1) for class_id in public_set.class_ids], np.int64)[public_set.labels]
-    replaced = [index for index, info in enumerate(change.classes) if info.class_id in change.rows]
-    kept = np.flatnonzero((new >= 0) & ~(public_set.synthetic & np.isin(new, replaced)))
-    added = [(index, change.rows[change.classes[index].class_id]) for index in replaced]
-    synthetic: list[Bools] = [np.ones(len(rows), np.bool_) for _, rows in added]
-    changed = PublicSet(
-        public_set.settings,
-        change.classes,
-        np.concatenate([public_set.features[kept], *(rows for _, rows in added)]),
-        np.concatenate([new[kept], *(np.full(len(rows), index, np.int64) for index, rows in added)]),
-        np.concatenate([public_set.synthetic[kept], *synthetic]),
-    )
-    return changed, kept
+    kept = np.flatnonzero(new >= 0)
+    features, synthetic = public_set.features[kept], public_set.synthetic[kept]
+    return PublicSet(public_set.settings, change.classes, features, new[kept], synthetic), kept
 
 
-def changed_consensus(scores: Floats, before: Sequence[str], change: ClassChange, kept: Ints, samples: int) -> Floats:
-    """Return the consensus after a change, float32 [samples, classes].
-
-    The score of classes that were merged is the largest of theirs; those of new rows and classes are 0.
+def changed_consensus(scores: Floats, before: Sequence[str], change: ClassChange, kept: Ints) -> Floats:
+    """Return the consensus after a change, float32 [rows kept, classes]; of merged classes the larger score.
 
     Args:
         scores: the consensus before, float32 [rows, classes].
         before: the classes of its columns.
-        kept: the rows before that the first rows are now, int64 [rows kept].
-        samples: rows of the public set afterwards.
+        kept: the rows before that the rows are now, int64 [rows kept].
     """
-    changed = np.zeros((samples, len(change.classes)), np.float32)
-    for index, columns in enumerate(_columns(before, change)):
-        if columns:
-            changed[: len(kept), index] = scores[kept][:, columns].max(axis=1)
+    merged = [scores[kept][:, columns].max(axis=1) for columns in _columns(before, change)]
+    changed: Floats = np.stack(merged, axis=1)
     return changed
 
 
@@ -81,18 +62,15 @@ def changed_head(
     """Return the shared model's weights after a change; the head's last axis counts the classes' slots.
 
     Args:
-        initial: the bundle's own, for slots that are free afterwards, and classes that nobody trained.
+        initial: the bundle's own, for slots that are free afterwards.
         before: the classes of its first slots.
         change: Change of the classes; the head has a slot for each.
     """
     changed = dict(weights)
     for name in head:
         moved = initial[name].copy()
-        for slot, (info, columns) in enumerate(zip(change.classes, _columns(before, change), strict=True)):
-            if info.class_id in change.columns:
-                moved[..., slot] = change.columns[info.class_id][name]
-            elif columns:
-                moved[..., slot] = weights[name][..., columns].mean(axis=-1, dtype=np.float64)
+        for slot, columns in enumerate(_columns(before, change)):
+            moved[..., slot] = weights[name][..., columns].mean(axis=-1, dtype=np.float64)
         changed[name] = moved
     return changed
 
@@ -100,14 +78,14 @@ def changed_head(
 def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> FleetPrototypes:
     """Return the fleet's prototypes after a change, until a round makes them anew.
 
-    That of merged classes is the mean of theirs by devices. That of a class that is new stays out. What is not a class
+    That of merged classes is the mean of theirs by devices. What is not a class
     stays where the class does: of merged ones, the one may be what the other is not.
     """
     known = prototypes.class_ids
     found: list[tuple[str, Array, int]] = []
     for info, sources in zip(change.classes, change.sources, strict=True):
         places = [known.index(class_id) for class_id in sources if class_id in known]
-        if places and info.class_id in sources:
+        if places:
             counts = prototypes.devices[places]
             mean = np.average(prototypes.means[places], axis=0, weights=counts)
             found.append((info.class_id, mean, int(counts.sum())))

@@ -27,7 +27,7 @@ def require_newest(session: Session) -> RoundRow:
     newest = newest_done(session)
     if newest is None:
         raise RoundNotDoneError(
-            "no round is done yet with the fleet's front end, so there is no state to change; open one first, or "
+            "no round is done yet so there is no state to change; open one first, or "
             "publish another public set where none was ever done"
         )
     return newest
@@ -66,7 +66,7 @@ def insert_operation(
         base: the round whose strategy, plan and model it has.
         results: the result's blobs, by column; those of ``base`` where one is left out.
     """
-    newest = newest_done(session) or base  # none since the fleet changed its front end
+    newest = newest_done(session)
     after = {name: getattr(base, name) for name in RESULTS} | results
     note_blobs(session, after)
     row = RoundRow(

@@ -15,7 +15,6 @@ from sqlalchemy.orm import Session
 from aggregator_server import tls
 from aggregator_server.client import Client
 from aggregator_server.errors import AggregatorError, StartError
-from aggregator_server.fleet.classes import classes_in_state
 from aggregator_server.fleet.devices import find_devices
 from aggregator_server.fleet.health import count_devices, count_health, count_outdated, is_outdated_one
 from aggregator_server.fleet.public_sets import current_version
@@ -28,7 +27,7 @@ from aggregator_server.store import Tables, open_blobs, open_tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import Location, locate
 from aggregator_server.store.needed import one_lasting
-from aggregator_server.store.tables import PROPOSED, AuditRow, DeviceRow
+from aggregator_server.store.tables import AuditRow, DeviceRow
 from fleet_protocol.addresses import is_clear
 
 State = Literal["ok", "warning", "problem"]
@@ -76,7 +75,6 @@ def examine(place: Path | Location, now: float) -> list[Observation]:
             lambda: _clock(tables, now),
             lambda: _material(tables),
             lambda: _devices(tables, now),
-            lambda: _classes(tables),
         )
         return [observation for part in parts for observation in part()]
     finally:
@@ -295,12 +293,3 @@ def _names(session: Session, condition: ColumnElement[bool], count: Callable[[],
     if len(some) > _NAMED:
         more = (count_devices(session, condition) if count is None else count()) - _NAMED
     return f"{names} and {more} more" if more else names
-
-
-def _classes(tables: Tables) -> Iterator[Observation]:
-    with tables.reading() as session:
-        waiting = classes_in_state(session, PROPOSED)
-    if waiting:
-        yield Observation(
-            "classes", "warning", f"wait for approval: {', '.join(waiting)}", "auricle-aggregator classes approve CLASS"
-        )

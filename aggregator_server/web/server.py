@@ -103,7 +103,6 @@ def serve(
     terms: Terms,
     *,
     keep_uploads: KeptUploads = "last",
-    review_classes: bool = False,
     proxies: tuple[ProxyNetwork, ...] = (),
     docs_url: str | None = None,
     drain_s: float = 0.0,
@@ -120,7 +119,7 @@ def serve(
     """
     strategies()
     data = place.data
-    store = Store(place, keep_uploads=keep_uploads, review_classes=review_classes)
+    store = Store(place, keep_uploads=keep_uploads)
     try:
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)

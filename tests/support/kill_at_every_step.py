@@ -58,8 +58,7 @@ ACTIONS = {
     "open": lambda store: open_scheduled(store, 400.0),
     "close": lambda store: advance(store, 400.0),
     "retire": lambda store: remove_class(store, "c4", 400.0),
-    "restore": lambda store: restore_round(store, 1, (), 400.0),
-    "without": lambda store: restore_round(store, 1, (f"{1:032x}",), 400.0),
+    "restore": lambda store: restore_round(store, 1, 400.0),
 }
 
 

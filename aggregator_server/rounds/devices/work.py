@@ -20,7 +20,6 @@ from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, ope
 from aggregator_server.rounds.states import is_done
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
-    PROPOSED,
     AssignmentRow,
     ClassRow,
     DeviceRow,
@@ -86,17 +85,12 @@ _NOTE_AGAIN = (
 _REACHED = (
     update(_ASSIGNMENTS)
     .where(_ASSIGNMENTS.c.device_id == bindparam("of_device"), _ASSIGNMENTS.c.round_id <= bindparam("of_round"))
-    .where(_ASSIGNMENTS.c.class_id.not_in(select(_CLASSES.c.class_id).where(_CLASSES.c.state == PROPOSED)))
     .values(acknowledged=True)
 )
 _PENDING = (
     select(_ASSIGNMENTS.c.slot, _ASSIGNMENTS.c.class_id)
     .join(_CLASSES, _CLASSES.c.class_id == _ASSIGNMENTS.c.class_id)
-    .where(
-        _ASSIGNMENTS.c.device_id == bindparam("of_device"),
-        _ASSIGNMENTS.c.acknowledged.is_(False),
-        _CLASSES.c.state != PROPOSED,
-    )
+    .where(_ASSIGNMENTS.c.device_id == bindparam("of_device"), _ASSIGNMENTS.c.acknowledged.is_(False))
     .order_by(_ASSIGNMENTS.c.slot)
 )
 

@@ -122,9 +122,7 @@ def _summaries() -> Select[*tuple[Any, ...]]:
         RoundRow.group_index.label("group"),
         OperationRow.what.label("operation"),
         OperationRow.restores,
-        func.nullif(RoundRow.undone_by, RoundRow.round_id).label(
-            "undone_by"
-        ),  # a change of the front end is not undone
+        RoundRow.undone_by,
     ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 

@@ -11,8 +11,8 @@ from aggregator_server.fleet.devices import device_names
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import ClassDetail
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ACTIVE, PROPOSED
-from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class
+from aggregator_server.store.tables import ACTIVE
+from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.undo.reports import describe_class, list_class_history
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.page_route import PageRoute, to_page
@@ -27,14 +27,13 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/classes")
 def show_classes(request: Request, service: CurrentService, _visit: Signed) -> Response:
-    """Show the fleet's classes, those that wait for an operator, and former ones."""
+    """Show the fleet's classes, and former ones."""
     found = list_class_history(service.store)
     return render(
         request,
         "classes.html",
         active=[info for info in found if info.state == ACTIVE],
-        proposed=[info for info in found if info.state == PROPOSED],
-        former=[info for info in found if info.state not in (ACTIVE, PROPOSED)],
+        former=[info for info in found if info.state != ACTIVE],
     )
 
 
@@ -85,17 +84,9 @@ def merge(service: CurrentService, visit: Signed, form: OwnForm, class_id: Class
     return to_page(f"/classes/{into}", "merged")
 
 
-@router.post("/classes/{class_id}/approve", dependencies=[Operator])
-def approve(service: CurrentService, visit: Signed, _form: OwnForm, class_id: ClassId) -> Response:
-    """Make a class that waits one of the fleet's."""
-    approve_class(service.store, class_id, time.time(), visit.actor)
-    service.new_work.notify()
-    return to_page(f"/classes/{class_id}", "approved")
-
-
 @router.post("/classes/{class_id}/retire", dependencies=[Operator])
 def retire(service: CurrentService, visit: Signed, _form: OwnForm, class_id: ClassId) -> Response:
-    """Retire a class, or reject one that waits."""
+    """Retire a class."""
     remove_class(service.store, class_id, time.time(), visit.actor)
     service.new_work.notify()
     return to_page(f"/classes/{class_id}", "retired")

@@ -13,7 +13,7 @@ from aggregator_server.fleet.audit import Sought, What, end_of, find_entries, st
 from aggregator_server.fleet.health import count_health
 from aggregator_server.rounds.views.replies import list_progress, list_rounds
 from aggregator_server.store.free_space import free_space
-from aggregator_server.store.tables import ACTIVE, PROPOSED
+from aggregator_server.store.tables import ACTIVE
 from aggregator_server.undo.reports import list_class_history
 from aggregator_server.web.dashboard.access import Signed
 from aggregator_server.web.dashboard.page_route import PageRoute
@@ -37,7 +37,6 @@ def show_overview(request: Request, service: CurrentService, _visit: Signed) -> 
         "overview.html",
         health=health,
         active=[info for info in classes if info.state == ACTIVE],
-        proposed=[info for info in classes if info.state == PROPOSED],
         room=free_space(service.store.blobs.folder),
         current=open_round_view(service.store, now),
         rounds=list_rounds(service.store, None, 5),

@@ -60,9 +60,7 @@ WORDS = {
     "round_open": "A round is open. Wait for its end, or cancel it on its page.",
     "round_closed": "The round is over.",
     "round_not_done": "That round has no result to go back to.",
-    "uploads_gone": "The uploads of that round are no longer kept. Go back to the round before it.",
     "last_class": "A fleet needs at least one class with a recording.",
-    "too_many_classes": "The fleet has as many classes as it may have. Retire one first.",
     "device_revoked": "The device was revoked, or left. It needs a new invitation.",
     "feature_mismatch": "The device's features are not those of the fleet.",
     "no_devices": "No device can take part now.",
@@ -113,7 +111,6 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 # What the address of a page says was done; anything else that stands there is ignored.
 NOTES = {
     "admitted": "The device may take part from the next round on.",
-    "approved": "The class is one of the fleet's now.",
     "cancelled": "The round was cancelled.",
     "changed": "The chosen devices were changed, all of them.",
     "invitation-revoked": "The invitation lets nobody in any more.",

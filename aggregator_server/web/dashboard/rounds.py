@@ -87,10 +87,9 @@ def cancel(service: CurrentService, visit: Signed, _form: OwnForm, round_id: Rou
 
 
 @router.post("/rounds/{round_id}/restore", dependencies=[Operator])
-def restore(service: CurrentService, visit: Signed, form: OwnForm, round_id: RoundId) -> RedirectResponse:
-    """Bring back the fleet's state after a round, also without what some devices uploaded for it."""
-    without, now = form.all("without"), time.time()
-    restored = restore_round(service.store, round_id, without, now, visit.actor, service.compute)
+def restore(service: CurrentService, visit: Signed, _form: OwnForm, round_id: RoundId) -> RedirectResponse:
+    """Bring back the fleet's state after a round."""
+    restored = restore_round(service.store, round_id, time.time(), visit.actor)
     service.wake()
     return to_page(f"/rounds/{restored}", "restored")
 

@@ -8,14 +8,7 @@ from fastapi import APIRouter, Path, Query
 from aggregator_server import errors
 from aggregator_server.rounds import lifecycle, schedules
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
-from aggregator_server.schemas import (
-    RestoreRequest,
-    RoundDetail,
-    RoundRequest,
-    RoundSummary,
-    ScheduleInfo,
-    ScheduleRequest,
-)
+from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary, ScheduleInfo, ScheduleRequest
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import PERSON_ERRORS, By, CurrentService, Operator, Viewer
@@ -102,23 +95,11 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     tags=["rounds"],
     status_code=201,
     dependencies=[Operator],
-    responses=documented(
-        *PERSON_ERRORS,
-        errors.RoundNotFoundError,
-        errors.RoundNotDoneError,
-        errors.RoundOpenError,
-        errors.UploadsGoneError,
-        errors.TooLargeError,
-        errors.InvalidRequestError,
-    ),
+    responses=documented(*PERSON_ERRORS, errors.RoundNotFoundError, errors.RoundNotDoneError, errors.RoundOpenError),
 )
-def restore(service: CurrentService, by: By, round_id: RoundId, wanted: RestoreRequest | None = None) -> RoundSummary:
-    """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work.
-
-    With ``without_devices``, the round's result is computed again without what these devices uploaded.
-    """
-    without = () if wanted is None else wanted.without_devices
-    restored = restore_round(service.store, round_id, without, time.time(), by, service.compute)
+def restore(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
+    """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work."""
+    restored = restore_round(service.store, round_id, time.time(), by)
     service.wake()
     return summarise_round(service.store, restored)
 

@@ -42,7 +42,7 @@ def test_changed_classes_count_from_the_change_on_and_undone_rounds_do_not(fleet
         ("retire", 5),
         (None, 5),
     ]
-    restored = restore_round(fleet.store, first, (), 300.0)
+    restored = restore_round(fleet.store, first, 300.0)
     assert [(row.round_id, row.classes) for row in list_progress(fleet.store, 10)] == [(first, 6), (restored, 6)]
 
 

@@ -1,13 +1,13 @@
-"""Classes that an operator merges, splits, approves, retires and rejects, and the rounds after that."""
+"""Classes that an operator merges and retires, and the rounds after that."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from aggregator_server.fleet.classes import list_classes, rename_class
+from aggregator_server.fleet.classes import list_classes
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
-from aggregator_server.undo.class_changes import approve_class, merge_class, remove_class, split_class
+from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.undo.reports import list_class_history
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -120,100 +120,6 @@ def test_merged_classes_have_each_other_s_rows_and_the_mean_of_their_columns(fle
     assert fleet.work(fleet.devices[2], 303.0).assignments == (ClassAssignment(2, "c4"),)
     merge_class(fleet.store, "c4", "c0", 400.0)
     assert fleet.work(fleet.devices[3], 401.0).merged == (MergedClass("c4", "c0"), MergedClass("c5", "c0"))
-
-
-def test_a_split_moves_reports_to_a_new_class_and_both_have_rows_of_their_own_reports(fleet):
-    first, second = fleet.devices[:2]
-    uploads = {part.device_id: part.upload for part in newest(fleet).participants}
-    assert split_class(fleet.store, "c4", [second.device_id], "bell", 200.0) == "c6"
-    after = newest(fleet)
-    for device, class_id in ((first, "c4"), (second, "c6")):
-        arrays, document = unpack(fleet.store.blobs.read(uploads[device.device_id]))
-        np.testing.assert_allclose(
-            rows_of(public(fleet, after), class_id), arrays["impressions"][len(document["known"])]
-        )
-    moved = next(item for item in list_class_history(fleet.store) if item.class_id == "c6")
-    assert [item.device_id for item in moved.reports] == [second.device_id]
-    assert fleet.work(second, 201.0).assignments == (ClassAssignment(2, "c6"),)
-    assert fleet.work(first, 201.0).assignments == ()
-    column = weights(fleet, after)[0]["head/bias"]
-    assert column[6] == column[4]
-
-
-def test_a_split_without_kept_uploads_makes_a_class_without_rows(fleet):
-    for part in newest(fleet).participants:
-        fleet.store.blobs.remove(part.upload)
-    before = rows_of(public(fleet, newest(fleet)), "c4")
-    split_class(fleet.store, "c4", [fleet.devices[1].device_id], "bell", 200.0)
-    np.testing.assert_array_equal(rows_of(public(fleet, newest(fleet)), "c4"), before)
-    assert len(rows_of(public(fleet, newest(fleet)), "c6")) == 0
-    for device in fleet.devices:
-        fleet.learned(device, newest(fleet).summary.round_id)
-    fleet.run_round(300.0, strategy="fedavg")
-
-
-def test_new_classes_wait_for_an_operator(tmp_path):
-    fleet = CoreFleet(tmp_path / "data", devices(kind=SharingDevice))
-    fleet.store.review_classes = True
-    fleet.publish_model()
-    found = describe_round(fleet.store, fleet.run_round(strategy="fedavg", learn=False))
-    assert names(fleet) == ["c0", "c1", "c2", "c3"]
-    assert states(fleet) == dict.fromkeys(names(fleet), "active") | {"c4": "proposed", "c5": "proposed"}
-    assert [group.class_id for group in found.discovery.groups] == ["c4", "c5"]
-    for device in fleet.devices:
-        assert fleet.work(device).assignments == ()
-        fleet.learned(device, found.summary.round_id)
-    fleet.run_round(200.0, strategy="fedavg")  # the same sounds again
-    assert states(fleet) == dict.fromkeys(names(fleet), "active") | {"c4": "proposed", "c5": "proposed"}
-    rename_class(fleet.store, "c4", "bell")
-    approve_class(fleet.store, "c4", 300.0)
-    remove_class(fleet.store, "c5", 301.0)
-    assert [(info.class_id, info.name) for info in list_classes(fleet.store)][4:] == [("c4", "bell")]
-    assert states(fleet)["c5"] == "rejected"
-    shown = newest(fleet)
-    assert shown.summary.operation == "approve"
-    assert public(fleet, shown).synthetic.sum() == 4
-    assignments = {device.number: fleet.work(device, 302.0).assignments for device in fleet.devices}
-    assert assignments == {
-        1: (ClassAssignment(2, "c4"),),
-        2: (ClassAssignment(2, "c4"),),
-        3: (ClassAssignment(2, "c5"),),
-        4: (),
-    }
-    assert fleet.work(fleet.devices[2], 302.0).retired == ("c5",)
-    fleet.all_learned(shown.summary.round_id)
-    fleet.run_round(400.0, strategy="fedavg")  # the third device reports the rejected sound as if it had not followed
-    assert names(fleet) == ["c0", "c1", "c2", "c3", "c4"]
-
-
-def test_an_approved_class_has_the_column_that_its_reporters_trained(tmp_path):
-    columns = []
-    for review in (False, True):
-        fleet = CoreFleet(tmp_path / str(review), devices(kind=SharingDevice))
-        fleet.store.review_classes = review
-        fleet.publish_model()
-        fleet.run_round(strategy="fedavg")
-        if review:
-            approve_class(fleet.store, "c4", 200.0)
-            approve_class(fleet.store, "c5", 201.0)
-        shown = newest(fleet)
-        columns.append((weights(fleet, shown)[0], public(fleet, shown)))
-        fleet.store.close()
-    (plain, set_of_plain), (reviewed, set_of_reviewed) = columns
-    for name, array in plain.items():
-        used = slice(6 if name.startswith("head/") else None)  # free slots hold rounded means of the bundle's own
-        np.testing.assert_array_equal(array[..., used], reviewed[name][..., used])
-    np.testing.assert_array_equal(set_of_plain.features, set_of_reviewed.features)
-    assert set_of_plain.classes == set_of_reviewed.classes
-
-
-def test_a_proposal_can_be_merged_into_a_class(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    fleet.store.review_classes = True
-    fleet.run_round(learn=False)
-    merge_class(fleet.store, "c5", "c0", 200.0)
-    assert fleet.work(fleet.devices[2], 201.0).assignments == (ClassAssignment(2, "c0"),)
-    assert states(fleet)["c5"] == "merged"
 
 
 def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_old_places(tmp_path):

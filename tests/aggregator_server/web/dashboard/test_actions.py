@@ -12,13 +12,12 @@ from tests.support.edge_process import wait_for
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory):
-    """A round is done; the two sounds that it found wait for an operator, and so do devices that join."""
+    """A round is done that found two sounds; devices that join wait for an operator."""
     folder = tmp_path_factory.mktemp("actions") / "data"
     fleet = CoreFleet(folder)
-    fleet.store.review_classes = True
     fleet.run_round()
     fleet.store.close()
-    process = Aggregator(folder, "--review-classes", "--approve", STREAM_S=0.5).start()
+    process = Aggregator(folder, "--approve", STREAM_S=0.5).start()
     yield process
     assert process.stop() == 0
 
@@ -47,17 +46,6 @@ def states(aggregator):
 def newest(aggregator):
     entry = answer(aggregator, "/v1/audit?limit=1")[0]
     return entry["what"], entry["who"]
-
-
-def test_new_classes_are_approved_or_rejected(aggregator, operator):
-    assert "2 new classes wait" in operator.get("/").text
-    done(operator.post("/classes/c4/approve", "/classes/c4"), "/classes/c4", "approved")
-    assert newest(aggregator) == ("class_approved", "administrator's token")
-    done(operator.post("/classes/c5/retire", "/classes/c5"), "/classes/c5", "retired")
-    assert (states(aggregator)["c4"], states(aggregator)["c5"]) == ("active", "rejected")
-    again = operator.post("/classes/c5/approve", "/classes")
-    assert again.status_code == 404
-    assert "is rejected" in again.text
 
 
 def test_classes_are_merged_and_retired(aggregator, operator):
