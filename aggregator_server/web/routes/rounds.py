@@ -95,7 +95,13 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     tags=["rounds"],
     status_code=201,
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, errors.RoundNotFoundError, errors.RoundNotDoneError, errors.RoundOpenError),
+    responses=documented(
+        *PERSON_ERRORS,
+        errors.RoundNotFoundError,
+        errors.RoundNotDoneError,
+        errors.RoundOpenError,
+        errors.InvalidRequestError,
+    ),
 )
 def restore(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work."""

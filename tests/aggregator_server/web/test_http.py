@@ -308,7 +308,7 @@ def bad_uploads(device, work):
         "no scores": (packed({}), "malformed_update", ["'scores' is missing"]),
         "clips": (packed(clips=-1), "malformed_update", ["clips", "-1"]),
         "metrics": (packed(metrics={"a\n": 1.0}), "malformed_update", ["metric"]),
-        "huge metric": (packed(metrics={"a": 10**400}), "malformed_update", ["metric"]),
+        "huge metric": (packed(metrics={"a": 10**400}), "malformed_update", ["digits"]),
         "another device": (packed(device_id="e" * 32), "foreign_update", ["e" * 32, device.device_id]),
         "another round": (packed(round_id=99), "foreign_update", ["99"]),
         "another public set": (packed(public_set="1" * 64), "wrong_public_set", ["1" * 64, work["public_set"]]),
@@ -690,6 +690,7 @@ def test_operators_change_classes_and_restore_rounds(fleet):
     assert states[:2] == [("c3", "active"), ("c4", "active")]
     assert states[2:] == [("c0", "retired"), ("c1", "retired"), ("c2", "retired"), ("c5", "merged")]
     refused(admin.post("/v1/rounds/99/restore"), 404, "round_not_found")
+    refused(admin.post("/v1/rounds/0/restore"), 422, "invalid_request", "round_id")
     refused(admin.post("/v1/rounds/1/restore"), 409, "round_not_done", "failed")
     restored = admin.post("/v1/rounds/3/restore")
     assert restored.status_code == 201
