@@ -47,6 +47,7 @@ def test_a_device_keeps_its_clips_and_learns_them_anew_for_a_fleet_with_another_
     one.command("join", str(link))
     one.start()
     enrolled(server, 1)
+    wait_for(lambda: "another front end than before" in one.log(), what="the daemon to begin anew")
     wait_for(lambda: one.progress_of(NEW).taught, what="the clips to be learned anew")
     assert sorted(path.name for path in one.clips.rglob("*.wav")) == clips
     assert (
