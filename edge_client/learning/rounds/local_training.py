@@ -2,8 +2,7 @@
 
 Classes of which a device has no clips are not forgotten: ``rehearsal`` goes over the public set by its labels, or by
 the fleet's own opinion (learning without forgetting, Li & Hoiem 2016), and ``restrict`` leaves the outputs alone for
-which neither clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021). docs/methods.md has the
-figures.
+which neither clips nor public samples speak (restricted softmax, FedRS, Li & Zhan 2021).
 """
 
 from __future__ import annotations
