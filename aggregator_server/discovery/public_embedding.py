@@ -11,7 +11,7 @@ from fleet_protocol.embedding_statistics import Scatter
 from fleet_protocol.public_set import PublicSet
 
 # Whitened cosine to the mean of a fleet's class from which a report counts as that class under another name. Chosen on
-# seeds 200 to 209 (docs/class-discovery.md).
+# seeds 200 to 209 of `benchmarks.class_discovery`.
 KNOWN_FROM = 0.8
 # Rows of a new class for each recording of a public class. Once: 3 points less of a class is recognised unheard; three
 # times: more of the other classes is taken for it (seeds 200 to 205).
