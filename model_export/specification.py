@@ -1,7 +1,7 @@
 """What a bundle is built from: a network of the zoo, the features that it takes, and options.
 
 How a network of Gudur & Perepu 2021 shrinks its activations is left open by the paper: ``stride`` is the cheap and
-more accurate default, ``pool`` the literal reading; docs/models.md compares them.
+more accurate default, ``pool`` the literal reading (docs/models.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Convolutions whose gradients TensorFlow Lite can run: built-in operators alone, right on every runtime.
 
 TensorFlow's own gradients need Flex operators (`ReluGrad`, `Conv2DBackpropFilter`, ...), which no pip wheel of the
-runtime holds. Those here are present, and fast on ARMv7; docs/models.md has the figures behind each choice.
+runtime holds. Those here are present, and the fastest on ARMv7 of those that were counted.
 """
 
 from __future__ import annotations

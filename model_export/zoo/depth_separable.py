@@ -36,4 +36,4 @@ class DepthSeparable(Design):
         return source.GlobalAveragePooling2D(name="mean")(x)
 
 
-MODELS: dict[str, Design] = {"dscnn_small": DepthSeparable(64, 4), "dscnn_172": DepthSeparable(172, 5)}
+MODELS: dict[str, Design] = {"dscnn_172": DepthSeparable(172, 5)}
