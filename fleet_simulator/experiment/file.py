@@ -92,7 +92,7 @@ def _with_fleet(file: TomlFile) -> Experiment:
 
 def _with_users(file: TomlFile) -> ZeroShotExperiment:
     file.require_known((*_USERS, "[[users]]"), f" of the strategy {SCORES!r}, whose users have models of their own")
-    _require_sections(file, ("data", "[users]", "rounds"), "docs/simulator-zero-shot.md")
+    _require_sections(file, ("data", "[users]", "rounds"), "docs/simulator.md")
     sections, listed = _sections(file, _USERS), file.document["users"]
     if not isinstance(listed, list) or not listed:
         raise ExperimentError(f"{file.path}: users must be written as [[users]], once for each, not {listed!r}")

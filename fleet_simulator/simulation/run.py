@@ -30,7 +30,7 @@ from fleet_simulator.simulation.workers import InThisProcess, Pool, Workers
 class Result:
     """How a run ended."""
 
-    # One JSON-ready entry for each; docs/simulator.md and docs/simulator-zero-shot.md say what stands in it
+    # One JSON-ready entry for each; docs/simulator.md says what stands in it
     rounds: list[dict[str, Any]]
     # An entry for each device, where devices hold clips out; docs/simulator.md says what stands in it
     devices: list[dict[str, Any]]

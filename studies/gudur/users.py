@@ -55,7 +55,7 @@ APPLICATIONS: dict[str, Application] = {
 def play(local: Mapping[str, Value], **chosen: Any) -> Figures:  # noqa: ANN401  (see `experiment_of`)
     """Run :func:`experiment_of`; one whose training diverges is run again at half the learning rate.
 
-    Returns ``rounds``, as docs/simulator-zero-shot.md describes them, and the ``learning_rate`` of the last run.
+    Returns ``rounds``, as docs/simulator.md describes them, and the ``learning_rate`` of the last run.
     """
     settings = {"labels": False, **local}
     while True:
