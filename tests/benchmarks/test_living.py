@@ -79,7 +79,7 @@ def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
         life.hear(day, [part], night=day == 4)
     heard = life.now.tails["yes"]
     assert heard.hours == pytest.approx(2.4, rel=0.1)
-    assert heard.threshold(0.01) != pytest.approx(before.tails["yes"].threshold(0.01), abs=1e-4)
+    assert heard.threshold(1.0) != pytest.approx(before.tails["yes"].threshold(1.0), abs=1e-4)
     found = measure(life.now, layout, [part], {}, config)
     assert found.hours == pytest.approx(0.5)
     assert {0.5, 1.0, 2.0} < found.accepts.keys()
