@@ -41,8 +41,8 @@ class Recipe:
 
 
 RECIPES = {
-    "base": Recipe("teach a device words by a few takes; the first choice", "linear", "base"),
-    "words": Recipe("as base, and misses fewer words, for three times its multiply-adds", "linear", "words", thin=True),
+    "base": Recipe("as words, for a third of its multiply-adds; misses more words", "linear", "base"),
+    "words": Recipe("teach a device words by a few takes; the first choice", "linear", "words", thin=True),
     "base_hidden": Recipe("the same with a hidden layer of 64 units", "hidden", "base", thin=True),
     "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),
     "sounds": Recipe("teach a device everyday sounds by a few takes; hears one second", "linear", "sounds", thin=True),
