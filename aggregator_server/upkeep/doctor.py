@@ -269,7 +269,7 @@ def _devices(tables: Tables, now: float) -> Iterator[Observation]:
             "devices",
             "warning",
             f"run an older program than {version('auricle')}: {outdated}",
-            "update their boards (docs/updating.md)",
+            "update their boards (docs/operating.md)",
         )
     if not (unseen or waiting or shut or troubled or outdated):
         yield Observation("devices", "ok", f"{count}, all seen within {_UNSEEN_DAYS} days")

@@ -35,7 +35,7 @@ def write_clips(folder: Path, label: str, count: int, seed: int) -> None:
 
 
 def write_two_homes(folder: Path) -> None:
-    """Write the folders of docs/first-round.md: ``recordings``, and three of its labels in ``kitchen`` and ``hall``."""
+    """Write the folders of docs/start.md: ``recordings``, and three of its labels in ``kitchen`` and ``hall``."""
     for label in ("yes", "no", "up", "down"):
         write_clips(folder / "recordings", label, 8, seed=99)
     for seed, (owner, labels) in enumerate({"kitchen": ("yes", "no", "up"), "hall": ("no", "up", "down")}.items()):

@@ -123,6 +123,6 @@ def test_dashboard_alerts_and_document_name_metrics_that_exist(server, device):
     sensor = {"auricle_temperature_celsius"}  # a virtual machine has none
     assert listens & there == set()  # a device without a microphone does not tell them
     assert (drawn | watched) - there <= listens | sensor | {"auricle_aggregator_reached"}  # a device without a fleet
-    described = set(re.findall(r"`(auricle_\w+)", (ROOT / "docs/monitoring.md").read_text()))
+    described = set(re.findall(r"`(auricle_\w+)", (ROOT / "docs/operating.md").read_text()))
     assert {name for name in there if not name.endswith("_created")} <= described
     assert drawn | watched <= described

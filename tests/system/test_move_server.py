@@ -1,4 +1,4 @@
-"""The commands of docs/move-server.md, typed while devices run: the fleet goes on elsewhere, and is the same."""
+"""The commands of docs/operating.md, "Move the server", typed while devices run: the fleet stays the same."""
 
 import json
 import re
@@ -49,7 +49,7 @@ class Machine(OwnDesk):
                 done = self.type(shlex.join(map(str, words)))
                 assert done.returncode == 0, done.stdout + done.stderr
                 self.link = (re.findall(r"join (\S+)", done.stdout) or [self.link])[0]
-            case ["systemctl", "disable" | "enable" as wanted, "--now", "auricle-aggregator"]:
+            case ["systemctl", "disable" | "enable" as wanted, "--now", "auricle-aggregator", "auricle-aggregator-proxy"]:
                 self.start() if wanted == "enable" else self.end()
             case ["scp", *files, "USER@NEW:"]:
                 for file in files:
@@ -120,7 +120,8 @@ def identity(machine: Machine):
 
 def test_a_fleet_moves_by_the_commands_of_the_page_while_its_devices_run(machines, tmp_path):
     old, new, kitchen, hall = machines.values()
-    on_the_old, on_the_new, invite, on_each = BLOCK.findall((ROOT / "docs/move-server.md").read_text())
+    section = (ROOT / "docs/operating.md").read_text().split("\n## Move the server\n")[1].split("\n## ")[0]
+    on_the_old, on_the_new, invite, on_each = BLOCK.findall(section)
     write_two_homes(tmp_path)
     port, other_port = free_port(), free_port()
     made = old.type(

@@ -1,6 +1,6 @@
 """Every block of commands in README.md, typed from top to bottom in a fresh environment.
 
-The first one is typed on every other Python of this machine, too. docs/first-round.md shows one of them again.
+The first one is typed on every other Python of this machine, too. docs/start.md shows one of them again.
 """
 
 import json
@@ -124,8 +124,8 @@ def installed(programs: Path) -> str:
     return subprocess.run(pip, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
-def test_the_page_on_the_first_round_shows_the_same_commands():
-    assert blocks("docs/first-round.md") == blocks("README.md")[1:2]
+def test_the_page_to_start_with_shows_the_same_commands():
+    assert blocks("docs/start.md")[:1] == blocks("README.md")[1:2]
 
 
 def require_words(said: dict[str, str]) -> None:

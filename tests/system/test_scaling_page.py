@@ -1,4 +1,4 @@
-"""Every block of commands in docs/scaling.md, typed with a real PostgreSQL and a real S3 interface."""
+"""The commands of docs/scaling.md, but for containers, typed with a real PostgreSQL and a real S3 interface."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Reader(Desk):
 
 def commands():
     """The lines of each block, where one goes on over several lines as one."""
-    text = (ROOT / "docs/scaling.md").read_text()
+    text = (ROOT / "docs/scaling.md").read_text().split("\n## In containers\n")[0]
     return [re.sub(r"\\\n\s*", "", block).strip().splitlines() for block in BLOCK.findall(text)]
 
 

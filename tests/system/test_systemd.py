@@ -246,7 +246,7 @@ def test_who_follows_the_pages_has_the_service_started_at_every_boot():
     # The backup's service ends by itself, and has a timer.
     started = [name for name, words in text.items() if re.search(r"systemctl start auricle(?!-\S*backup)", words)]
     assert started == [], "a service that is started and not enabled is gone after a power cut"
-    assert "sudo systemctl enable --now auricle-edge" in text["first-hour.md"]
+    assert "sudo systemctl enable --now auricle-edge" in text["start.md"]
 
 
 def test_an_upgrade_that_was_killed_leaves_the_old_version_working_and_is_whole_the_second_time(edge):

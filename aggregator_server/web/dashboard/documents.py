@@ -19,7 +19,7 @@ _NO_PAGES = {"index"}  # made for the site alone
 TOPICS = {
     "audit.html": ("security", "audit"),
     "class.html": ("dashboard", "how-a-class-was-found"),
-    "classes.html": ("concepts", "a-label-and-a-class"),
+    "classes.html": ("glossary", "a-label-and-a-class"),
     "device.html": ("dashboard", "health"),
     "fleet.html": ("dashboard", "the-list-of-the-fleet"),
     "fleet_chosen.html": ("dashboard", "several-devices"),

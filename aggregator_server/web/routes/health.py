@@ -63,7 +63,7 @@ def authority(service: CurrentService) -> Authority:
     return Authority(service.terms.authority)
 
 
-# Not of the schema: its body is Prometheus' own, and docs/monitoring.md lists what is in it.
+# Not of the schema: its body is Prometheus' own, and docs/operating.md lists what is in it.
 @router.get("/metrics", dependencies=[Viewer], include_in_schema=False)
 def metrics(service: CurrentService) -> Response:
     """Return how the fleet is, in Prometheus' text format. Prometheus sends the token of a viewer."""

@@ -43,7 +43,7 @@ def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
     assert [(item.what, item.way_out.split(" ID")[0]) for item in found if item.subject == "devices"] == [
         ("wait to be admitted: device 2 (00000000)", "auricle-aggregator devices admit NAME"),
         ("device 1 is in quarantine: it lies", f"where that is wrong: auricle-aggregator devices release {1:032x}"),
-        (f"run an older program than {version()}: device 2 (00000000)", "update their boards (docs/updating.md)"),
+        (f"run an older program than {version()}: device 2 (00000000)", "update their boards (docs/operating.md)"),
     ]
     assert {by_subject(found)[name].state for name in ("public set", "model")} == {"ok"}
 
