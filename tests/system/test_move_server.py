@@ -70,7 +70,7 @@ class Machine(OwnDesk):
         for name, value in {"${STATE_DIRECTORY}": str(self.path(DATA)), "${AURICLE_HOST}": "127.0.0.1"}.items():
             command = command.replace(name, value)
         command = command.replace("${AURICLE_PORT}", options["AURICLE_PORT"])
-        command = command.replace("$AURICLE_OPTIONS", options["AURICLE_OPTIONS"])
+        command = command.replace("$AURICLE_TLS", options["AURICLE_TLS"]).replace("$AURICLE_OPTIONS", "")
         self.starts += 1
         self.leave_running(command, f"{self.starts}.log")
         self.wait_for(f"{self.starts}.log", '"url"')
@@ -128,7 +128,7 @@ def test_a_fleet_moves_by_the_commands_of_the_page_while_its_devices_run(machine
         f"auricle-aggregator new --from {tmp_path}/recordings --data {old.path(DATA)} --tls auto --port {port}"
     )
     assert made.returncode == 0, made.stderr
-    old.path(OPTIONS).write_text(f"AURICLE_PORT={port}\nAURICLE_OPTIONS=--tls auto\n")
+    old.path(OPTIONS).write_text(f"AURICLE_PORT={port}\nAURICLE_TLS=--tls auto\n")
     old.start()
     (kitchen.link,) = re.findall(r"join (\S+)", made.stdout)
     hall.link = kitchen.link
@@ -153,7 +153,7 @@ def test_a_fleet_moves_by_the_commands_of_the_page_while_its_devices_run(machine
 
     # To another port: the devices are told.
     new.end()
-    new.path(OPTIONS).write_text(f"AURICLE_PORT={other_port}\nAURICLE_OPTIONS=--tls auto\n")
+    new.path(OPTIONS).write_text(f"AURICLE_PORT={other_port}\nAURICLE_TLS=--tls auto\n")
     new.start()
     new.read(invite)
     assert f":{other_port}/" in new.link
