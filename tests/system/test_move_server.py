@@ -49,7 +49,7 @@ class Machine(OwnDesk):
                 done = self.type(shlex.join(map(str, words)))
                 assert done.returncode == 0, done.stdout + done.stderr
                 self.link = (re.findall(r"join (\S+)", done.stdout) or [self.link])[0]
-            case ["systemctl", "disable" | "enable" as wanted, "--now", "auricle-aggregator", "auricle-aggregator-proxy"]:
+            case ["systemctl", "disable" | "enable" as wanted, "--now", "auricle-aggregator", _]:
                 self.start() if wanted == "enable" else self.end()
             case ["scp", *files, "USER@NEW:"]:
                 for file in files:
