@@ -1,15 +1,18 @@
 """Speaks to a running server as a person does: JSON over HTTP."""
 
+from __future__ import annotations
+
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-
-import httpx
 
 from aggregator_server.errors import AggregatorError, ServerError
 from fleet_protocol.addresses import address_problem
+
+if TYPE_CHECKING:
+    import httpx
 
 _TIMEOUT_S = 60.0
 
@@ -54,6 +57,8 @@ class Client:
         return self._ask("PUT", path, params=query, content=body)
 
     def _ask(self, method: str, path: str, params: Mapping[str, object] | None = None, **body: Any) -> Any:  # noqa: ANN401
+        import httpx  # here: `--help` needs no extra
+
         given = {name: str(value) for name, value in (params or {}).items() if value is not None}
         address = f"{self.url.rstrip('/')}{path}"
         try:

@@ -46,6 +46,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path not in slow)
 
 
+_OTHER_RUNTIMES = frozenset({"litert", "tflite"})
 # What is built with TensorFlow, or needs a browser, a sound server, PostgreSQL.
 _HEAVY_FIXTURES = frozenset({
     "browser", "embedding_bundles", "sound_server", "speech_bundles", "spoken_bundle", "states",
@@ -59,7 +60,7 @@ def _is_light(item: pytest.Item) -> bool:
     heavy = needs(item.path) or item.path.is_relative_to(ROOT / "tests" / "model_export")
     heavy = heavy or any(item.get_closest_marker(name) for name in ("alone", "scaled"))
     drawn = item.callspec.params if hasattr(item, "callspec") else {}
-    heavy = heavy or bool(drawn.get("state_elsewhere"))
+    heavy = heavy or bool(drawn.get("state_elsewhere")) or not _OTHER_RUNTIMES.isdisjoint(map(str, drawn.values()))
     skipped = any(mark.args and mark.args[0] is True for mark in item.iter_markers("skipif"))
     fixtures = frozenset(getattr(item, "fixturenames", ()))
     return quick and not heavy and not skipped and not fixtures & _HEAVY_FIXTURES

@@ -157,7 +157,14 @@ sys.exit(main())
         ("auricle-aggregator", "aggregator_server", "server", "sqlalchemy", ["run", "--data", "{folder}"]),
         ("auricle-aggregator", "aggregator_server", "server", "fastapi", ["run", "--data", "{folder}"]),
         ("auricle-sim", "fleet_simulator", "sim", "sqlalchemy", ["run", "{folder}/experiment.toml"]),
-        ("auricle-export", "model_export", "export", "tensorflow", ["build", "cnn1", "-o", "{folder}/a.auricle"]),
+        pytest.param(
+            "auricle-export",
+            "model_export",
+            "export",
+            "tensorflow",
+            ["build", "cnn1", "-o", "{folder}/a.auricle"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_program_without_its_libraries_names_the_extra(tmp_path, program, package, extra, library, arguments):

@@ -72,6 +72,7 @@ def test_where_the_silhouette_does_not_decide_no_similarity_is_said():
     assert "joins_from" not in discover(unnamed, [], count=None, seed=0).details
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="scikit-learn-extra has no wheels for Python 3.12 and later")
 @pytest.mark.parametrize("seed", range(3))
 def test_the_loss_is_no_worse_than_that_of_scikit_learn_extra(seed):
@@ -124,6 +125,7 @@ def test_two_sounds_of_one_device_are_never_one_class():
     assert not any({0, 1} <= set(group) for group in groups)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_silhouette_is_that_of_scikit_learn(seed):
     from sklearn.metrics import silhouette_score

@@ -106,7 +106,7 @@ def test_backgrounds_are_read_from_a_folder_and_a_damaged_one_is_left_out(tmp_pa
 
 
 def test_a_folder_without_backgrounds_is_an_error(tmp_path):
-    with pytest.raises(RecordingError, match=r"no background recordings in .*put .wav, .+ or .mp3 files there"):
+    with pytest.raises(RecordingError, match=r"no background recordings in .*put .wav, .+ or .caf files there"):
         BackgroundNoise.load(tmp_path, 16_000)
 
 

@@ -88,12 +88,14 @@ def hard_clips(features):
     return {name: clip.astype(np.float32) for name, clip in clips.items()}
 
 
+@pytest.mark.slow
 def test_quiet_parts_beside_loud_ones_equal_the_reference(features):
     mfcc = Mfcc(features)
     for name, clip in hard_clips(features).items():
         np.testing.assert_allclose(mfcc(clip), reference(clip, features), atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_double_precision_samples_equal_the_reference(features):
     clip = 0.1 * np.random.default_rng(1).standard_normal(features.clip_samples)
     np.testing.assert_allclose(Mfcc(features)(clip), reference(clip, features), atol=1e-4)
@@ -110,6 +112,7 @@ def test_double_precision_samples_equal_the_reference(features):
     seed=st.integers(0, 99),
 )
 @settings(derandomize=True, deadline=None, max_examples=40)
+@pytest.mark.slow
 def test_any_consistent_settings_equal_the_reference(
     rate, window_s, hop_share, bands, lifter, log_energy, fft_size, seed
 ):
@@ -150,6 +153,7 @@ def test_views_of_other_memory_layouts_give_the_same(features):
     np.testing.assert_array_equal(Mfcc(features)(np.repeat(batch, 2, axis=0)[::2]), expected)
 
 
+@pytest.mark.slow
 def test_longer_clips_are_cropped_and_shorter_ones_padded(features):
     clip = noise(features)
     mfcc = Mfcc(features)
