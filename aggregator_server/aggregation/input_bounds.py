@@ -21,6 +21,8 @@ from fleet_protocol.setting import Setting
 
 # Of probabilities that a device computed in float32, perhaps with float16 weights.
 _TOLERANCE = 1e-3
+# Width of a number's range that is taken at least, as a share of the mean width of all numbers.
+_LEAST_WIDTH = 0.1
 
 CLIPPED_CLIPS: dict[str, Setting] = {
     "clips_cap": Setting(
@@ -56,7 +58,9 @@ class FeatureRange:
         Raises:
             MalformedUpdateError: a value is too far off.
         """
-        width = np.maximum(self.high - self.low, np.float32(1e-3) * np.abs(self.high) + np.float32(1e-6))
+        width = self.high - self.low
+        # A number of an embedding that is the same in all public recordings, often 0, need not be so in an owner's.
+        width = np.maximum(width, max(_LEAST_WIDTH * float(width.mean()), 1e-6)).astype(np.float32)
         low, high = self.low - np.float32(ranges) * width, self.high + np.float32(ranges) * width
         off = (values < low) | (values > high)
         if off.any():

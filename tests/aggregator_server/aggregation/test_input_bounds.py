@@ -50,11 +50,23 @@ def test_ranges_are_those_of_each_number_of_a_frame():
     assert found.low.tolist() == [0, -1, 100]
     inside = np.array([[[0.0, 6.9, 100.2]]], np.float32)
     found.check("impressions", inside, 3.0)
-    for column, value in ((1, 7.1), (1, -7.1), (2, 101.0), (0, 0.1)):
+    for column, value in ((1, 7.1), (1, -7.1), (2, 101.0), (0, 0.3)):
         outside = inside.copy()
         outside[0, 0, column] = value
         with pytest.raises(MalformedUpdateError, match=rf"'impressions' holds {value:g} at \(0, 0, {column}\)"):
             found.check("impressions", outside, 3.0)
+
+
+def test_a_number_that_is_the_same_in_all_public_recordings_need_not_be_so_in_an_owners():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(50, 1, 8)).astype(np.float32)
+    features[..., 3] = 0.0
+    found, value = FeatureRange.of(features), features[:1].copy()
+    value[..., 3] = 0.5
+    found.check("prototypes", value, 3.0)
+    value[..., 3] = 50.0
+    with pytest.raises(MalformedUpdateError, match="holds 50"):
+        found.check("prototypes", value, 3.0)
 
 
 def test_what_a_network_answers_passes_and_what_it_cannot_answer_does_not():
