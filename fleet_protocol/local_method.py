@@ -18,14 +18,12 @@ class MethodTerms:
     Attributes:
         settings: Settings that a plan can give it.
         any_architecture: Whether the network of a device that follows it may differ from the shared model's.
-        aliases: Former names, which are still accepted.
     """
 
     name: str
     settings: Settings
     _: KW_ONLY
     any_architecture: bool = False
-    aliases: tuple[str, ...] = ()
 
 
 def local_methods() -> Registry[MethodTerms]:

@@ -45,7 +45,6 @@ class PersonalisationTerms:
         groups: Aggregator's part: (devices' numbers of clips by identifier, all above 0; values of the settings) ->
             the groups that train rounds among themselves before. Pure: an interrupted step is computed again. None:
             there are no groups.
-        aliases: Former names, which are still accepted.
         about: What it does and costs, in plain words, for people who choose.
     """
 
@@ -53,7 +52,6 @@ class PersonalisationTerms:
     settings: Settings
     _: KW_ONLY
     groups: Callable[[Mapping[str, float], Mapping[str, Value]], Schedule] | None = None
-    aliases: tuple[str, ...] = ()
     about: str = ""
 
 

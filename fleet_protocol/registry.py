@@ -23,31 +23,24 @@ class Named(Protocol):
     def name(self) -> str:
         """Name in plans, experiments and documents."""
 
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """Former names, which are still accepted."""
-
 
 T = TypeVar("T", bound=Named)
 
 
 class Registry(Mapping[str, T]):
-    """Methods by name. A former name finds its method too; only present names are listed."""
+    """Methods by name."""
 
     def __init__(self) -> None:
         self._methods: dict[str, T] = {}
-        self._aliases: dict[str, str] = {}
 
     def add(self, method: T, where: str) -> None:
         """Add a method. Raises PluginError: its name is taken."""
-        for name in (method.name, *method.aliases):
-            if name in self._methods or name in self._aliases:
-                raise PluginError(f"{where}: the name {name!r} is taken; choose another")
+        if method.name in self._methods:
+            raise PluginError(f"{where}: the name {method.name!r} is taken; choose another")
         self._methods[method.name] = method
-        self._aliases |= dict.fromkeys(method.aliases, method.name)
 
     def __getitem__(self, name: str) -> T:
-        return self._methods[self._aliases.get(name, name)]
+        return self._methods[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._methods)

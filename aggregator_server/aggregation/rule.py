@@ -35,13 +35,11 @@ class Rule:
             behind; one of its own by the same name replaces theirs.
         combine: (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32
             [weights], and JSON-ready details for people. Pure: an interrupted round is computed again.
-        aliases: Former names, which are still accepted.
     """
 
     name: str
     settings: Settings
     combine: Callable[[Updates, Doubles, Values], Combined]
-    aliases: tuple[str, ...] = ()
 
     @property
     def all_settings(self) -> dict[str, Setting]:
@@ -55,7 +53,6 @@ class ScoreRule:
 
     name: str
     settings: Settings
-    aliases: tuple[str, ...] = ()
 
     @property
     def all_settings(self) -> dict[str, Setting]:

@@ -85,14 +85,12 @@ class Selection:
             take part; 1 without it) are handled for every selection that has them.
         probabilities: (float64 [devices] data sizes D_k, all above 0; the rounds so far; values of the settings) ->
             P_k, float64 [devices], above 0, of any sum. Pure: the same inputs give the same devices.
-        aliases: Former names, which are still accepted.
         about: Who takes part, in plain words, for people who choose.
     """
 
     name: str
     settings: Settings
     probabilities: Callable[[Doubles, History, Mapping[str, Value]], Doubles]
-    aliases: tuple[str, ...] = ()
     about: str = ""
 
 

@@ -32,7 +32,6 @@ STRATEGY = sharing(
     "fedkws_ui",
     defaults={"by_size": False},
     prepare=adaptive_local_training,
-    aliases=("user_invariant",),
     about="Every device trains the shared model so that it recognises the word but not the speaker. Devices with more "
     "clips, more evenly spread, take more steps; all count the same.",
 )

@@ -7,7 +7,6 @@ from aggregator_server.strategies.strategy import sharing
 
 STRATEGY = sharing(
     "fedmlac",
-    aliases=("mutual",),
     about="Every device keeps a network of its own, of any kind, and teaches it and a small shared network by each "
     "other's answers. The shared one is averaged.",
     cost="Each device trains two networks, which takes longer, and sends the weights of the shared one. Those can tell "

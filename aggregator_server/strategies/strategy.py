@@ -83,7 +83,6 @@ class Strategy:
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
         shares_scores: Whether it makes a consensus of scores alone, and keeps no state, so that devices can follow it
             in rounds of a strategy that shares a model (``others``).
-        aliases: Former names, which are still accepted.
         about: Description of a round, in plain words, for people who choose.
         cost: Cost for a device, and what leaves it, in plain words.
     """
@@ -100,7 +99,6 @@ class Strategy:
     prepare: Prepare = unchanged
     needs_embeddings: bool = False
     shares_scores: bool = False
-    aliases: tuple[str, ...] = ()
     about: str = ""
     cost: str = ""
 
@@ -120,7 +118,6 @@ def sharing(
     defaults: Mapping[str, Value] | None = None,
     prepare: Prepare = unchanged,
     aggregate: Callable[[RoundInputs], RoundResult] = weight_sharing.aggregate,
-    aliases: tuple[str, ...] = (),
     about: str = "",
     cost: str = SHARING_COST,
 ) -> Strategy:
@@ -139,7 +136,6 @@ def sharing(
         defaults=defaults or {},
         shares_model=True,
         prepare=prepare,
-        aliases=aliases,
         about=about,
         cost=cost,
     )

@@ -238,4 +238,3 @@ class SinkKind:
     open: Callable[[SinkDevice], Sink | None]
     section: type[Any] | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
-    aliases: tuple[str, ...] = ()

@@ -20,4 +20,4 @@ _SETTINGS: dict[str, Setting] = {
 # Its steps are counted over the fleet, so no device counts epochs.
 _TRAINING = {name: setting for name, setting in SHARED_MODEL.items() if name != "epochs"}
 
-METHOD = MethodTerms("fedkws_ui", _TRAINING | _SETTINGS, aliases=("user_invariant",))
+METHOD = MethodTerms("fedkws_ui", _TRAINING | _SETTINGS)

@@ -12,4 +12,4 @@ _SETTINGS: dict[str, Setting] = {
     "warm_up_rate": Setting(0.05, "learning rate of these passes", 1e-8, 10.0),
 }
 
-METHOD = MethodTerms("fedmlac", SHARED_MODEL | _SETTINGS, any_architecture=True, aliases=("mutual",))
+METHOD = MethodTerms("fedmlac", SHARED_MODEL | _SETTINGS, any_architecture=True)

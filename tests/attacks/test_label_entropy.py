@@ -38,7 +38,7 @@ def test_what_is_stored_already_leaves_the_plan_within_its_ranges(tmp_path):
         session.execute(update(DeviceRow).values(clips=5, label_entropy=0.5))
         of_first = DeviceRow.device_id == DEVICES[0].device_id
         session.execute(update(DeviceRow).where(of_first).values(label_entropy=float("-inf")))
-    fleet.open(strategy="user_invariant")
+    fleet.open(strategy="fedkws_ui")
     plan = to_json(fleet.work(DEVICES[1]).plan)
     fleet.store.close()
     assert json.loads(json.dumps(plan, allow_nan=False)) == plan

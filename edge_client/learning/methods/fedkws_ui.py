@@ -54,4 +54,4 @@ def _steps(task: LocalTask) -> int:
     )
 
 
-METHOD = LocalMethod("fedkws_ui", TERMS.settings, prepare, keeps_own=True, aliases=("user_invariant",))
+METHOD = LocalMethod("fedkws_ui", TERMS.settings, prepare, keeps_own=True)
