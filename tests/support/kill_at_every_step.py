@@ -7,7 +7,7 @@ killed when it has executed so many lines of aggregator_server; a second process
 the undisturbed result, the number of lines, and every other result that was seen.
 
 With the ACTION ``open`` DATA holds a schedule that is due. The second process finds its one round open.
-With another (``retire`` a class, change the ``front_end``, ``restore`` a round, or do so ``without`` a device) DATA
+With another (``retire`` a class, or ``restore`` a round) DATA
 holds a round that is done. The second process finds the state before the action, or the one after it, and nothing else.
 """
 

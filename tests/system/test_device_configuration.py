@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 SHIPPED = ROOT / "systemd/edge.toml"
 # Keys whose default is "none", or depends on the bundle: the file shows an example.
-EXAMPLES = {"url", "folder", "background", "evaluation", "file", "hop_s", "average_s", "threshold", "thresholds"}
+EXAMPLES = {"url", "ca", "folder", "background", "evaluation", "file", "hop_s", "average_s", "threshold", "thresholds"}
 SECTIONS = section_classes()
 
 
@@ -37,7 +37,7 @@ def test_it_loads_as_it_is_shipped():
 
 def test_it_loads_with_everything_switched_on(tmp_path):
     path = tmp_path / "edge.toml"
-    path.write_text(uncommented(SHIPPED.read_text()))
+    path.write_text(uncommented(SHIPPED.read_text()).replace("tls = false", "tls = true"))  # an authority is for it
     config = load_config(path)
     assert all(getattr(config, name, None) or config.sinks[name] for name in SECTIONS)
 

@@ -249,7 +249,7 @@ def test_sound_that_nobody_reads_in_time_is_counted_and_the_latest_is_kept(open_
 
 
 def test_a_pipe_that_nobody_empties_makes_portaudio_count_overruns_and_go_on(sound_server):
-    wanted = '{"device": "shelf", "rates_hz": [192000]}'
+    wanted = '{"device": "shelf", "rates_hz": [192000], "channel": 0}'
     process = PcmProcess("PortAudio", [sys.executable, "-m", "edge_client.capture.portaudio_process", "record", wanted])
     try:
         time.sleep(4)
