@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -66,6 +67,8 @@ _OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOP
 _PATIENCE_S = 5.0
 WAL_PAGES = 64
 """Pages of the log that is written ahead, at most: it counts towards the journal's limit, too."""
+# Held by the thread that creates a database, whose descriptor no other one's locks may outlive.
+_CREATING = threading.Lock()
 # A file that changed less long ago may change again without showing it, ns.
 _TICK_NS = 50_000_000
 
@@ -120,12 +123,7 @@ class Database:
     def open(self) -> sqlite3.Connection:
         """Open the database, or create it, for any thread, one at a time. Raises sqlite3.Error, OSError, StateError."""
         make_folder(self.path.parent)
-        # SQLite gives its log and index the mode and owner of the database, so that both are set before it sees it.
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            give_to_owner(descriptor, self.path.parent)
-        finally:
-            os.close(descriptor)
+        self._create()
         connection = _connect(self.path)
         try:
             if not _version(connection, self.path):
@@ -141,6 +139,22 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _create(self) -> None:
+        """Make the file where it is missing. SQLite gives its log and index its mode and owner, so they come first.
+
+        No descriptor of a file that is there is opened and closed: POSIX drops all locks that the process has on it
+        then, and another program that closes it takes itself for the last one and removes the log that is in use.
+        """
+        with _CREATING:
+            try:
+                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except FileExistsError:
+                return
+            try:
+                give_to_owner(descriptor, self.path.parent)
+            finally:
+                os.close(descriptor)
 
     def erase(self) -> None:
         """Leave nothing in the log of what was removed, as far as no other process reads it now."""
