@@ -41,6 +41,7 @@ def interpreter(name, runtime="litert"):
     return importlib.import_module(MODULES[runtime]).Interpreter(model_content=(models() / name).read_bytes())
 
 
+@pytest.mark.slow
 def test_the_mel_features_are_those_of_the_package():
     reference = interpreter("melspectrogram.tflite")
     heard = sound(span(PARTS) + 240)

@@ -30,6 +30,7 @@ def newer(code, _schema):
     code.version = 99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "operator"), [(custom, "NoSuchOperator"), (newer, "CONV_2D' version '99'")])
 def test_a_bundle_that_needs_another_operator_is_refused_by_its_name(bundles, tmp_path, monkeypatch, change, operator):
     require_runtime("litert")  # it brings the format's classes

@@ -80,6 +80,7 @@ def test_a_number_that_is_none_is_wrong_too(tmp_path, bundles, wrong_library):
     )
 
 
+@pytest.mark.slow
 def test_what_passed_is_known_by_library_and_processor(tmp_path, monkeypatch):
     require_runtime("c")
     state = DeviceState(tmp_path)
