@@ -32,7 +32,7 @@ teach_epochs = 8
 nice = 0
 [detector]
 unknown_refractory_s = 1.0
-false_accepts_per_hour = 30.0
+threshold = 0.5
 [clips]
 detected_count = 20
 """
