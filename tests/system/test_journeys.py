@@ -43,7 +43,11 @@ def test_a_take_becomes_an_event(desk):
     assert "8" in typed(desk, "auricle-edge import stop --label stop")
     desk.leave_running("auricle-edge run", "run.log")
     wait_for(lambda: json.loads(typed(desk, "auricle-edge events --label stop --json")), what="the event")
-    assert "stop" in json.loads(typed(desk, "auricle-edge status --json"))["model"]["labels"]
+    # The status is written every few seconds, so the event may be there before it.
+    wait_for(
+        lambda: "stop" in json.loads(typed(desk, "auricle-edge status --json"))["model"].get("labels", ()),
+        what="the label in the status",
+    )
 
 
 def test_a_fleet_goes_through_rounds_of_three_strategies_and_its_server_through_a_kill(desk):
