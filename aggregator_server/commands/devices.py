@@ -77,6 +77,15 @@ def _said(device: DeviceInfo) -> dict[str, str]:
     return {"version": f"{version} (outdated)" if device.outdated else version, "trouble": trouble}
 
 
+_DONE = {
+    "admit": "may take part from the next round on",
+    "revoke": "is shut out for good",
+    "new-secret": "is asked to change its secret when it comes next",
+    "quarantine": "is in quarantine: its uploads no longer count",
+    "release": "is not in quarantine: its uploads count",
+}
+
+
 def _change(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.device_changes import change_devices
@@ -84,9 +93,11 @@ def _change(options: argparse.Namespace) -> int:
     from aggregator_server.store import open_tables
 
     tables = open_tables(location_of(options))
-    known = (Named(*found) for found in devices_called(tables, options.device))
+    known = [Named(*found) for found in devices_called(tables, options.device)]
     device_id = resolve(options.device, known, "device", "auricle-aggregator devices list")
     change_devices(tables, [device_id], options.action, time.time(), COMMAND_LINE, options.reason)
+    name = next(device.name for device in known if device.id == device_id)
+    print(f"{name} ({device_id}) {_DONE[options.action]}")
     return 0
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import shlex
 import wave
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,6 +39,8 @@ _SEARCH_STEP_S = 0.01
 # Frames that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
 _BLOCK, _HEAD, _LARGEST = 1 << 16, 1 << 12, 1 << 26
 _NO_SIZE = (b"\0\0\0\0", b"\xff\xff\xff\xff")
+# What libsndfile says of a FLAC that was written into a pipe.
+_UNKNOWN_FRAMES = 2**63 - 1
 
 
 def encode_wave(samples: Floats, rate_hz: int) -> bytes:
@@ -173,8 +175,10 @@ def loudest_start(samples: Floats, settings: FeatureSettings) -> int:
     return int(starts[np.argmax(energy[starts + length] - energy[starts])])
 
 
-def read_recording(path: Path, sample_rate_hz: int) -> Floats:
-    """Read a recording's first minute as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
+def read_recording(path: Path, sample_rate_hz: int, start_s: int = 0) -> Floats:
+    """Read a minute of a recording as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
+
+    None are left where it ends before ``start_s``.
 
     Raises RecordingError if it is missing, damaged, empty, not audio, or holds impossible values; names the file;
     AudioError if this machine cannot read audio files at all.
@@ -184,10 +188,10 @@ def read_recording(path: Path, sample_rate_hz: int) -> Floats:
         require_whole(path)
         with soundfile.SoundFile(_with_sizes(path)) as file:
             rate_hz = int(file.samplerate)
-            mixed = _mixed(file, path, _LONGEST_S * rate_hz)
-    except (soundfile.SoundFileError, OSError) as error:
+            mixed = _mixed(file, path, start_s)
+    except (soundfile.SoundFileError, OSError, TypeError) as error:  # TypeError: of one that is called .raw
         raise _unreadable(path, error) from error
-    if not len(mixed):
+    if not len(mixed) and not start_s:
         raise RecordingError(f"{path} holds no sound at all: record it again")
     try:
         return resample(mixed, rate_hz, sample_rate_hz)
@@ -195,17 +199,39 @@ def read_recording(path: Path, sample_rate_hz: int) -> Floats:
         raise RecordingError(f"cannot use {path}: {error}") from error
 
 
-def _mixed(file: Any, path: Path, most: int) -> Floats:  # noqa: ANN401  (soundfile has no types)
-    """Return a recording's first samples as the mean of its channels; read in blocks, since it may have many."""
-    blocks = [np.zeros(0, np.float32)]
-    while most > 0 and len(block := file.read(min(most, _BLOCK), dtype="float32", always_2d=True)):
+def _mixed(file: Any, path: Path, start_s: int) -> Floats:  # noqa: ANN401  (soundfile has no types)
+    """Return a minute as the mean of its channels; read in blocks, since it may have many."""
+    mixed, skip, most = [np.zeros(0, np.float32)], start_s * file.samplerate, _LONGEST_S * file.samplerate
+    if file.frames != _UNKNOWN_FRAMES:
+        skip -= file.seek(min(skip, file.frames))
+    for block in blocks(file, _BLOCK):
         if not np.abs(block).max() <= _LOUDEST:  # fails for NaN too
             raise RecordingError(
                 f"{path} holds values that are not sound in -1..1; save it again, as 16-bit integers say"
             )
-        blocks.append(block.mean(axis=1))
-        most -= len(block)
-    return np.concatenate(blocks)
+        mixed.append(block.mean(axis=1)[skip:][:most])
+        skip, most = max(0, skip - len(block)), most - len(mixed[-1])
+        if not most:
+            break
+    return np.concatenate(mixed)
+
+
+def blocks(file: Any, size: int) -> Iterator[Floats]:  # noqa: ANN401
+    """Yield what an open sound file holds from here on: float32 [at most size, channels]."""
+    from soundfile import SoundFileError
+
+    while True:
+        block = np.full((size, file.channels), np.nan, np.float32)
+        try:
+            block = file.read(out=block)
+        except SoundFileError:
+            if file.frames != _UNKNOWN_FRAMES:
+                raise
+            # It read to the end, which it cannot find again, as it would afterwards.
+            block = block[~np.isnan(block[:, 0])]
+        if not len(block):
+            return
+        yield block
 
 
 def _with_sizes(path: Path) -> bytes | io.BytesIO:
@@ -232,7 +258,9 @@ def duration_s(path: Path) -> float:
     """Return how much of a recording :func:`read_recording` reads, in seconds, with its errors."""
     soundfile = _soundfile()
     try:
-        return min(float(_LONGEST_S), float(soundfile.info(_with_sizes(path)).duration))
+        with soundfile.SoundFile(_with_sizes(path)) as file:
+            frames = sum(map(len, blocks(file, _BLOCK))) if file.frames == _UNKNOWN_FRAMES else file.frames
+            return min(float(_LONGEST_S), float(frames / file.samplerate))
     except (soundfile.SoundFileError, OSError) as error:
         raise _unreadable(path, error) from error
 

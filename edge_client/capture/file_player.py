@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import FORMATS, duration_s, is_recording
+from edge_client.audio.recordings import FORMATS, blocks, duration_s, is_recording
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.pcm_process import PcmProcess, PcmStream
 from edge_client.config.sections import MicrophoneConfig
@@ -116,7 +116,7 @@ def _blocks(recording: Path, rate_hz: int) -> Iterator[Floats]:
     with soundfile.SoundFile(os.fsencode(recording)) as file:
         resampler = StreamResampler(file.samplerate, rate_hz)
         size = round(_BLOCK_S * file.samplerate)
-        for block in file.blocks(size, dtype="float32", always_2d=True):
+        for block in blocks(file, size):
             yield resampler.push(block.mean(axis=1))
         for _ in range(round(_GAP_S / _BLOCK_S)):
             yield resampler.push(np.zeros(size, np.float32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.level import levels_db
-from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_start, loudest_stretch, read_recording
+from edge_client.audio.level import FLOOR_DB, levels_db
+from edge_client.audio.recordings import FORMATS, loudest_start, loudest_stretch, read_recording
 from edge_client.clips.files import check_label
 from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
@@ -25,8 +24,8 @@ _QUIETEST_DB = -70.0
 _SHORTEST_S = 0.2
 # A sound that lasts so long is no pop; above the room's usual power by so much it is a sound.
 _LASTS_S, _FRAME_S, _ABOVE_ROOM = 0.15, 0.01, 10.0
-# What libsndfile does not read, and ffmpeg does.
-_CONVERTIBLE = frozenset({".m4a", ".aac", ".mp4", ".mov", ".3gp", ".amr", ".wma", ".webm", ".mkv"})
+# A minute is searched at a time; a sound that begins in the last seconds of one is whole in the next.
+_MINUTE_S, _OVERLAP_S = 60, 5
 
 
 @dataclass
@@ -102,9 +101,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:
-    if path.suffix.lower() not in SUFFIXES:
-        raise RecordingError(f"{path} is no {FORMATS}{_conversion(path)}")
-    recorded = read_recording(path, settings.sample_rate_hz)
+    recorded = _loudest_minute(path, settings.sample_rate_hz)
     try:
         require_unclipped(recorded)
     except TakeError as error:
@@ -123,6 +120,22 @@ def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSett
         return
     store.add(label, samples, settings.sample_rate_hz)
     summary.stored[label] += 1
+
+
+def _loudest_minute(path: Path, rate_hz: int) -> Floats:
+    """Return the minute of a recording, float32 [samples], in which the loudest sound is that lasts."""
+
+    def loudness_db(samples: Floats) -> float:
+        lasting = round(_LASTS_S / _FRAME_S)
+        return float(np.sort(np.append([FLOOR_DB] * lasting, levels_db(samples, rate_hz)))[-lasting])
+
+    best = minute = read_recording(path, rate_hz)
+    start_s = step_s = _MINUTE_S - _OVERLAP_S
+    while len(minute) > step_s * rate_hz:
+        minute = read_recording(path, rate_hz, start_s)
+        best = max(best, minute, key=loudness_db)
+        start_s += step_s
+    return best
 
 
 def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
@@ -145,10 +158,3 @@ def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
     tamed[: len(quieter)] *= quieter
     start = loudest_start(tamed, settings)
     return samples[start : start + settings.clip_samples]
-
-
-def _conversion(path: Path) -> str:
-    """Say how to convert what people have on their phones."""
-    if path.suffix.lower() not in _CONVERTIBLE:
-        return ""
-    return f"; convert it first: ffmpeg -i {shlex.quote(str(path))} {shlex.quote(str(path.with_suffix('.wav')))}"

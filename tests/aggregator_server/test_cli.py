@@ -257,14 +257,19 @@ def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start
             wanted = FakeDevice(number, ()).enrolment(device_id=device_id, name=name)
             client.post("/v1/devices", json=wanted).raise_for_status()
     for given in ("kitchen", "e7030", "cellar", "hall 2"):  # a name, case ignored, and the beginning of an id
-        printed("devices", "admit", given, *data)
+        assert re.fullmatch(
+            r"\S.* \(\w{32}\) may take part from the next round on\n", printed("devices", "admit", given, *data)
+        )
     assert [info["waiting"] for info in answer("devices", "list", *data)] == [False] * 4
     failed(command("devices", "revoke", "e70", *data), "'e70'", f"{ids['Kitchen']} (Kitchen)", f"{ids['hall']} (hall)")
     failed(command("devices", "revoke", "attic", *data), "there is no device 'attic'", "devices list")
-    printed("devices", "quarantine", "aaaa", "--reason", "it lies", *data)
-    printed("devices", "release", "Cellar", *data)
-    printed("devices", "new-secret", "hall", *data)
-    printed("devices", "revoke", "HALL", *data)
+    for action, given, done in (
+        (("quarantine", "--reason", "it lies"), "aaaa", f"cellar ({32 * 'a'}) is in quarantine"),
+        (("release",), "Cellar", "cellar (aaaa"),
+        (("new-secret",), "hall", "hall (e703"),
+        (("revoke",), "HALL", "is shut out for good"),
+    ):
+        assert done in printed("devices", *action, given, *data)
     assert [info["name"] for info in answer("devices", "list", *data) if info["revoked_at"]] == ["hall"]
 
     for name in ("Ada", "Ada", "Grace"):

@@ -258,6 +258,20 @@ def test_a_wave_file_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, si
     assert duration_s(path) == 1.0
 
 
+@pytest.mark.parametrize("seconds", [3, 70])
+def test_a_flac_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, seconds):
+    samples = 0.1 * np.random.default_rng(0).standard_normal(seconds * 1_000)
+    whole = bytearray(write(tmp_path / "known.flac", samples, 1_000).read_bytes())
+    whole[21] &= 0xF0  # STREAMINFO's 36 bits of the number of samples
+    whole[22:26] = bytes(4)
+    path = tmp_path / "piped.flac"
+    path.write_bytes(whole)
+    np.testing.assert_allclose(read_recording(path, 1_000), samples[:60_000], atol=1e-4)
+    np.testing.assert_allclose(read_recording(path, 1_000, 2), samples[2_000:62_000], atol=1e-4)
+    assert duration_s(path) == min(60, seconds)
+    assert not len(read_recording(path, 1_000, seconds))
+
+
 @pytest.mark.parametrize("suffix", [".oga", ".aiff", ".caf"])
 def test_what_libsndfile_reads_is_a_recording_whatever_it_is_called(tmp_path, suffix):
     path = tmp_path / f"bell{suffix}"

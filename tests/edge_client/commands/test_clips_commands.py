@@ -51,7 +51,7 @@ def test_mp3_and_opus_are_imported_and_for_others_the_ffmpeg_line_is_given(edge)
     assert found["stored"] == {"bell": 2}
     ((path, reason),) = found["refused"].items()
     assert path.endswith("my sound.m4a")
-    assert f"ffmpeg -i '{folder}/my sound.m4a' '{folder}/my sound.wav'" in reason
+    assert f"ffmpeg -i '{folder}/my sound.m4a' '{folder}/my sound-again.wav'" in reason
     for clip in (edge.folder / "state" / "clips" / "bell").iterdir():
         assert np.abs(soundfile.read(clip)[0]).max() > 0.1
 
