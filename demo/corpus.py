@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from demo import DemoError
 from edge_client.audio.resampling import resample
+from fleet_protocol import sample_sounds
 from fleet_protocol.arrays import Floats
-from model_export.sounds import synthesis
 
 RATE_HZ = 16_000
 ACCENTS = ("en-us", "en", "en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan", "en-gb-x-gbcwmd", "en-us-nyc")
@@ -33,7 +33,7 @@ EVERYDAY_SOUNDS = (
     *("alarm", "beep", "cry", "doorbell", "fan", "glass", "kettle", "siren"),
     *("telephone", "vacuum_cleaner"),
 )
-"""Kinds of everyday sounds, of those that :mod:`model_export.sounds.synthesis` makes."""
+"""Kinds of everyday sounds, of those that :mod:`fleet_protocol.sample_sounds` makes."""
 # Voices made for effect, which people would not take for a person.
 _EFFECTS = ("Demonic", "Tweaky", "UniRobot", "anikaRobot", "croak", "fast", "whisper", "robosoft")
 _SNR_DB = (3.0, 20.0)
@@ -43,7 +43,7 @@ _COLOURS = (0.0, 0.5, 1.0, 1.5, 2.0)
 
 def cached(build: Path, labels: Sequence[str], speakers: int, takes: int, seed: int, *, sounds: bool = False) -> Path:
     """Return a folder of these recordings below ``build``, made on the first call."""
-    code = b"".join(Path(module).read_bytes() for module in (__file__, synthesis.__file__))
+    code = b"".join(Path(module).read_bytes() for module in (__file__, sample_sounds.__file__))
     recipe = code + repr((tuple(labels), speakers, takes, seed, sounds)).encode()
     folder = build / f"corpus-{hashlib.sha256(recipe).hexdigest()[:16]}"
     if not folder.is_dir():
@@ -161,7 +161,7 @@ def _write_sounds(folder: Path, labels: Sequence[str], speakers: int, takes: int
     rng = np.random.default_rng(seed)
     for source, label in enumerate(label for label in labels for _ in range(speakers)):
         (folder / label).mkdir(exist_ok=True)
-        for take, clip in enumerate(synthesis.takes(label, takes, RATE_HZ, rng)):
+        for take, clip in enumerate(sample_sounds.takes(label, takes, RATE_HZ, rng)):
             _write(folder / label, source, take, clip)
 
 

@@ -22,12 +22,13 @@ from edge_client.commands import (
     questions,
     services,
     teach,
+    try_,
     watch,
 )
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (init, daemon, watch, services, teach, questions, clips, events, devices, backup, convert, fleet)
+_COMMANDS = (try_, init, daemon, watch, services, teach, questions, clips, events, devices, backup, convert, fleet)
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.

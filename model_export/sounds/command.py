@@ -21,13 +21,14 @@ from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, rea
 from edge_client.features.augmentation import BackgroundNoise, augment_takes
 from edge_client.features.log_mel import LogMel
 from edge_client.learning.teaching.hearing import artificial_noise
+from fleet_protocol import sample_sounds
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import KALDI_32K, EmbeddingSettings, FrozenNetwork
 from model_export.errors import CorpusError, ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
-from model_export.sounds import projection, synthesis, weights
+from model_export.sounds import projection, weights
 
 if TYPE_CHECKING:
     from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -93,7 +94,7 @@ def make(chosen: argparse.Namespace, progress: Progress) -> str:
     print(f"computing embeddings of {len(material.clips)} windows", file=progress, flush=True)
     rng = np.random.default_rng([chosen.seed, 1])
     noise = BackgroundNoise(tuple(artificial_noise(12, _settings(1, FrozenNetwork("")), rng)))
-    varied = dataclasses.replace(material, clips=augment_takes(material.clips, synthesis.RATE_HZ, rng, noise))
+    varied = dataclasses.replace(material, clips=augment_takes(material.clips, sample_sounds.RATE_HZ, rng, noise))
     whole = SoundNetwork(convolutions)
     heard = {seconds: (_Heard.of(whole, material, seconds), _Heard.of(whole, varied, seconds)) for seconds in SECONDS}
     projected = _projection(heard[1][0], weights.Classifier.of(arrays))
@@ -157,7 +158,7 @@ def _settings(seconds: int, network: FrozenNetwork) -> EmbeddingSettings:
     """
     return EmbeddingSettings(
         "sounds",
-        synthesis.RATE_HZ,
+        sample_sounds.RATE_HZ,
         float(seconds),
         0.025,
         0.01,
@@ -199,10 +200,10 @@ def _material(chosen: argparse.Namespace, progress: Progress) -> Material:
     length = longest.clip_samples
     clips: list[Floats] = [artificial_noise(_NOISES, longest, rng)]
     kinds = [NOISE] * _NOISES
-    for kind in synthesis.SOUNDS:
+    for kind in sample_sounds.SOUNDS:
         print(f"synthesising {kind}", file=progress, flush=True)
         for _ in range(chosen.sources):
-            clips.append(synthesis.takes(kind, _TAKES, length, rng))
+            clips.append(sample_sounds.takes(kind, _TAKES, length, rng))
             kinds += [f"synthetic {kind}"] * _TAKES
     for path in _recordings(chosen.backgrounds) if chosen.backgrounds else ():
         clips.append(_cut([path], length, _WINDOWS, rng))
@@ -223,7 +224,7 @@ def _cut(paths: list[Path], length: int, count: int, rng: np.random.Generator) -
     """Return so many windows at random places of recordings, the same number of each, float32 [count, length]."""
     windows = np.zeros((count, length), np.float32)
     for number, path in enumerate(paths[:count]):
-        samples = read_recording(path, synthesis.RATE_HZ)
+        samples = read_recording(path, sample_sounds.RATE_HZ)
         for window in windows[number :: len(paths)]:
             start = int(rng.integers(max(1, len(samples) - length + 1)))
             part = samples[start : start + length]

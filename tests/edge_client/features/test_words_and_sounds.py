@@ -13,7 +13,7 @@ from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings, JointSettings
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from model_export.sounds.synthesis import takes
+from fleet_protocol.sample_sounds import takes
 
 BUNDLE = find_bundle("words_and_sounds")
 

@@ -8,11 +8,11 @@ import soundfile
 
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
+from fleet_protocol.sample_sounds import SOUNDS, takes
 from model_export.cli import main
 from model_export.errors import ExportError
 from model_export.front_ends import find_front_end
 from model_export.pretraining.front_end_file import read
-from model_export.sounds.synthesis import SOUNDS, takes
 from tests.support.checkout import DATA, run_python
 
 WEIGHTS = DATA.parent / "models" / "efficientat_mn04" / "weights.safetensors"

@@ -13,7 +13,7 @@ from edge_client.clips.files import chosen_kinds
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from fleet_protocol.ready_bundles import find_bundle
-from model_export.sounds.synthesis import takes
+from fleet_protocol.sample_sounds import takes
 from tests.support.edge_commands import EdgeCommands
 from tests.support.owner_page import OwnerPage
 from tests.support.sounds import write_clips

@@ -1,12 +1,14 @@
 """Sounds of a household and a street, synthesised: each draw is another source, with a pitch, pace and room of its own.
 
-They tell where sounds lie in the embedding and how far two takes of one source and two sources of one class scatter.
-Nobody's recording is in them.
+`auricle-edge try` and `auricle-aggregator try` play with them, and the demonstration learns them. Nobody's recording is
+in them.
 """
 
 from __future__ import annotations
 
+import wave
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -41,6 +43,16 @@ def takes(kind: str, count: int, length: int, rng: np.random.Generator) -> Float
         wet = wet / _rms(wet) + noise / _rms(noise) * 10 ** (rng.uniform(*_NOISE_DB) / 20)
         take[:] = wet / _rms(wet) * 10 ** ((level + rng.uniform(-3, 3)) / 20)
     return np.clip(found, -1.0, 1.0, out=found)
+
+
+def save(path: Path, samples: Floats) -> None:
+    """Write a take as a WAV file, 16 kHz, 16 bit; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE_HZ)
+        file.writeframes((samples * 32_767).astype("<i2").tobytes())
 
 
 def coloured(rng: np.random.Generator, length: int, slope: float, low_hz: float = 0.0, high_hz: float = 8e3) -> Doubles:

@@ -1,0 +1,74 @@
+"""`auricle-edge try`: one command, and a device hears, with its page in a browser; Ctrl-C ends it all."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from urllib.request import urlopen
+
+import pytest
+
+from edge_client.cli import main
+from edge_client.daemon.status import read_status
+from edge_client.storage.device_state import DeviceState
+from tests.support.edge_process import wait_for
+
+
+@pytest.fixture
+def tried(tmp_path):
+    """``tried(browser)`` starts it in a folder of the test, and returns its process and where its text is."""
+    started = []
+
+    def start(*options, **environment):
+        text = tmp_path / f"{len(started)}.txt"
+        command = [sys.executable, "-m", "edge_client.cli", "try", "--folder", str(tmp_path / "tried"), *options]
+        with text.open("w") as said:
+            process = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, **environment})
+        started.append(process)
+        return process, text
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+
+
+@pytest.mark.slow
+@pytest.mark.journey
+def test_a_device_hears_at_once_and_ends_with_the_command(tried, tmp_path):
+    note = tmp_path / "opened"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {note}\n')
+    browser.chmod(0o755)
+    process, text = tried(BROWSER=f"{browser} %s")
+    wait_for(lambda: len(set(re.findall(r"heard (\w+)", text.read_text()))) == 4, what="each of the sounds")
+    lines = text.read_text().splitlines()
+    assert "doorbell, knock, bark, telephone" in lines[0]
+    url = re.search(r"http://127\.0\.0\.1:\d+/", lines[1])[0]
+    assert "auricle-edge init" in lines[2]
+    assert lines[3] == ""
+    assert wait_for(lambda: note.exists() and note.read_text().strip() == url, what="the browser")
+    with urlopen(url) as page:
+        assert b"doorbell" in page.read()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    state = DeviceState(tmp_path / "tried" / "state")
+    assert not state.locked("daemon")
+    with pytest.raises(OSError, match="refused"):
+        urlopen(url)
+    # It goes on in its folder; when its daemon ends, all of it does.
+    process, text = tried("--no-browser")
+    wait_for(lambda: "heard" in text.read_text(), what="a sound in the same folder")
+    os.kill(wait_for(lambda: read_status(state).get("pid"), what="the daemon's status"), signal.SIGKILL)
+    assert process.wait(60) == 1
+    assert "auricle-edge: daemon ended with status -9" in text.read_text()
+
+
+def test_a_device_of_ones_own_is_left_alone(tmp_path, capsys):
+    config = tmp_path / "edge.toml"
+    config.write_text("[device]\n")
+    assert main(["try", "--folder", str(tmp_path)]) == 1
+    assert f"auricle-edge run --config {config}" in capsys.readouterr().err
+    assert config.read_text() == "[device]\n"

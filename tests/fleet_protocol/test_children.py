@@ -1,0 +1,96 @@
+"""What a command starts beside itself ends with it: at an error, at Ctrl-C, and when one of them ends."""
+
+import os
+import signal
+import subprocess
+import sys
+import webbrowser
+
+import pytest
+
+from fleet_protocol.children import ChildError, children, open_in_browser
+from tests.support.checkout import ROOT
+from tests.support.edge_process import wait_for
+
+# Modules of the tests' own: one that says its process and runs on, one that ends with a reason.
+STAYS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+FAILS = "import sys; print('no such place', file=sys.stderr); sys.exit(3)"
+DEAF = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True)\n"
+DEAF += "time.sleep(600)"
+COMMAND = """
+import sys
+from pathlib import Path
+from fleet_protocol.children import children
+with children(Path(sys.argv[1])) as programs:
+    programs.start("one", "stays", tell=lambda line: print(line, flush=True))
+    programs.start("other", "stays", tell=lambda line: print(line, flush=True))
+    programs.wait(lambda: False)
+"""
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    for name, text in {"stays": STAYS, "fails": FAILS, "deaf": DEAF, "command": COMMAND}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    return tmp_path
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def run(folder, *names, limit_s=600.0):
+    """Start modules one after the other, each once the one before has said its process; return what they said."""
+    said = []
+    with pytest.raises(ChildError) as error, children(folder) as programs:
+        start_all(programs, names, said, limit_s)
+    return [int(line) for line in said], str(error.value)
+
+
+def start_all(programs, names, said, limit_s):
+    for number, name in enumerate(names):
+        programs.start(name, name, tell=said.append)
+        programs.wait(lambda number=number: len(said) > number)
+    programs.wait(lambda: False, limit_s)
+
+
+def test_one_that_ends_is_named_with_its_last_words_and_the_others_end(modules):
+    (process,), error = run(modules, "stays", "fails")
+    assert error == "fails ended with status 3: no such place"
+    assert gone(process)
+
+
+def test_one_that_does_not_listen_is_killed_and_one_that_is_never_ready_is_said(modules, monkeypatch):
+    monkeypatch.setattr("fleet_protocol.children._GRACE_S", 0.1)
+    (process,), error = run(modules, "deaf", limit_s=0.2)
+    assert error == "deaf: not ready after 0 s"
+    assert gone(process)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_all_even_if_it_comes_twice(modules, number):
+    command = subprocess.Popen([sys.executable, "command.py", "."], cwd=modules, stdout=subprocess.PIPE, text=True)
+    found = [int(command.stdout.readline()) for _ in range(2)]
+    command.send_signal(number)
+    command.send_signal(number)
+    command.communicate()
+    assert wait_for(lambda: all(map(gone, found)), what="the end of all")
+
+
+def test_only_a_browser_with_windows_is_opened(modules, monkeypatch):
+    opened = []
+    monkeypatch.delenv("BROWSER", raising=False)
+
+    class Windows(webbrowser.BackgroundBrowser):
+        def open(self, url, new=0, autoraise=True):
+            opened.append(url)
+
+    for browser in (webbrowser.GenericBrowser("w3m"), Windows("windows")):
+        monkeypatch.setattr(webbrowser, "get", lambda browser=browser: browser)
+        open_in_browser("http://127.0.0.1:1/")
+    assert wait_for(lambda: opened == ["http://127.0.0.1:1/"])
