@@ -104,6 +104,7 @@ def main() -> int:
     parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
     parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
+    parser.add_argument("--rooms", action="store_true", help="with --words: they are heard through rooms")
     parser.add_argument("--hop-s", type=float, help="seconds between windows, instead of the default")
     parser.add_argument("--average-s", type=float, help="seconds over which scores are averaged, likewise")
     add_streams(parser)
@@ -127,17 +128,13 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         half = material.tuning if options.tuning else material.report
         if options.words is not None:
             people = owners(options.words, options.owners, options.takes, options.teachers, options.seed)
-            return {
-                "front_ends": [
-                    {
-                        "front_end": one.name,
-                        "takes": options.takes,
-                        "teachers": options.teachers,
-                        "snr": measure_own(one, people, material.noise, half.backgrounds, SNRS_DB, options.seed),
-                    }
-                    for one in chosen
-                ]
-            }
+            by = {"takes": options.takes, "teachers": options.teachers, "rooms": options.rooms}
+
+            def misses(one: FrontEnd) -> list[dict[str, object]]:
+                heard = half.backgrounds
+                return measure_own(one, people, material.noise, heard, SNRS_DB, options.seed, in_rooms=options.rooms)
+
+            return {"front_ends": [{"front_end": one.name, **by, "snr": misses(one)} for one in chosen]}
         streams = streams_of(half, options.minutes, options.seed)
         words = [word for stream in streams.values() for word in stream.words]
         minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60

@@ -22,18 +22,16 @@ import numpy as np
 from benchmarks.command import BenchmarkError, Command, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import taught_device
-from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
+from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, impulse_response
 from benchmarks.listening.measurement import PROMISES, THRESHOLDS, Heard, Listened, listen
 from edge_client.audio.recordings import SUFFIXES, read_recording, speaker_of
 from edge_client.daemon.listening_loop import load_listening
-from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.arrays import Floats
 from fleet_protocol.ready_bundles import find_bundle
 
 _PAUSE_S = (6.0, 20.0)  # from the end of a sound to the next
 _TAUGHT_SHARE = 0.4  # of the sounds
 _LATE_S = 2.0
-# Rooms: reverberation time, and level of the direct sound above the reverberation.
-_REVERBERATION_S, _DIRECT_DB = (0.3, 0.8), (0.0, 10.0)
 _LOUDEST_S = 5.0  # a longer recording is cut
 
 
@@ -111,15 +109,6 @@ def make_stream(
         stream[start : start + len(samples)] += samples * np.float32(10 ** (WORD_DB / 20) / loud)
         sounds.append(Sound(label, at_s, end_s))
         at_s = end_s + float(rng.uniform(*_PAUSE_S))
-
-
-def impulse_response(rng: np.random.Generator) -> Doubles:
-    """Return a room's, float64 [samples]: the direct sound, and noise that falls by 60 dB in the reverberation time."""
-    time_s = np.arange(round(_REVERBERATION_S[1] * RATE_HZ)) / RATE_HZ
-    tail = rng.standard_normal(len(time_s)) * 10 ** (-3 * time_s / rng.uniform(*_REVERBERATION_S))
-    tail *= 10 ** (-rng.uniform(*_DIRECT_DB) / 20) / np.sqrt(np.square(tail).sum())
-    tail[0] += 1.0
-    return np.asarray(tail)
 
 
 def counts(sounds: Sequence[Sound], heard: Sequence[Heard]) -> tuple[Counter[str], Counter[str], int]:

@@ -119,6 +119,8 @@ GAP_S = (1.5, 4.0)
 SECTION_S = 20.0
 _FADE_S = 0.01
 _LOUD_S = 0.03
+# Rooms: reverberation time, and level of the direct sound above the reverberation.
+_REVERBERATION_S, _DIRECT_DB = (0.3, 0.8), (0.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,13 @@ class Stream:
     words: tuple[Word, ...]
 
 
-def make_stream(half: Half, snr_db: float, minutes: float, rng: np.random.Generator) -> Stream:
-    """Mix all words of a half, or as many as fit into the time, into its backgrounds."""
+def make_stream(
+    half: Half, snr_db: float, minutes: float, rng: np.random.Generator, response: Doubles | None = None
+) -> Stream:
+    """Mix all words of a half, or as many as fit into the time, into its backgrounds.
+
+    ``response``: of the room through which the words are heard, float64 [samples]; None: as they were recorded.
+    """
     rate = RATE_HZ
     clips: list[Clip] = [half.clips[i] for i in rng.permutation(len(half.clips))]
     words, at_s = [], GAP_S[1]
@@ -150,14 +157,38 @@ def make_stream(half: Half, snr_db: float, minutes: float, rng: np.random.Genera
             break
         words.append(Word(at_s, clip.label, clip.word, by=clip.by))
         at_s += SETTINGS.clip_s + rng.uniform(*GAP_S)
-    samples = background(half, round((at_s + 1) * rate), rate, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+    noise = background(half, round((at_s + 1) * rate), rate, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+    near = np.zeros_like(noise)
     fade = np.minimum(1.0, np.arange(SETTINGS.clip_samples) / (_FADE_S * rate))
     for word, clip in zip(words, clips, strict=False):
         speech = read_clip(clip.path, SETTINGS) * fade * fade[::-1]
         start = round(word.begin_s * rate)
         gain = 10 ** ((WORD_DB + rng.uniform(-NEARER_DB, NEARER_DB)) / 20) / _loudness(speech, rate)
-        samples[start : start + len(speech)] += (gain * speech).astype(np.float32)
-    return Stream(np.clip(samples, -1.0, 1.0), tuple(words))
+        near[start : start + len(speech)] += (gain * speech).astype(np.float32)
+    heard = near if response is None else reverberated(near, response)
+    return Stream(np.clip(noise + heard, -1.0, 1.0), tuple(words))
+
+
+def impulse_response(rng: np.random.Generator) -> Doubles:
+    """Return a room's, float64 [samples]: the direct sound, and noise that falls by 60 dB in the reverberation time."""
+    time_s = np.arange(round(_REVERBERATION_S[1] * RATE_HZ)) / RATE_HZ
+    tail = rng.standard_normal(len(time_s)) * 10 ** (-3 * time_s / rng.uniform(*_REVERBERATION_S))
+    tail *= 10 ** (-rng.uniform(*_DIRECT_DB) / 20) / np.sqrt(np.square(tail).sum())
+    tail[0] += 1.0
+    return np.asarray(tail)
+
+
+def reverberated(samples: Floats, response: Floats | Doubles, size: int = 2**17) -> Floats:
+    """Return samples as they are heard in a room, float32 [samples]; overlap and add."""
+    block = size - len(response) + 1
+    spectrum = np.fft.rfft(response, size)
+    heard = np.zeros(len(samples) + len(response) - 1, np.float32)
+    for start in range(0, len(samples), block):
+        piece = samples[start : start + block]
+        if piece.any():
+            made = np.fft.irfft(np.fft.rfft(piece, size) * spectrum, size)[: len(piece) + len(response) - 1]
+            heard[start : start + len(made)] += made.astype(np.float32)
+    return heard[: len(samples)]
 
 
 def background(half: Half, length: int, rate: int, rng: np.random.Generator) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.command import BenchmarkError, said
 from benchmarks.listening.front_ends import FrontEnd, taught_device
-from benchmarks.listening.material import Clip, Half, Stream, Word, make_stream
+from benchmarks.listening.material import Clip, Half, Stream, Word, impulse_response, make_stream
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
 from edge_client.audio.recordings import speaker_of
 from edge_client.daemon.listening_loop import load_listening
@@ -109,10 +109,13 @@ def measure(
     backgrounds: Sequence[Floats],
     snrs_db: Sequence[float],
     seed: int,
+    *,
+    in_rooms: bool = False,
 ) -> list[dict[str, Any]]:
     """Teach each owner's device, let it listen at each ratio, and return the figures, one row for each ratio, in %.
 
     Misses are means over owners, each at the threshold, one for all labels, with at most so many false accepts an hour.
+    ``in_rooms``: words are heard through a room, each owner's his own; takes are as they were recorded.
     """
     rows: dict[float, list[dict[str, Any]]] = {snr_db: [] for snr_db in snrs_db}
     for number, owner in enumerate(people):
@@ -120,8 +123,9 @@ def measure(
             config = taught_device(Path(folder), front_end.bundle, owner.takes, room)
             loaded = load_listening(config)
         half = Half(tuple(owner.said), tuple(backgrounds))
+        response = impulse_response(np.random.default_rng([seed, number, 1])) if in_rooms else None
         for snr_db in snrs_db:
-            stream = make_stream(half, snr_db, 1e9, np.random.default_rng([seed, number, int(snr_db)]))
+            stream = make_stream(half, snr_db, 1e9, np.random.default_rng([seed, number, int(snr_db)]), response)
             rows[snr_db].append(_figures(listen(loaded, in_parts(stream.samples), config.detector), stream))
     return [said({"front_end": front_end.name, "snr_db": snr_db} | _mean(found)) for snr_db, found in rows.items()]
 

@@ -20,8 +20,19 @@ import numpy as np
 
 from benchmarks.command import data_folder
 from benchmarks.listening.dialogue import synthesised
-from benchmarks.listening.household import impulse_response
-from benchmarks.listening.material import KNOWN, RATE_HZ, SECTION_S, SETTINGS, WORD_DB, Clip, Half, Word, background
+from benchmarks.listening.material import (
+    KNOWN,
+    RATE_HZ,
+    SECTION_S,
+    SETTINGS,
+    WORD_DB,
+    Clip,
+    Half,
+    Word,
+    background,
+    impulse_response,
+    reverberated,
+)
 from edge_client.audio.recordings import read_clip, read_recording
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import hop_frames, open_front_end, part_of_settings
@@ -225,19 +236,6 @@ def near_clip(path: Path, rng: np.random.Generator) -> Floats:
     gain = 10 ** ((WORD_DB + rng.uniform(-_NEARER_DB, _NEARER_DB)) / 20) / (power or 1.0)
     fade = np.minimum(1.0, np.arange(len(samples)) / (0.01 * RATE_HZ)).astype(np.float32)
     return np.asarray(gain * samples * fade * fade[::-1], np.float32)
-
-
-def reverberated(samples: Floats, response: Floats, size: int = 2**17) -> Floats:
-    """Return samples as they are heard in a room, float32 [samples]; overlap and add."""
-    block = size - len(response) + 1
-    spectrum = np.fft.rfft(response, size)
-    heard = np.zeros(len(samples) + len(response) - 1, np.float32)
-    for start in range(0, len(samples), block):
-        piece = samples[start : start + block]
-        if piece.any():
-            made = np.fft.irfft(np.fft.rfft(piece, size) * spectrum, size)[: len(piece) + len(response) - 1]
-            heard[start : start + len(made)] += made.astype(np.float32)
-    return heard[: len(samples)]
 
 
 def _windows(samples: Floats, settings: EmbeddingSettings, hop: int) -> Floats:

@@ -5,7 +5,8 @@ import pytest
 import soundfile
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.household import Sound, counts, deal, impulse_response, once_an_hour
+from benchmarks.listening.household import Sound, counts, deal, once_an_hour
+from benchmarks.listening.material import impulse_response
 from benchmarks.listening.measurement import Heard, Listened
 from tests.support.checkout import DATA
 

@@ -11,8 +11,10 @@ import pytest
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half, Word
 from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, score, taken_words
+from edge_client.audio.recordings import encode_wave
 from edge_client.detection.posterior_handling import PosteriorHandler
 from tests.support.checkout import DATA, run_python
+from tests.support.sounds import TONES, melody
 
 WORDS = (Word(10.0, "yes"), Word(14.0, None), Word(18.0, "no"), Word(22.0, "yes"))
 
@@ -101,3 +103,25 @@ def test_it_runs_from_teaching_to_figures(name, request):
                 assert point["false_accepts_per_hour"] == ratio["false_accepts_per_hour"]
                 assert point["false_reject_percent"] == ratio["false_reject_percent"]
     assert bool(found["snr"][0]["promised"]) == (name == "base")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+def test_own_words_are_taught_by_their_owner_and_heard_through_his_room(pretrained_bundle, tmp_path):
+    rng = np.random.default_rng(0)
+    for word in TONES:
+        (tmp_path / word).mkdir()
+        for take in range(8):
+            sound = encode_wave(melody(word, rng).astype(np.float32), RATE_HZ)
+            (tmp_path / word / f"speaker{take % 2}_{take}.wav").write_bytes(sound)
+    arguments = ["--words", str(tmp_path), "--owners", "1", "--takes", "2", "--rooms", "--json"]
+    chosen = ["--front-ends", "base", "--bundles", str(pretrained_bundle.parent)]
+    printed = run_python("-m", "benchmarks.listening", "--data", str(DATA), *chosen, *arguments)
+    (found,) = json.loads(printed.splitlines()[-1])["front_ends"]
+    assert (found["front_end"], found["takes"], found["teachers"], found["rooms"]) == ("base", 2, 1, True)
+    assert [row["snr_db"] for row in found["snr"]] == [20, 10, 5]
+    for row in found["snr"]:
+        for who in ("owner", "others"):
+            assert 0 <= row[who]["10"] <= row[who]["2"] <= row[who]["0.5"] <= 100
+            assert 0 <= row["own_thresholds"][who] <= 100
+        assert row["own_thresholds"]["false_accepts_per_hour"] >= 0

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.material import KNOWN, Half, Material, Word, load_material
+from benchmarks.listening.material import KNOWN, Half, Material, Word, load_material, reverberated
 from benchmarks.living.__main__ import _is_worse, _missed_at
 from benchmarks.living.owners import Owner
-from benchmarks.living.rooms import Part, embedded, open_rooms, reverberated
+from benchmarks.living.rooms import Part, embedded, open_rooms
 from benchmarks.living.sounds import with_sounds
 from benchmarks.living.weeks import DIAL, Life, Measured, measure
 from edge_client.audio.recordings import speaker_of
