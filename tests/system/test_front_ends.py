@@ -1,6 +1,6 @@
 """Fleets whose front end is a network of a stream, or one of which a part trains: whole devices learn together.
 
-Those of tests/system/test_prototypes.py and test_known_sounds.py have the ready one.
+Those of tests/system/test_prototypes.py have the ready one.
 """
 
 import numpy as np

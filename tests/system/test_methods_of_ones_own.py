@@ -1,7 +1,6 @@
 """Methods of other packages: the tutorial's code on a real server, real devices and the simulator; bad packages."""
 
 import re
-import shutil
 import tomllib
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.support.checkout import ROOT, run_module
 from tests.support.dashboard_visitor import Visitor
 from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
-from tests.support.packages import install_wheel, pip_install, run_installed
 
 pytestmark = pytest.mark.slow
 
@@ -44,20 +42,7 @@ def test_the_tutorial_shows_the_example():
     assert re.findall(r"```(?:python|toml)\n(.*?)```", TUTORIAL, re.DOTALL) == SHOWN
 
 
-def test_pip_installs_the_package_as_it_is_and_the_strategy_can_be_used(tmp_path):
-    environment = install_wheel(tmp_path / "environment")
-    pip_install(environment, shutil.copytree(EXAMPLE, tmp_path / "own_strategy"))
-    code = "import gentle_device as d; from aggregator_server.strategies.registry import strategies as s"
-    where, *names = run_installed(environment, "python", "-c", f"{code}; print(d.__file__, *s())").split()
-    assert where.startswith(str(environment))
-    assert "gentle" in names
-    run_installed(environment, "auricle-sim", "new", "fleet.toml")
-    changes = ("rounds=1", "rounds.strategy=gentle", "rounds.local={epochs = 1, label_smoothing = 0.2}")
-    options = [word for change in changes for word in ("--set", change)]
-    assert "1 rounds" in run_installed(environment, "auricle-sim", "run", "fleet.toml", "--workers", "0", *options)
-
-
-def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggregator):
+def test_rule_settings_and_form_on_a_server(tmp_path, monkeypatch, start_aggregator):
     install(tmp_path / "package", monkeypatch)
     fleet = Fleet(start_aggregator(), [SharingDevice(n, ("c0", "c1")) for n in (1, 2)]).ready(tiny_bundle())
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "gentle", "aggregation": {"power": 2.0}})
@@ -72,10 +57,6 @@ def test_the_rule_and_its_settings_on_a_server(tmp_path, monkeypatch, start_aggr
     expected = (shares[0] * own[0] + shares[1] * own[1]) / shares.sum()
     np.testing.assert_allclose(weights["body/kernel"], expected, rtol=1e-5)
 
-
-def test_the_form_that_opens_a_round_shows_and_takes_them(tmp_path, monkeypatch, start_aggregator):
-    install(tmp_path / "package", monkeypatch)
-    fleet = Fleet(start_aggregator(), [SharingDevice(1, ("c0", "c1"))]).ready(tiny_bundle())
     visitor = Visitor(fleet.aggregator)
     visitor.sign_in()
     page = visitor.get("/rounds/new?strategy=gentle").text
@@ -92,10 +73,10 @@ def test_the_form_that_opens_a_round_shows_and_takes_them(tmp_path, monkeypatch,
     fields = {"strategy": "gentle", "with_settings": "yes", "set_label_smoothing": "0.25"}
     chosen = {"selection": "log_size", "personalisation": "halfway"}
     visitor.post("/rounds", "/rounds/new?strategy=gentle", **fields, **chosen)
-    plan = fleet.admin.get("/v1/rounds/1").json()["plan"]
+    visitor.close()
+    plan = fleet.admin.get("/v1/rounds/2").json()["plan"]
     assert plan["local"]["settings"]["label_smoothing"] == 0.25
     assert {part: plan[part]["name"] for part in chosen} == chosen
-    visitor.close()
 
 
 def test_all_five_with_real_devices(tmp_path, monkeypatch, bundles, fleet_of):

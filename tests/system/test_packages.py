@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,7 +14,15 @@ import pytest
 
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 from tests.support.checkout import ROOT
-from tests.support.packages import PIP, built_packages, install_wheel, run_installed, service_wheels, tracked_files
+from tests.support.packages import (
+    PIP,
+    built_packages,
+    install_wheel,
+    pip_install,
+    run_installed,
+    service_wheels,
+    tracked_files,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -46,12 +55,6 @@ def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
     examples = {name for name in tracked_files() if name.startswith("examples/")}
     assert {f"auricle/{name}" for name in examples} <= shared
     assert {"auricle/constraints.txt", "doc/auricle/device.md", "doc/auricle/models/base.md"} <= shared
-
-
-def test_every_program_of_an_installed_wheel_runs(installed):
-    assert "--config" in run_installed(installed, "auricle-edge", "status", "--help")
-    for program in ("auricle-aggregator", "auricle-export", "auricle-sim"):
-        assert program in run_installed(installed, program, "--help")
 
 
 @pytest.mark.parametrize("installer", ["pipx", "uv"])
@@ -97,3 +100,17 @@ def test_an_installed_wheel_brings_bundles_units_and_the_documents_that_the_dash
     assert all(path.startswith(str(installed)) and Path(path).is_file() for path in paths)
     assert {Path(path).name for path in paths} >= {f"{FIRST_CHOICE}.auricle", "security.md", "dashboard.md", "base.md"}
     assert "linear" in run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)
+    assert "--config" in run_installed(installed, "auricle-edge", "status", "--help")
+    assert "auricle-aggregator" in run_installed(installed, "auricle-aggregator", "--help")
+
+
+def test_pip_installs_the_example_of_a_strategy_beside_it_and_a_simulation_uses_that(installed, tmp_path):
+    pip_install(installed, shutil.copytree(ROOT / "examples" / "own_strategy", tmp_path / "own_strategy"))
+    code = "import gentle_device as d; from aggregator_server.strategies.registry import strategies as s"
+    where, *names = run_installed(installed, "python", "-c", f"{code}; print(d.__file__, *s())").split()
+    assert where.startswith(str(installed))
+    assert "gentle" in names
+    run_installed(installed, "auricle-sim", "new", "fleet.toml")
+    changes = ("rounds=1", "rounds.strategy=gentle", "rounds.local={epochs = 1, label_smoothing = 0.2}")
+    options = [word for change in changes for word in ("--set", change)]
+    assert "1 rounds" in run_installed(installed, "auricle-sim", "run", "fleet.toml", "--workers", "0", *options)

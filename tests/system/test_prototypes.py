@@ -6,8 +6,9 @@ import pytest
 from edge_client.clips.files import check_label, rejected
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.device_fleet import enrolled, finished, open_round
+from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.sounds import melody, write_clips
 
@@ -23,19 +24,24 @@ def recognised(device, label, slot, bundle="base"):
     return float((model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(slot)).mean())
 
 
-def run_round(server, **changes):
-    return finished(server, open_round(server, strategy="prototypes", settings={}, **changes))
+def run_round(server):
+    return finished(server, open_round(server, strategy="prototypes", settings={}))
+
+
+def started(server, *devices):
+    """Start devices, which learn in ten epochs, and wait until they are enrolled."""
+    for made in devices:
+        with made.config.open("a") as config:
+            config.write("teach_epochs = 10\n")  # of [training], the last section
+        made.start()
+    enrolled(server, len(devices))
 
 
 def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_until_three_were(fleet_of):
     server, device = fleet_of({"base": find_bundle("base")}, own=6)
     devices = [device(f"d{n}", "base", labels) for n, labels in enumerate([("yes", "stop"), ("yes", "no"), ("up",)])]
     other = device("other", "base", ("no", "up"))
-    for made in (*devices, other):
-        with (made.folder / "edge.toml").open("a") as config:
-            config.write("teach_epochs = 10\n")  # of [training], the last section
-        made.start()
-    enrolled(server, 4)
+    started(server, *devices, other)
     found = run_round(server)
     assert found["aggregation"]["provisional"] == ["c4"]
     assert recognised(other, "stop", "sound-4") > 0.6
@@ -53,19 +59,43 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     assert all("Traceback" not in made.log() for made in (*devices, other))
 
 
-def test_devices_that_hear_words_and_sounds_learn_from_one_another(fleet_of):
-    bundle = "words_and_sounds"
-    server, device = fleet_of({bundle: find_bundle(bundle)}, own=6)
-    one, other = device("one", bundle, ("yes", "stop")), device("other", bundle, ("yes", "no"))
-    for made in (one, other):
-        with (made.folder / "edge.toml").open("a") as config:
-            config.write("teach_epochs = 10\n")  # of [training], the last section
-        made.start()
-    enrolled(server, 2)
-    assert run_round(server)["aggregation"]["devices"] != {}
-    assert recognised(other, "stop", "sound-4", bundle) > 0.6
-    assert recognised(other, "no", "no", bundle) > 0.8
-    assert all("Traceback" not in made.log() for made in (one, other))
+def test_a_device_of_another_front_end_learns_its_clips_anew_and_teaches_its_new_fleet(
+    fleet_of, start_aggregator, tmp_path
+):
+    """From a fleet on words to one on words and sounds."""
+    new, base = "words_and_sounds", {"base": find_bundle("base")}
+    server, device = fleet_of({new: find_bundle(new)}, own=6)
+    with device_fleet(tmp_path / "former", base, lambda: start_aggregator("former"), own=6) as (former, of_former):
+        one, other = of_former("one", "base", ("yes", "stop")), device("other", new, ("yes", "no"))
+        write_clips(tmp_path / "played", "stop", 20, seed=5)
+        one.config.write_text(f'{one.config.read_text()}teach_epochs = 10\n[microphone]\nbackend = "file"\n')
+        with one.config.open("a") as config:
+            config.write(f'file = "{tmp_path / "played"}"\n')
+        one.start()
+        enrolled(former, 1)
+        wait_for(lambda: one.progress_of("base").taught, what="the clips to be learned")
+        run_round(former)
+        one.end()
+        clips = sorted(path.name for path in one.clips.rglob("*.wav"))
+
+        with server.client() as client:
+            link = str(InvitationLink(server.url, client.post("/v1/invitations", json={}).json()["token"]))
+        one.command("leave")
+        refused = one.command("join", link, check=False)
+        assert (refused.returncode, "[model] bundle" in refused.stderr) == (1, True)
+        one.config.write_text(one.config.read_text().replace(str(base["base"]), new))
+        one.command("join", link)
+        one.start()
+        started(server, other)
+        enrolled(server, 2)
+        wait_for(lambda: "another front end than before" in one.log(), what="the daemon to begin anew")
+        wait_for(lambda: one.progress_of(new).taught, what="the clips to be learned anew")
+        assert sorted(path.name for path in one.clips.rglob("*.wav")) == clips
+        assert run_round(server)["aggregation"]["devices"]["yes"] == 2
+        assert recognised(one, "stop", "stop", new) > 0.6
+        assert recognised(other, "stop", "sound-4", new) > 0.6
+        assert recognised(other, "no", "no", new) > 0.8
+        assert all("Traceback" not in made.log() for made in (one, other))
 
 
 def denied(device, label, sound, count):
@@ -89,11 +119,7 @@ def score(device, label, sound):
 def test_what_one_owner_says_is_not_a_label_every_device_takes_it_less_for_that_until_the_owner_takes_it_back(fleet_of):
     server, device = fleet_of({"base": find_bundle("base")}, labels=("yes", "no", "up"), own=6)
     owner, other = device("owner", "base", ("no", "up")), device("other", "base", ("yes", "up"))
-    for made in (owner, other):
-        with (made.folder / "edge.toml").open("a") as config:
-            config.write("teach_epochs = 10\n")  # of [training], the last section
-        made.start()
-    enrolled(server, 2)
+    started(server, owner, other)
     assert "negatives" not in run_round(server)["aggregation"]
     before = score(other, "up", "zip")
     assert before > 0.3
@@ -130,3 +156,34 @@ def retire_and_restore(server, owner, other, last):
         assert "sound-4" in other.progress().listening_labels.labels
         assert len(admin.get("/v1/classes").json()) == 5
     assert len(list((owner.clips / check_label("stop")).iterdir())) >= 6
+
+
+IMPRESSIONS = {"epochs": 4, "augmented_copies": 1, "impressions": 2, "impression_steps": 2}
+
+
+def linked(device):
+    slots = device.progress().label_map.slots
+    return {slot.name: slot.class_id for slot in slots}
+
+
+def test_a_sound_under_another_name_joins_its_class_until_the_owner_relabels_it(fleet_of):
+    server, device = fleet_of({"base": find_bundle("base")})
+    first = device("first", "base", ("yes", "no"))
+    write_clips(first.clips, "down", 12, seed=7)
+    (first.clips / "down").rename(first.clips / "halt")  # as its owner calls it
+    first.start()
+    device("second", "base", ("no", "down")).start()
+    enrolled(server, 2)
+    found = finished(server, open_round(server, settings=IMPRESSIONS))
+    (group,) = found["discovery"]["groups"]
+    assert group == {"class_id": "down", "members": [0], "known": True}
+    assert linked(first) == {"halt": "down", "no": "no", "yes": "yes"}
+    with server.client() as client:
+        assert [info["name"] for info in client.get("/v1/classes").json()] == ["yes", "no", "up", "down"]
+
+    first.command("clips", "relabel", "--label", "halt", "horn")
+    found = finished(server, open_round(server, settings=IMPRESSIONS))
+    (group,) = found["discovery"]["groups"]
+    assert (group["class_id"], group["known"]) == ("c4", False)
+    assert linked(first)["horn"] == "c4"
+    assert "Traceback" not in first.log()
