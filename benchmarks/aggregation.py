@@ -4,7 +4,7 @@ A rule's time is from the uploads in memory, as Auricle or Flower holds them, to
 stand one plain read of the same bytes from the blobs that the devices uploaded, and the rule's time with filling the
 memory from these blobs, whose digests are compared with their names as the aggregator does. Every rule runs in a
 process of its own, where it takes turns with the plain read. Times are medians; memory is the most that the process
-held above one that only reads, in copies of all uploads. With ``--rounds`` see benchmarks/large_rounds.py.
+held above one that only reads, in copies of all uploads.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 
 import numpy as np
 
-from aggregator_server.aggregation import aggregate_weights, stack_updates
+from aggregator_server.aggregation import Layout, aggregate_weights, stack_updates
 from aggregator_server.store.blobs import BlobFolder
 from benchmarks.command import Command, said
-from benchmarks.large_rounds import add_options, layout_of, measure_rounds
 from benchmarks.processes import peak_mb
+from fleet_protocol.bundle import Layer
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.tensors import Arrays, pack, view
 
@@ -42,7 +42,13 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "head.kernel": (64, 32),
     "head.bias": (32,),
 }
-LAYOUT = layout_of(SHAPES)
+LAYOUT = Layout(
+    tuple(
+        Layer(layer, tuple(name for name in SHAPES if name.startswith(f"{layer}.")))
+        for layer in dict.fromkeys(name.partition(".")[0] for name in SHAPES)
+    ),
+    SHAPES,
+)
 
 RULES: dict[str, Choice] = {
     "lpa": Choice("lpa", {"v_l": 0.1, "v_h": 0.1}),
@@ -171,11 +177,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=11, metavar="N", help="of each measurement (11)")
     parser.add_argument("--without-flower", action="store_true", help="measure Auricle's rules alone")
 
-    add_options(parser)
-
     def work(chosen: argparse.Namespace) -> object:
-        if chosen.rounds:
-            return measure_rounds(chosen.devices, tuple(chosen.rules))
         with tempfile.TemporaryDirectory() as folder:
             uploads = write_uploads(Path(folder), chosen.devices)
             return compare(uploads, chosen.turns, not chosen.without_flower)
