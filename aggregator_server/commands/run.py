@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from aggregator_server.web.endpoint import Endpoint, ProxyNetwork
 
 _SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
+_ROOT = re.compile(r"(?:/[\w.~-]*\w[\w.~-]*){1,8}/?", re.ASCII)
 _LONGEST_URL = 200
 _HOST, _PORT = "127.0.0.1", 8470
 
@@ -78,6 +79,13 @@ def add(commands: Commands) -> None:
         help="site of the documentation, for the dashboard's links of help (default: pages of the server itself)",
     )
     run.add_argument(
+        "--root-path",
+        type=_root,
+        default="",
+        metavar="PATH",
+        help="path that the server stands below, behind a proxy, like /auricle (default: it has a host of its own)",
+    )
+    run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
     run.set_defaults(run=_run)
@@ -105,6 +113,14 @@ def _site(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"must be the address of the folder of its pages, like https://docs.example/auricle, without a password, "
             f"a query or a fragment, and at most {_LONGEST_URL} characters long, not {text[:_LONGEST_URL]!r}"
+        )
+    return text.rstrip("/")
+
+
+def _root(text: str) -> str:
+    if text and _ROOT.fullmatch(text) is None:
+        raise argparse.ArgumentTypeError(
+            f"must be a path of letters, digits, '.', '_', '~' and '-', like /auricle, not {text[:_LONGEST_URL]!r}"
         )
     return text.rstrip("/")
 
@@ -198,6 +214,7 @@ def _run(options: argparse.Namespace) -> int:
             keep_uploads=options.keep_uploads,
             proxies=tuple(options.behind_proxy),
             docs_url=options.docs_url,
+            root_path=options.root_path,
             drain_s=options.drain_s,
         )
     except OSError as error:

@@ -24,7 +24,7 @@ from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.page_route import HEADERS, page_of
 from aggregator_server.web.docs_page import POLICY, render
 from aggregator_server.web.guard import Guard
-from aggregator_server.web.intake import Intake
+from aggregator_server.web.intake import Addresses, Intake
 from aggregator_server.web.metrics import Metrics
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
@@ -39,12 +39,15 @@ _DESCRIPTION = (
 )
 
 
-def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, docs_url: str | None = None) -> FastAPI:
+def create_app(
+    store: Store, first_tokens: Tokens, terms: Terms | None = None, docs_url: str | None = None, root_path: str = ""
+) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
 
     Args:
         first_tokens: Tokens of ``tokens.json`` or the environment.
         docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
+        root_path: path that the server stands below, like ``/auricle``; "": it has a host of its own.
     """
 
     @contextlib.asynccontextmanager
@@ -96,10 +99,12 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None, d
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        servers=[{"url": root_path}] if root_path else None,
     )
-    app.state.docs_url = docs_url
+    app.state.docs_url, app.state.root_path = docs_url, root_path
     http_errors.install(app, page_of)
     app.add_middleware(Intake, require_known=require_known, page_of=page_of)
+    app.add_middleware(Addresses, root_path=root_path)  # the last one is the first that sees a request
     for module in (*_ROUTES, *PAGES):
         app.include_router(module.router)
 

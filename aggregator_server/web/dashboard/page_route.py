@@ -58,6 +58,8 @@ class PageRoute(APIRoute):
                 response = error_page(request, error)
             except RequestValidationError:
                 response = error_page(request, NotFoundError("the address names something that cannot be"))
+            if response.headers.get("location", "").startswith("/"):
+                response.headers["location"] = request.app.state.root_path + response.headers["location"]
             response.headers.setdefault("Cache-Control", "no-store")
             response.headers.update(HEADERS)
             return response

@@ -105,6 +105,7 @@ def _said(error: AggregatorError) -> str:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
+_ADDRESS = re.compile(r' (?:href|src|action|hx-sse:connect)="(?=/)')
 _UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
@@ -166,7 +167,9 @@ def render_text(request: Request, template: str, **values: Any) -> str:  # noqa:
     note = NOTES.get(request.query_params.get("note", ""), "")
     page = {"visit": visit, "path": request.url.path, "note": note}
     page["help"] = help_address(template, request.app.state.docs_url)
-    return environment().get_template(template).render(page, **values)
+    text = environment().get_template(template).render(page, **values)
+    # Whatever is from elsewhere has its quotes escaped, so this finds the addresses of the pages alone.
+    return _ADDRESS.sub(rf"\g<0>{request.app.state.root_path}", text)
 
 
 def ago(moment: datetime | None) -> str:
