@@ -1,31 +1,25 @@
 """The versions of the public set: an administrator publishes the first, rounds that discover classes add others.
 
-rounds/publishing.py holds the whole of a publication.
+rounds/publishing.py publishes one.
 """
 
 import json
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
 from aggregator_server.aggregation.contract import UploadTerms
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.names import check_name
-from aggregator_server.schemas import PublicSetInfo, reply
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, PublicSetRow, table_of
-from fleet_protocol.errors import ProtocolError
+from aggregator_server.store.tables import BlobRow, PublicSetRow, table_of
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Buffer
 
 _SERVED = ("public_set", "consensus", "model", "weights", "prototypes")
-
-
 _PUBLIC_SETS, _BLOBS = table_of(PublicSetRow), table_of(BlobRow)
 _KIND = select(_BLOBS.c.kind).where(_BLOBS.c.sha256 == bindparam("of_blob"))
 _NEWEST = (
@@ -42,7 +36,7 @@ def current_version(session: Session) -> PublicSetRow | None:
 
 def upload_terms(session: Session) -> UploadTerms:
     """Return what an upload for the open round must fit; the public set does not change while a round is open."""
-    row: Any = session.connection().execute(_NEWEST).first() or _required(session)
+    row: Any = session.connection().execute(_NEWEST).first() or published_set(session)
     class_ids = tuple(info.class_id for info in all_classes(session))
     return UploadTerms(row.sha256, row.samples, class_ids, _settings(json.dumps(row.features)))
 
@@ -64,15 +58,6 @@ def feature_range(store: Store, sha256: str) -> FeatureRange:
     return FeatureRange.of(recordings if len(recordings) else public_set.features)
 
 
-def describe(session: Session, consensus: str | None) -> PublicSetInfo:
-    """Return the current public set without its arrays, with the digest of the fleet's scores on it.
-
-    Raises:
-        PublicSetNotFoundError: none has been published.
-    """
-    return reply(PublicSetInfo, _required(session), classes=all_classes(session), consensus=consensus)
-
-
 def require_served(store: Store, sha256: str) -> None:
     """Check that a blob is one that devices may fetch: public set, consensus, model, weights or prototypes.
 
@@ -88,74 +73,14 @@ def require_served(store: Store, sha256: str) -> None:
         )
 
 
-def _required(session: Session) -> PublicSetRow:
+def published_set(session: Session) -> PublicSetRow:
+    """Return the newest version of the public set. Raises PublicSetNotFoundError: none has been published."""
     row = current_version(session)
     if row is None:
         raise errors.PublicSetNotFoundError(
             "no public set yet; an administrator publishes one with `auricle-aggregator publish`"
         )
     return row
-
-
-def read(data: Buffer) -> PublicSet:
-    """Return a public set that is to be published.
-
-    Raises:
-        MalformedPublicSetError: the bytes are no public set, or one with unusable class names.
-    """
-    try:
-        public_set = PublicSet.unpack(data)
-        check_name(public_set.settings.preset, "the features' preset")
-        for info in public_set.classes:
-            check_name(info.class_id, "a class's identifier", length=64)
-            check_name(info.name, "a class's name")
-    except (ProtocolError, errors.InvalidRequestError) as error:
-        raise errors.MalformedPublicSetError(f"the body cannot be used as a public set: {error}") from error
-    names = [info.name.casefold() for info in public_set.classes]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise errors.MalformedPublicSetError(
-            f"two classes of the public set are called {twice[0]!r}; names must differ"
-        )
-    return public_set
-
-
-def replace(session: Session, sha256: str, public_set: PublicSet) -> None:
-    """Make a public set the current one, and its classes the fleet's.
-
-    Raises:
-        FleetFeaturesError: enrolled devices compute their features in another way.
-    """
-    check_features(session, public_set)
-    session.merge(BlobRow(sha256=sha256, kind="public_set"))
-    session.flush()
-    session.execute(delete(ClassRow))
-    session.add_all(
-        ClassRow(class_id=info.class_id, name=info.name, folded=info.name.casefold(), position=position, state=ACTIVE)
-        for position, info in enumerate(public_set.classes)
-    )
-    session.add(public_set_row(sha256, public_set, None))
-    session.flush()
-
-
-def check_features(session: Session, public_set: PublicSet) -> None:
-    """Check that enrolled devices compute their features as a public set does.
-
-    Raises:
-        FleetFeaturesError: some do not.
-    """
-    settings = public_set.settings
-    foreign = session.scalars(
-        select(DeviceRow.name)
-        .where(IS_ACTIVE, DeviceRow.features_digest != settings.digest)
-        .order_by(DeviceRow.device_id)
-        .limit(5)
-    ).all()
-    if foreign:
-        raise errors.FleetFeaturesError(
-            f"the public set's features are {settings.describe()}; enrolled devices use others: {', '.join(foreign)}. "
-            "Publish a set with their features, or revoke those devices."
-        )
 
 
 def public_set_row(sha256: str, public_set: PublicSet, round_id: int | None) -> PublicSetRow:

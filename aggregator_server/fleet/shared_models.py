@@ -1,6 +1,6 @@
 """The fleet's shared model: the bundles that an administrator published; the newest is the current one.
 
-rounds/publishing.py holds the whole of a publication, rounds/history.py the weights that rounds gave the model.
+rounds/publishing.py publishes one, rounds/history.py has the weights that rounds gave the model.
 """
 
 from functools import lru_cache
@@ -10,15 +10,9 @@ from sqlalchemy.orm import Session
 
 from aggregator_server import errors
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.public_sets import current_version as current_public_set
-from aggregator_server.names import check_name
-from aggregator_server.schemas import ModelInfo, reply
 from aggregator_server.store import Store
-from aggregator_server.store.tables import BlobRow, DeviceRow, ModelRow, table_of
+from aggregator_server.store.tables import DeviceRow, ModelRow, table_of
 from fleet_protocol.bundle import Manifest, unpack_bundle
-from fleet_protocol.errors import FeatureMismatchError, ProtocolError
-from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.tensors import Buffer
 
 _MODELS = table_of(ModelRow)
 _BLOB = select(_MODELS.c.sha256).where(_MODELS.c.version == bindparam("of_version"))
@@ -52,13 +46,8 @@ def required_model(session: Session) -> ModelRow:
             "this strategy shares a model, and none has been published; "
             "publish one with `auricle-aggregator publish-model`"
         )
-    _check_capacity(session, model.capacity)
+    check_capacity(session, model.capacity)
     return model
-
-
-def describe(row: ModelRow, weights: str | None) -> ModelInfo:
-    """Return a model without its arrays, with the blob of the fleet's weights for it."""
-    return reply(ModelInfo, row, weights=weights)
 
 
 def has_network(device: DeviceRow, model: ModelRow) -> bool:
@@ -94,51 +83,8 @@ def read_manifest(store: Store, sha256: str) -> Manifest:
     return unpack_bundle(store.blobs.read(sha256), f"model {sha256}").manifest
 
 
-def read(data: Buffer) -> Manifest:
-    """Return the manifest of a bundle that is to be published. Raises MalformedModelError: the bytes are no bundle."""
-    try:
-        manifest = unpack_bundle(data, "the body").manifest
-        check_name(manifest.architecture, "the architecture's name")
-    except (ProtocolError, errors.InvalidRequestError) as error:
-        raise errors.MalformedModelError(f"the body cannot be used as a model: {error}") from error
-    return manifest
-
-
-def insert(session: Session, sha256: str, manifest: Manifest) -> None:
-    """Make a bundle the fleet's shared model.
-
-    Raises:
-        ForeignFeaturesError: its features are not those of the public set.
-        ModelTooSmallError: its head has fewer slots than the fleet has classes.
-    """
-    _check_usable(session, manifest)
-    session.merge(BlobRow(sha256=sha256, kind="model"))
-    session.flush()
-    session.add(
-        ModelRow(
-            sha256=sha256,
-            architecture=manifest.architecture,
-            capacity=manifest.slots,
-            parameters=manifest.parameters,
-            network=manifest.network,
-        )
-    )
-    session.flush()
-
-
-def _check_usable(session: Session, manifest: Manifest) -> None:
-    public_set = current_public_set(session)
-    if public_set is not None:
-        try:
-            FeatureSettings.from_json(public_set.features).require_same(
-                manifest.feature_settings, "the public set", "the model"
-            )
-        except FeatureMismatchError as error:
-            raise errors.ForeignFeaturesError(str(error)) from error
-    _check_capacity(session, manifest.slots)
-
-
-def _check_capacity(session: Session, capacity: int) -> None:
+def check_capacity(session: Session, capacity: int) -> None:
+    """Check that a head has a slot for every class of the fleet. Raises ModelTooSmallError: it has not."""
     classes = len(all_classes(session))
     if classes > capacity:
         raise errors.ModelTooSmallError(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.shared_models import required_model
-from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group
+from aggregator_server.rounds.plan import is_other, parsed_plan
+from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group, open_group_index
 from aggregator_server.store.tables import RoundRow
 from fleet_protocol.messages import parse
 from fleet_protocol.personalisation import Schedule
@@ -29,38 +30,24 @@ class Group:
     members: Sequence[str]
 
 
-@dataclass(frozen=True)
-class StartingPoint:
-    """What a round that shares a model starts from.
+def starting_point(session: Session, group: Group | None) -> tuple[int, str | None, str | None]:
+    """Return what a new round that shares a model starts from: (version of the model, blob of weights, blob of state).
 
-    Attributes:
-        version: Version of the model.
-        weights: Blob of the fleet's weights; None for the bundle's own.
-        server_state: Blob of the aggregation's state, such as a server optimiser's; None at first.
-    """
-
-    version: int
-    weights: str | None
-    server_state: str | None
-
-
-def starting_point(session: Session, group: Group | None) -> StartingPoint:
-    """Return what a new round starts from.
+    The weights are None for the bundle's own; the state, such as a server optimiser's, is None at first.
 
     Raises:
         NoModelError: no model has been published.
         ModelTooSmallError: the fleet has more classes by now than the model's head has slots.
     """
+    last: RoundRow | None
     if group is not None:
         fleets = session.get_one(RoundRow, group.follows)
         version = int(fleets.model_version or 0)
         last = newest_done(session, RoundRow.model_version == version, of_group(group.follows, group.index)) or fleets
-        return StartingPoint(version, last.result_weights, last.result_server_state)
-    version = required_model(session).version
-    newest = newest_with_model(session, version)
-    if newest is None:
-        return StartingPoint(version, None, None)
-    return StartingPoint(version, newest.result_weights, newest.result_server_state)
+    else:
+        version = required_model(session).version
+        last = newest_with_model(session, version)
+    return (version, None, None) if last is None else (version, last.result_weights, last.result_server_state)
 
 
 def kept_state(session: Session, strategy: str) -> str | None:
@@ -86,3 +73,23 @@ def newest_result(session: Session, device_id: str) -> RoundRow | None:
 def schedule_of(fleets: RoundRow) -> Schedule:
     """Return the groups whose rounds follow a round of the fleet; none without group-balanced personalisation."""
     return Schedule((), ()) if fleets.groups is None else parse(Schedule, fleets.groups)
+
+
+def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
+    """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
+
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter. A device
+    with another network than the shared model's does not, where the plan has a part for it.
+    """
+    fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
+    name = parsed_plan(fleets.plan).personalisation.name
+    if name == "none" or is_other(session, row, device_id):
+        return False
+    if fleets.groups is None:
+        return True
+    training = open_group_index(session, fleets.round_id)
+    if training is None:
+        return True
+    planned = schedule_of(fleets)
+    index = planned.group_of(device_id)
+    return index is None or index < training or planned.rounds[index] == 0

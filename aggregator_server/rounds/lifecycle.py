@@ -3,7 +3,7 @@
 docs/architecture.md, "A round is rows in a database", says why.
 
 :func:`advance` reads the state, computes, puts the blobs on disk, and then writes all effects in one transaction.
-Killed anywhere, it can start again and comes to the same bytes. The states stand in rounds/states.py.
+Killed anywhere, it can start again and comes to the same bytes.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,11 @@ from collections.abc import Callable
 from aggregator_server.errors import RoundClosedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import compute_here
-from aggregator_server.rounds.groups import open_next_group_round
-from aggregator_server.rounds.opening import open_requested
-from aggregator_server.rounds.queries import read_waiting, require_round, write_seen
+from aggregator_server.rounds.opening import open_next_group_round, open_requested
+from aggregator_server.rounds.queries import is_open, mark_failed, read_waiting, require_round, write_seen
 from aggregator_server.rounds.result import Compute, apply_result
 from aggregator_server.rounds.retention import remove_uploads
 from aggregator_server.rounds.snapshot import read_open_round
-from aggregator_server.rounds.states import is_open, mark_failed
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow

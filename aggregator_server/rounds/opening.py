@@ -1,47 +1,50 @@
-"""Opening a round: its row, and the devices that are selected for it."""
+"""Opening a round: its row, and the devices that are selected for it.
 
+After a round of the fleet whose plan says so, each group's rounds follow by themselves: the first goes on from the
+fleet's round, each next one from the group's last. The next round opens in the transaction that closes the one before,
+so the phase survives any crash.
+"""
+
+import itertools
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
+from operator import itemgetter
 
+import numpy as np
 from sqlalchemy import insert
 from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
+from aggregator_server.aggregation.input_bounds import capped_sizes
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, with_network
-from aggregator_server.rounds.history import Group, kept_state, starting_point
-from aggregator_server.rounds.plan import plan_by, with_another_network
+from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
+from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
+from aggregator_server.rounds.plan import make_plan, parsed_plan, with_another_network
 from aggregator_server.rounds.queries import (
     OF_FLEET,
     WITH_DEVICES,
-    current_consensus,
-    current_prototypes,
+    count_group_rounds,
+    is_done,
     newest_done,
     open_round_id,
     read_columns,
     read_history,
 )
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.selection.draw import select
+from aggregator_server.selection.draw import data_sizes, select
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import (
-    IS_ACTIVE,
-    OPEN,
-    DeviceRow,
-    ModelRow,
-    ParticipantRow,
-    PublicSetRow,
-    RoundRow,
-    table_of,
-)
+from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow, table_of
 from aggregator_server.strategies.registry import FleetKind, recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
-from aggregator_server.strategies.strategy import Strategy, read_statistics
+from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.local_method import local_methods
 from fleet_protocol.messages import RoundPlan
+from fleet_protocol.personalisation import personalisations
 
 
 def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
@@ -69,8 +72,8 @@ def requested_plan(session: Session, request: RoundRequest) -> tuple[Strategy, R
     """
     request = recommended(request, fleet_kind(session))
     chosen = lookup(request.strategy)
-    plan = plan_by(chosen, request)
-    require_agreement(session, chosen, agreed=request.replace_model)
+    plan = make_plan(request, chosen)
+    _require_agreement(session, chosen, agreed=request.replace_model)
     return chosen, plan
 
 
@@ -92,11 +95,20 @@ def insert_round(
     public_set = current_version(session)
     if public_set is None:
         raise errors.NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
-    _require_embeddings(how, public_set)
+    if how.needs_embeddings and not are_embeddings(public_set):
+        settings = FeatureSettings.from_json(public_set.features)
+        raise errors.InvalidPlanError(
+            f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
+            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
+        )
     follows, index = (None, None) if group is None else (group.follows, group.index)
-    start = starting_point(session, group) if how.shares_model else None
-    others = with_another_network(session, start.version) if start and plan.others else frozenset[str]()
-    plan = _prepared(session, how, plan, others)
+    version, weights, state = None, None, None
+    if how.shares_model:
+        version, weights, state = starting_point(session, group)
+    else:
+        state = kept_state(session, how.name)
+    others = with_another_network(session, version) if plan.others else frozenset[str]()
+    plan, newest = _prepared(session, how, plan, others), newest_done(session)
     row = RoundRow(
         state=OPEN,
         strategy=how.name,
@@ -105,11 +117,11 @@ def insert_round(
         opened_at=now,
         deadline_at=now + plan.deadline_s,
         public_set=public_set.sha256,
-        consensus=current_consensus(session),
-        model_version=None if start is None else start.version,
-        weights=None if start is None else start.weights,
-        server_state=kept_state(session, how.name) if start is None else start.server_state,
-        prototypes=current_prototypes(session),
+        consensus=None if newest is None else newest.result_consensus,
+        model_version=version,
+        weights=weights,
+        server_state=state,
+        prototypes=None if newest is None else newest.result_prototypes,
         follows=follows,
         group_index=index,
         details={},
@@ -130,21 +142,16 @@ def insert_round(
 def fleet_kind(session: Session) -> FleetKind:
     """Return what the recommended strategy depends on."""
     public_set, model = current_version(session), current_model(session)
-    return FleetKind(
-        embeddings=public_set is not None and are_embeddings(public_set),
-        shares_network=model is not None and _is_trained(session, model),
-    )
-
-
-def _is_trained(session: Session, model: ModelRow) -> bool:
-    """Tell whether an active device has a shared model's network."""
-    found = select_rows(DeviceRow.device_id).where(IS_ACTIVE, with_network(model)).limit(1)
-    return session.scalar(found) is not None
+    trained = None
+    if model is not None:
+        trained = session.scalar(select_rows(DeviceRow.device_id).where(IS_ACTIVE, with_network(model)).limit(1))
+    embeddings = public_set is not None and are_embeddings(public_set)
+    return FleetKind(embeddings=embeddings, shares_network=trained is not None)
 
 
 def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: AbstractSet[str]) -> RoundPlan:
     """Return a plan whose local parts' settings are those for this fleet."""
-    reported, classes = read_statistics(session), len(all_classes(session))
+    reported, classes = _statistics(session), len(all_classes(session))
     of_plan = tuple(device for device in reported if device.device_id not in others)
     plan = replace(plan, local=how.prepare(plan.local, of_plan, classes))
     if plan.others is None:
@@ -154,18 +161,26 @@ def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: Abstract
     return replace(plan, others=replace(plan.others, local=local))
 
 
+def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
+    """Return what the devices reported that are not revoked; devices without a report that can be true are left out."""
+    rows = select_rows(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
+        IS_ACTIVE,
+        DeviceRow.clips > 0,
+        DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY),
+        DeviceRow.device_id.not_in(QUARANTINED),
+    )
+    # To read a large table in the order of its identifiers takes many times as long as to sort its rows.
+    reported = sorted(session.execute(rows), key=itemgetter(0))
+    clips = capped_sizes(np.array([row.clips for row in reported], np.float64), SELECTION_CAP)
+    return tuple(
+        DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
+        for row, count in zip(reported, clips, strict=True)
+    )
+
+
 def are_embeddings(public_set: PublicSetRow) -> bool:
     """Tell whether a public set's features are embeddings of a pretrained front end."""
     return FeatureSettings.from_json(public_set.features).is_embedding
-
-
-def _require_embeddings(how: Strategy, public_set: PublicSetRow) -> None:
-    if how.needs_embeddings and not are_embeddings(public_set):
-        settings = FeatureSettings.from_json(public_set.features)
-        raise errors.InvalidPlanError(
-            f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
-            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
-        )
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:
@@ -184,15 +199,8 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
     return selected
 
 
-def require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
-    """Check that a round replaces no models unasked.
-
-    Where the fleet's last round left every device with a model of its own, the result of a round that shares weights
-    takes its place: the device then listens for all classes of the fleet, and accuracies are among all of them.
-
-    Raises:
-        ModelReplacedError: it replaces models, and the request does not say so.
-    """
+def _require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
+    """Check that a round replaces no models unasked: those of devices that the last round left with their own."""
     if agreed or not _replaces_models(how):
         return
     last = newest_done(session, OF_FLEET, WITH_DEVICES)
@@ -210,3 +218,27 @@ def require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
 def _replaces_models(how: Strategy) -> bool:
     """Tell whether devices that have the shared model's network take over its weights after a round."""
     return how.shares_model and not local_methods()[how.local].any_architecture
+
+
+def open_next_group_round(session: Session, round_id: int, now: float) -> None:
+    """Open the next round of a group after a round that was just closed, where there is one."""
+    row = session.get_one(RoundRow, round_id)
+    fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
+    plan = parsed_plan(fleets.plan)
+    groups = personalisations()[plan.personalisation.name].groups
+    if groups is None or not is_done(fleets):
+        return
+    if fleets.groups is None:
+        others = with_another_network(session, fleets.model_version) if plan.others else ()
+        columns = read_columns(session, now)
+        ids = [device_id.decode() for device_id in columns.device_ids.tolist()]
+        takes_part = np.array([device_id not in others for device_id in ids], np.bool_)
+        own = data_sizes(columns.clips[takes_part]).tolist()
+        sizes = dict(zip(itertools.compress(ids, takes_part), own, strict=True))
+        fleets.groups = asdict(groups(sizes, plan.personalisation.settings))
+    planned = schedule_of(fleets)
+    finished = count_group_rounds(session, fleets.round_id)
+    if finished < len(planned.sequence):
+        index = planned.sequence[finished]
+        group = Group(fleets.round_id, index, planned.groups[index])
+        insert_round(session, lookup(fleets.strategy), plan, None, now, group)

@@ -32,28 +32,25 @@ def plan_of_text(plan: str) -> RoundPlan:
     return parse(RoundPlan, json.loads(plan))
 
 
-def make_plan(request: RoundRequest) -> RoundPlan:
+def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPlan:
     """Turn a request into a plan with every setting filled in.
+
+    Args:
+        chosen: the request's strategy, where it is known already.
 
     Raises:
         UnknownStrategyError: there is no such strategy.
         InvalidPlanError: a setting is unknown, of a wrong type or out of range.
     """
-    return plan_by(strategy(request.strategy), request)
-
-
-def plan_by(chosen: Strategy, request: RoundRequest) -> RoundPlan:
-    """Return the plan of a request that a strategy is to follow. Raises InvalidPlanError: as :func:`make_plan`."""
+    chosen = chosen or strategy(request.strategy)
     _check(request)
-    selection = _choice(request.selection or {}, chosen.selection)
-    personalisation = request.personalisation or Choice(chosen.personalisation)
     try:
-        personalisation = complete("personalisation", personalisation)
+        personalisation = complete("personalisation", request.personalisation or Choice(chosen.personalisation))
         _check_groups(personalisation, chosen)
         return RoundPlan(
             local=complete("local", Choice(chosen.local, request.settings)),
             aggregation=_aggregation(chosen, request.aggregation),
-            selection=complete("selection", selection),
+            selection=complete("selection", _choice(request.selection or {}, chosen.selection)),
             deadline_s=float(request.deadline_s),
             quorum=float(request.quorum),
             seed=request.seed,

@@ -2,16 +2,26 @@
 
 import time
 
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import PublicSetInUseError, RoundOpenError
-from aggregator_server.fleet import public_sets, shared_models
+from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.public_sets import current_version, public_set_row, published_set
+from aggregator_server.fleet.shared_models import check_capacity, current_model, published_model
+from aggregator_server.names import check_name
 from aggregator_server.rounds.history import newest_with_model
 from aggregator_server.rounds.queries import current_consensus, newest_done, open_round_id
-from aggregator_server.schemas import ModelInfo, PublicSetInfo
+from aggregator_server.schemas import ModelInfo, PublicSetInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
+from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, ModelRow
+from fleet_protocol.bundle import Manifest, unpack_bundle
+from fleet_protocol.errors import FeatureMismatchError, ProtocolError
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.public_set import PublicSet
+from fleet_protocol.tensors import Buffer
 
 
 def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> PublicSetInfo:
@@ -25,18 +35,26 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
         PublicSetInUseError: the fleet has a consensus on the current one.
         FleetFeaturesError: enrolled devices compute their features in another way.
     """
-    public_set = public_sets.read(incoming.content())
+    public_set = _read_public_set(incoming.content())
     sha256 = incoming.keep()
     with store.writing() as session:
-        current = public_sets.current_version(session)
+        current = current_version(session)
         if current is None or current.sha256 != sha256:
             _require_no_open_round(session, "public set")
             if newest_done(session) is not None:
-                raise PublicSetInUseError(
+                raise errors.PublicSetInUseError(
                     "the fleet has a consensus or weights by the current public set's classes; another one needs a "
                     "data folder of its own"
                 )
-            public_sets.replace(session, sha256, public_set)
+            _require_devices_features(session, public_set.settings)
+            _note_blob(session, sha256, "public_set")
+            session.execute(delete(ClassRow))
+            session.add_all(
+                ClassRow(class_id=info.class_id, name=info.name, folded=info.name.casefold(), position=n, state=ACTIVE)
+                for n, info in enumerate(public_set.classes)
+            )
+            session.add(public_set_row(sha256, public_set, None))
+            session.flush()
             audit(session, "public_set_published", by, time.time(), sha256=sha256)
         return _describe_public_set(session)
 
@@ -56,14 +74,19 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
         ForeignFeaturesError: its features are not those of the public set.
         ModelTooSmallError: its head has fewer slots than the fleet has classes.
     """
-    manifest = shared_models.read(incoming.content())
-    sha256 = incoming.keep()
+    manifest = _read_manifest(incoming.content())
+    sha256, network = incoming.keep(), manifest.architecture
     with store.writing() as session:
-        current = shared_models.current_model(session)
+        current = current_model(session)
         if current is None or current.sha256 != sha256:
             _require_no_open_round(session, "model")
-            shared_models.insert(session, sha256, manifest)
-            audit(session, "model_published", by, time.time(), sha256=sha256, architecture=manifest.architecture)
+            _require_fleets_features(session, manifest)
+            check_capacity(session, manifest.slots)
+            _note_blob(session, sha256, "model")
+            numbers = {"capacity": manifest.slots, "parameters": manifest.parameters}
+            session.add(ModelRow(sha256=sha256, architecture=network, network=manifest.network, **numbers))
+            session.flush()
+            audit(session, "model_published", by, time.time(), sha256=sha256, architecture=network)
         return _describe_model(session)
 
 
@@ -73,17 +96,77 @@ def describe_model(store: Store) -> ModelInfo:
         return _describe_model(session)
 
 
-def _require_no_open_round(session: Session, what: str) -> None:
-    round_id = open_round_id(session)
-    if round_id is not None:
-        raise RoundOpenError(f"round {round_id} is open; let it end or cancel it before publishing another {what}")
-
-
 def _describe_public_set(session: Session) -> PublicSetInfo:
-    return public_sets.describe(session, current_consensus(session))
+    row, classes = published_set(session), all_classes(session)
+    return reply(PublicSetInfo, row, classes=classes, consensus=current_consensus(session))
 
 
 def _describe_model(session: Session) -> ModelInfo:
-    model = shared_models.published_model(session)
+    model = published_model(session)
     newest = newest_with_model(session, model.version)
-    return shared_models.describe(model, None if newest is None else newest.result_weights)
+    return reply(ModelInfo, model, weights=None if newest is None else newest.result_weights)
+
+
+def _require_no_open_round(session: Session, what: str) -> None:
+    round_id = open_round_id(session)
+    if round_id is not None:
+        raise errors.RoundOpenError(
+            f"round {round_id} is open; let it end or cancel it before publishing another {what}"
+        )
+
+
+def _note_blob(session: Session, sha256: str, kind: str) -> None:
+    session.merge(BlobRow(sha256=sha256, kind=kind))
+    session.flush()
+
+
+def _read_public_set(data: Buffer) -> PublicSet:
+    try:
+        public_set = PublicSet.unpack(data)
+        check_name(public_set.settings.preset, "the features' preset")
+        for info in public_set.classes:
+            check_name(info.class_id, "a class's identifier", length=64)
+            check_name(info.name, "a class's name")
+    except (ProtocolError, errors.InvalidRequestError) as error:
+        raise errors.MalformedPublicSetError(f"the body cannot be used as a public set: {error}") from error
+    names = [info.name.casefold() for info in public_set.classes]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise errors.MalformedPublicSetError(
+            f"two classes of the public set are called {twice[0]!r}; names must differ"
+        )
+    return public_set
+
+
+def _require_devices_features(session: Session, settings: FeatureSettings) -> None:
+    """Check that enrolled devices compute their features as a public set does."""
+    foreign = session.scalars(
+        select(DeviceRow.name)
+        .where(IS_ACTIVE, DeviceRow.features_digest != settings.digest)
+        .order_by(DeviceRow.device_id)
+        .limit(5)
+    ).all()
+    if foreign:
+        raise errors.FleetFeaturesError(
+            f"the public set's features are {settings.describe()}; enrolled devices use others: {', '.join(foreign)}. "
+            "Publish a set with their features, or revoke those devices."
+        )
+
+
+def _read_manifest(data: Buffer) -> Manifest:
+    try:
+        manifest = unpack_bundle(data, "the body").manifest
+        check_name(manifest.architecture, "the architecture's name")
+    except (ProtocolError, errors.InvalidRequestError) as error:
+        raise errors.MalformedModelError(f"the body cannot be used as a model: {error}") from error
+    return manifest
+
+
+def _require_fleets_features(session: Session, manifest: Manifest) -> None:
+    public_set = current_version(session)
+    if public_set is not None:
+        try:
+            ours = FeatureSettings.from_json(public_set.features)
+            ours.require_same(manifest.feature_settings, "the public set", "the model")
+        except FeatureMismatchError as error:
+            raise errors.ForeignFeaturesError(str(error)) from error

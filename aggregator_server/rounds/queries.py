@@ -1,4 +1,10 @@
-"""Selects on rounds, and the inputs of a selection: the devices of the fleet, and how the rounds before went."""
+"""Rounds by state and selects on them, and the inputs of a selection: the fleet's devices, and how rounds went.
+
+    open -> done | failed(reason)
+
+A round is inserted open (rounds/opening.py), or done where an operator made its result (undo/restoring.py). No other
+module compares states or changes them.
+"""
 
 from statistics import median
 from typing import Any
@@ -9,28 +15,65 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.rounds.states import COUNTS, IS_DONE, IS_OPEN, IS_OVER, TABLE_COUNTS, TABLE_IS_OPEN
 from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store import Store
-from aggregator_server.store.tables import IS_ACTIVE, DeviceRow, OperationRow, ParticipantRow, RoundRow, table_of
+from aggregator_server.store.tables import (
+    DONE,
+    FAILED,
+    IS_ACTIVE,
+    OPEN,
+    DeviceRow,
+    OperationRow,
+    ParticipantRow,
+    RoundRow,
+    table_of,
+)
 
+IS_DONE = RoundRow.state == DONE
+COUNTS = IS_DONE & RoundRow.undone_by.is_(None)  # not undone by an operator
 # Rounds whose results are the fleet's; the others are those of a group.
 OF_FLEET = RoundRow.follows.is_(None)
 # Rounds that devices worked for; the others have the result of an operator's operation.
 WITH_DEVICES = RoundRow.round_id.not_in(select(OperationRow.round_id))
 
 _ROUNDS, _PARTICIPANTS, _DEVICES = table_of(RoundRow), table_of(ParticipantRow), table_of(DeviceRow)
+_IS_OPEN = _ROUNDS.c.state == OPEN  # for statements on tables
 _ACTIVE = (
     (_PARTICIPANTS.c.round_id == _ROUNDS.c.round_id)
     & (_PARTICIPANTS.c.device_id == _DEVICES.c.device_id)
     & _DEVICES.c.revoked_at.is_(None)
     & _DEVICES.c.device_id.not_in(QUARANTINED)
 )
+_REASON_LENGTH = 1_000
 _WAITING = select(
     _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
-).where(TABLE_IS_OPEN)
-OPEN_ROUND = select(_ROUNDS.c.round_id).where(TABLE_IS_OPEN)
+).where(_IS_OPEN)
+OPEN_ROUND = select(_ROUNDS.c.round_id).where(_IS_OPEN)
 """The number of the open round."""
+
+
+def is_open(row: RoundRow) -> bool:
+    """Tell whether a round still takes uploads, its deadline aside."""
+    return row.state == OPEN
+
+
+def is_done(row: RoundRow) -> bool:
+    """Tell whether a round has a result."""
+    return row.state == DONE
+
+
+def mark_done(session: Session, round_id: int, now: float, result: dict[str, Any]) -> None:
+    """End a round with a result."""
+    _end(session, round_id, result | {"state": DONE, "closed_at": now})
+
+
+def mark_failed(session: Session, round_id: int, now: float, reason: str) -> None:
+    """End a round without a result; the reason is for people."""
+    _end(session, round_id, {"state": FAILED, "closed_at": now, "reason": reason[:_REASON_LENGTH]})
+
+
+def _end(session: Session, round_id: int, values: dict[str, Any]) -> None:
+    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**values))
 
 
 def of_group(follows: int, index: int) -> ColumnElement[bool]:
@@ -71,23 +114,20 @@ def open_round_id(session: Session) -> int | None:
 
 def open_group_index(session: Session, follows: int) -> int | None:
     """Return the group whose round is open, among the groups that follow a round of the fleet."""
-    return session.scalar(select(RoundRow.group_index).where(IS_OPEN, RoundRow.follows == follows))
+    return session.scalar(select(RoundRow.group_index).where(RoundRow.state == OPEN, RoundRow.follows == follows))
 
 
 def lock_open_round(session: Session) -> RoundRow | None:
     """Return the open round; in a writing session its row is locked."""
-    return session.scalar(select(RoundRow).where(IS_OPEN))
+    return session.scalar(select(RoundRow).where(RoundRow.state == OPEN))
 
 
 def newest_of_fleet() -> ScalarSelect[int]:
     """Return a select of the number of the newest round of the whole fleet that is done and was not undone."""
-    found = select(_ROUNDS.c.round_id).where(TABLE_COUNTS, _ROUNDS.c.follows.is_(None))
+    found = select(_ROUNDS.c.round_id).where(
+        _ROUNDS.c.state == DONE, _ROUNDS.c.undone_by.is_(None), _ROUNDS.c.follows.is_(None)
+    )
     return found.order_by(_ROUNDS.c.round_id.desc()).limit(1).scalar_subquery()
-
-
-def open_number() -> ScalarSelect[int]:
-    """Return a select of the number of the open round."""
-    return OPEN_ROUND.scalar_subquery()
 
 
 def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow | None:
@@ -96,22 +136,10 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
     return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
 
 
-def training_losses(session: Session, strategy: str) -> list[float | None]:
-    """Return the training losses of a strategy's done rounds with the whole fleet, oldest first."""
-    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, WITH_DEVICES, RoundRow.strategy == strategy)
-    return list(session.scalars(done.order_by(RoundRow.round_id)))
-
-
 def current_consensus(session: Session) -> str | None:
     """Return the digest of the fleet's scores on the newest public set; None before the first round has ended."""
     newest = newest_done(session)
     return None if newest is None else newest.result_consensus
-
-
-def current_prototypes(session: Session) -> str | None:
-    """Return the digest of the fleet's prototypes; None before a round made some."""
-    newest = newest_done(session)
-    return None if newest is None else newest.result_prototypes
 
 
 def count_group_rounds(session: Session, follows: int) -> int:
@@ -136,7 +164,7 @@ def uploads_of_round(session: Session, round_id: int) -> dict[str, str]:
 
 def uploads_of_closed_rounds() -> Select[str | None]:
     """Return a select of the digests of what was uploaded for rounds that are over."""
-    over = (ParticipantRow.round_id == RoundRow.round_id) & IS_OVER
+    over = (ParticipantRow.round_id == RoundRow.round_id) & (RoundRow.state != OPEN)
     return select(ParticipantRow.upload).join(RoundRow, over).where(ParticipantRow.upload.is_not(None))
 
 
@@ -171,7 +199,8 @@ def read_columns(session: Session, now: float) -> Columns:
 
 def read_history(session: Session, strategy: str) -> History:
     """Return how the strategy's rounds with the whole fleet went; failed rounds, and those of groups, do not count."""
-    losses = training_losses(session, strategy)
+    done = select(RoundRow.training_loss).where(COUNTS, OF_FLEET, WITH_DEVICES, RoundRow.strategy == strategy)
+    losses = session.scalars(done.order_by(RoundRow.round_id)).all()
     return History(len(losses), tuple(loss for loss in losses if loss is not None))
 
 

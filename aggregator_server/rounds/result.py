@@ -1,21 +1,27 @@
-"""The result of a round: computed from the uploads, put on disk as blobs, then written as rows."""
+"""The result of a round: everything that a snapshot names is read from the store by one object, combined, and put on
+disk as blobs; then written as rows.
+"""
 
 import dataclasses
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from sys import intern
+from typing import Any
 
+import numpy as np
 from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.aggregation.contract import RoundResult
+from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
+from aggregator_server.aggregation.updates import in_blocks
+from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import QUARANTINED, note_round
-from aggregator_server.rounds.inputs import StoredRound
-from aggregator_server.rounds.queries import WITH_DEVICES, training_loss
+from aggregator_server.rounds.queries import WITH_DEVICES, mark_done, training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
-from aggregator_server.rounds.states import mark_done
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import (
     ACTIVE,
@@ -28,10 +34,17 @@ from aggregator_server.store.tables import (
     table_of,
 )
 from aggregator_server.strategies.mixed_networks import aggregate
-from fleet_protocol.public_set import pack_consensus
-from fleet_protocol.tensors import pack
+from aggregator_server.strategies.registry import strategy
+from fleet_protocol.bundle import unpack_bundle
+from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
+from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
+from fleet_protocol.tensors import Arrays, pack, unpack, view
 
 _log = logging.getLogger(__name__)
+_UPLOADS_OF_A_TASK = 256  # that is read
+_LOOKED_AT = tuple(item.name for item in dataclasses.fields(Update) if item.name != "metrics")
+KINDS = ("public_set", "consensus", "prototypes", "weights", "server_state")
+"""Kinds of the blobs that a round starts from, in columns of these names, and leads to, in ``result_`` columns."""
 _BLOBS = table_of(BlobRow)
 _CHANGE_KIND = update(_BLOBS).where(_BLOBS.c.sha256 == bindparam("of_blob")).values(kind=bindparam("as_kind"))
 _NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("as_kind"))
@@ -42,24 +55,133 @@ class StoredResult:
     """A round's result whose blobs are on disk.
 
     Attributes:
-        public_set: Blob of the public set after the round.
-        consensus: Blob of the consensus; None while the fleet has none.
-        weights: Blob of the shared model's weights; None in a round without one.
-        server_state: Blob of what the next round's aggregation gets to see.
-        prototypes: Blob of the fleet's prototypes; None while it has none.
+        blobs: The blobs after the round, by kind.
+        grown: Whether there are new classes, and so another public set.
     """
 
     result: RoundResult
-    public_set: str
-    consensus: str | None
+    blobs: dict[str, str | None]
     grown: bool
-    weights: str | None = None
-    server_state: str | None = None
-    prototypes: str | None = None
 
 
 Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]
 """Makes a round's result, or says why it has none."""
+
+
+class StoredRound:
+    """A round as the store has it: its plan with every setting filled in, its strategy, its inputs."""
+
+    def __init__(self, blobs: BlobStore, snapshot: RoundSnapshot) -> None:
+        """Read nothing yet."""
+        self._blobs = blobs
+        self._snapshot = snapshot
+        self.plan = parse(RoundPlan, snapshot.plan)
+        self.strategy = strategy(snapshot.strategy)
+        rule = self.plan.aggregation
+        # Whose state the round keeps: other rules and server optimisers cannot go on from it.
+        self.state_owner = f"{rule.name} {rule.settings.get('server_optimiser', '')}"
+
+    def inputs(self) -> RoundInputs:
+        """Load the inputs of the round's aggregation.
+
+        Raises:
+            AggregationError: uploads are damaged, and too few are not.
+            BlobError: another blob is missing or damaged.
+        """
+        snapshot, uploads, state = self._snapshot, self._contributions(), self._state()
+        public_set = PublicSet.unpack(self._blobs.read(snapshot.public_set))
+        public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
+        if snapshot.consensus is None:
+            consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+        else:
+            consensus, _ = unpack_consensus(self._blobs.read(snapshot.consensus))
+        return RoundInputs(
+            round_id=snapshot.round_id,
+            plan=self.plan,
+            public_set=public_set,
+            consensus=consensus,
+            contributions=tuple(contribution for contribution, other in uploads if not other),
+            new_classes=snapshot.new_classes,
+            assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
+            model=self._model(state),
+            has_consensus=snapshot.consensus is not None,
+            state=state,
+            revoked=frozenset(snapshot.revoked),
+            others=tuple(contribution for contribution, other in uploads if other),
+            class_terms=snapshot.class_terms,
+            scratch=self._blobs.folder,
+        )
+
+    def _contributions(self) -> list[tuple[Contribution, bool]]:
+        """Return the uploads that are neither missing nor damaged, and whether each is by the plan's part for others.
+
+        Several are read at the same time. Of each the document alone stays in memory.
+        """
+        uploads = self._snapshot.uploads
+        found: list[Contribution | BlobError] = [BlobError("not read yet")] * len(uploads)
+
+        def read(part: slice) -> None:
+            for place in range(part.start, part.stop):
+                try:
+                    found[place] = self._contribution(uploads[place][1])
+                except BlobError as error:
+                    found[place] = error
+
+        if uploads:
+            in_blocks(read, len(uploads), _UPLOADS_OF_A_TASK)
+        whole, contributions, damaged = [], [], []
+        for upload, contribution in zip(uploads, found, strict=True):
+            if isinstance(contribution, Contribution):
+                whole.append(upload)
+                contributions.append((contribution, upload[2]))
+            else:
+                _log.error("round %d goes on without device %s: %s", self._snapshot.round_id, upload[0], contribution)
+                damaged.append(upload[0])
+        reason = dataclasses.replace(self._snapshot, uploads=tuple(whole)).shortfall() if whole else "there are none"
+        if damaged and reason is not None:
+            raise AggregationError(
+                f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "
+                f"suffice: {reason}; open the round again"
+            )
+        return contributions
+
+    def _contribution(self, upload: str) -> Contribution:
+        return Contribution(_as_update(view(self._blobs.read(upload))[1]), partial(self._read_arrays, upload))
+
+    def _read_arrays(self, upload: str) -> Arrays:
+        return view(self._blobs.read(upload))[0]
+
+    def _model(self, state: Arrays) -> SharedModel | None:
+        model, weights = self._snapshot.model, self._snapshot.weights
+        if model is None:
+            return None
+        bundle = unpack_bundle(self._blobs.read(model), f"model {model}")
+        return SharedModel(
+            bundle.manifest, bundle.weights if weights is None else unpack(self._blobs.read(weights))[0], state
+        )
+
+    def _state(self) -> Arrays:
+        if self._snapshot.server_state is None:
+            return {}
+        kept, document = unpack(self._blobs.read(self._snapshot.server_state))
+        return kept if document["of"] == self.state_owner else {}
+
+
+def _as_update(document: dict[str, Any]) -> Update:
+    """Return an upload's document, which was parsed when it came in, without what no aggregation looks at.
+
+    Texts that many devices send alike are in memory once: a round may have a hundred thousand documents.
+    """
+    values = {name: document[name] for name in _LOOKED_AT if name in document}
+    values |= {name: intern(values[name]) for name in ("features", "public_set")}
+    values |= {name: _class_ids(tuple(values[name])) for name in ("classes", "known") if name in values}
+    values["reports"] = tuple(parse(ClassReport, report) for report in values.get("reports", ()))
+    return Update(**values)
+
+
+@lru_cache(maxsize=64)
+def _class_ids(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(intern, names))
 
 
 def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
@@ -77,41 +199,32 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     whole = {contribution.update.device_id for contribution in (*inputs.contributions, *inputs.others)}
     result.details["damaged"] = sorted({device_id for device_id, _, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
-    public_set = blobs.put(result.public_set.pack()) if grown else snapshot.public_set
-    class_ids, consensus, weights, prototypes = result.public_set.class_ids, None, None, snapshot.prototypes
+    class_ids = result.public_set.class_ids
+    stored_as: dict[str, str | None] = {"public_set": snapshot.public_set, "prototypes": snapshot.prototypes}
+    if grown:
+        stored_as["public_set"] = blobs.put(result.public_set.pack())
     if result.consensus is not None:
-        consensus = blobs.put(pack_consensus(result.consensus, class_ids))
+        stored_as["consensus"] = blobs.put(pack_consensus(result.consensus, class_ids))
     if result.weights is not None:
-        weights = blobs.put(pack(result.weights, {"model": snapshot.model, "classes": list(class_ids)}))
+        document = {"model": snapshot.model, "classes": list(class_ids)}
+        stored_as["weights"] = blobs.put(pack(result.weights, document))
     if result.prototypes is not None:
-        prototypes = blobs.put(result.prototypes.pack())
-    state = blobs.put(pack(result.state, {"of": stored.state_owner})) if result.state else None
-    return StoredResult(
-        result=result,
-        public_set=public_set,
-        consensus=consensus,
-        grown=grown,
-        weights=weights,
-        server_state=state,
-        prototypes=prototypes,
-    )
+        stored_as["prototypes"] = blobs.put(result.prototypes.pack())
+    if result.state:
+        stored_as["server_state"] = blobs.put(pack(result.state, {"of": stored.state_owner}))
+    return StoredResult(result=result, blobs=stored_as, grown=grown)
 
 
 def apply_result(session: Session, round_id: int, stored: StoredResult, now: float) -> None:
     """Write all effects of a round, in the transaction that found the round unchanged."""
     result = stored.result
-    blobs = {
-        "consensus": stored.consensus,
-        "weights": stored.weights,
-        "server_state": stored.server_state,
-        "prototypes": stored.prototypes,
-    }
-    for kind, sha256 in blobs.items():
-        if sha256 is not None:
-            _note_blob(session, sha256, kind)
+    for kind, sha256 in stored.blobs.items():
+        values = {"of_blob": sha256, "as_kind": kind}
+        # A blob may be of another kind: an upload may have the very bytes of a result.
+        if sha256 is not None and not session.connection().execute(_CHANGE_KIND, values).rowcount:
+            session.execute(_NOTE_BLOB, values)
     if stored.grown:
-        _note_blob(session, stored.public_set, "public_set")
-        session.add(public_set_row(stored.public_set, result.public_set, round_id))
+        session.add(public_set_row(str(stored.blobs["public_set"]), result.public_set, round_id))
         for position, info in enumerate(result.public_set.classes):
             if info.discovered_in == round_id:
                 session.add(
@@ -129,23 +242,9 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     _assign(session, round_id, result)
     screened = (result.details.get("aggregation") or {}).get("screened", {})
     quarantined = note_round(session, round_id, _uploaders(session, round_id), screened, now)
-    columns = {
-        "result_public_set": stored.public_set,
-        "result_consensus": stored.consensus,
-        "result_weights": stored.weights,
-        "result_server_state": stored.server_state,
-        "result_prototypes": stored.prototypes,
-        "details": result.details | {"quarantined": list(quarantined)},
-        "training_loss": training_loss(session, round_id),
-    }
-    mark_done(session, round_id, now, columns)
-
-
-def _note_blob(session: Session, sha256: str, kind: str) -> None:
-    """Let a blob be of a kind, whatever it was: an upload may have the very bytes of a result."""
-    values = {"of_blob": sha256, "as_kind": kind}
-    if not session.connection().execute(_CHANGE_KIND, values).rowcount:
-        session.execute(_NOTE_BLOB, values)
+    columns = {f"result_{kind}": stored.blobs.get(kind) for kind in KINDS}
+    details = result.details | {"quarantined": list(quarantined)}
+    mark_done(session, round_id, now, columns | {"details": details, "training_loss": training_loss(session, round_id)})
 
 
 def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:

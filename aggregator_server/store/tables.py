@@ -28,7 +28,7 @@ Json = dict[str, Any]
 # retires active ones; the round that discovered an undone one was undone.
 ACTIVE, RETIRED, MERGED, UNDONE = ("active", "retired", "merged", "undone")
 
-# The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/states.py reads and changes them.
+# The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/queries.py reads and changes them.
 OPEN: RoundState = "open"
 DONE: RoundState = "done"
 FAILED: RoundState = "failed"

@@ -2,18 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
-
-import numpy as np
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import RoundInputs, RoundResult, UploadTerms
-from aggregator_server.aggregation.input_bounds import capped_sizes
 from aggregator_server.aggregation.rule import weight_rules
-from aggregator_server.fleet.reputation import QUARANTINED
-from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
-from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
 from aggregator_server.strategies import weight_sharing
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.setting import Value
@@ -32,23 +23,6 @@ class DeviceStatistics:
     device_id: str
     clips: int
     label_entropy: float
-
-
-def read_statistics(session: Session) -> tuple[DeviceStatistics, ...]:
-    """Return what the devices reported that are not revoked; devices without a report that can be true are left out."""
-    rows = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.label_entropy).where(
-        IS_ACTIVE,
-        DeviceRow.clips > 0,
-        DeviceRow.label_entropy.between(0.0, LABEL_ENTROPY),
-        DeviceRow.device_id.not_in(QUARANTINED),
-    )
-    # To read a large table in the order of its identifiers takes many times as long as to sort its rows.
-    reported = sorted(session.execute(rows), key=itemgetter(0))
-    clips = capped_sizes(np.array([row.clips for row in reported], np.float64), SELECTION_CAP)
-    return tuple(
-        DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
-        for row, count in zip(reported, clips, strict=True)
-    )
 
 
 Prepare = Callable[[Choice, tuple[DeviceStatistics, ...], int], Choice]

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
-from aggregator_server.rounds.queries import require_round
-from aggregator_server.rounds.states import COUNTS, is_done
+from aggregator_server.rounds.queries import COUNTS, is_done, require_round
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, UNDONE, AssignmentRow, ClassRow, RoundRow
 from aggregator_server.undo.operations import RESULTS, ensure_no_open_round, insert_operation, note_public_set

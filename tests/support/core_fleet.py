@@ -9,7 +9,7 @@ from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
 from aggregator_server.rounds.queries import read_waiting
-from aggregator_server.rounds.result import StoredResult
+from aggregator_server.rounds.result import KINDS, StoredResult
 from aggregator_server.schemas import ModelInfo, RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -130,4 +130,4 @@ def between_rounds(folder: Path, uploads: int) -> CoreFleet:
 
 
 def blobs_of(stored: StoredResult) -> tuple[str | None, ...]:
-    return stored.public_set, stored.consensus, stored.weights, stored.server_state, stored.prototypes
+    return tuple(map(stored.blobs.get, KINDS))

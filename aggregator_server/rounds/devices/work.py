@@ -13,11 +13,9 @@ from aggregator_server.fleet.classes import all_classes, as_merged, merged_class
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
-from aggregator_server.rounds.groups import fine_tuning_due
-from aggregator_server.rounds.history import newest_result
+from aggregator_server.rounds.history import fine_tuning_due, newest_result
 from aggregator_server.rounds.plan import is_other, parsed_plan, plan_for_others, plan_of_text
-from aggregator_server.rounds.queries import newest_of_fleet, no_such_round, open_number
-from aggregator_server.rounds.states import is_done
+from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
     AssignmentRow,
@@ -57,7 +55,7 @@ _PLACE = (
         .outerjoin(
             _LEARNED, and_(_LEARNED.c.round_id == _NEWEST.c.round_id, _LEARNED.c.device_id == _DEVICES.c.device_id)
         )
-        .outerjoin(_OPEN, _OPEN.c.round_id == open_number())
+        .outerjoin(_OPEN, _OPEN.c.round_id == OPEN_ROUND.scalar_subquery())
         .outerjoin(
             _PARTICIPANTS,
             and_(_PARTICIPANTS.c.round_id == _OPEN.c.round_id, _PARTICIPANTS.c.device_id == _DEVICES.c.device_id),

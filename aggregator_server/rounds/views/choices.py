@@ -10,8 +10,7 @@ from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.opening import are_embeddings, fleet_kind
-from aggregator_server.rounds.queries import OF_FLEET, WITH_DEVICES
-from aggregator_server.rounds.states import COUNTS
+from aggregator_server.rounds.queries import COUNTS, OF_FLEET, WITH_DEVICES
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ModelRow, PublicSetRow, RoundRow

@@ -13,8 +13,7 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import followed_strategy, parsed_plan
-from aggregator_server.rounds.queries import OF_FLEET, OPEN_ROUND, open_round_id, require_round
-from aggregator_server.rounds.states import COUNTS
+from aggregator_server.rounds.queries import COUNTS, OF_FLEET, OPEN_ROUND, open_round_id, require_round
 from aggregator_server.schemas import (
     DiscoveryInfo,
     ParticipantInfo,
