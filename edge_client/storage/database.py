@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +65,12 @@ ROOM_LEARNED, SELF_TEST = "room_learned", "self_test"
 _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 _PATIENCE_S = 5.0
+_TRIES, _PAUSE_S = 10, 0.1
 WAL_PAGES = 64
 """Pages of the log that is written ahead, at most: it counts towards the journal's limit, too."""
 # Held by the thread that creates a database, whose descriptor no other one's locks may outlive.
 _CREATING = threading.Lock()
+_MISSING = (0, 0, 0)  # instead of a file's time of change, size and number
 # A file that changed less long ago may change again without showing it, ns.
 _TICK_NS = 50_000_000
 
@@ -97,7 +99,7 @@ class Database:
                 if _code(error) not in _OF_THE_DISK:
                     raise
                 if _is_read_only(self.path.parent):
-                    return self._rows(query, values, immutable=True)
+                    return self._rows_of_nobody(query, values)
                 return self._rows(query, values, "PRAGMA locking_mode = EXCLUSIVE")
 
     def _rows(
@@ -106,6 +108,27 @@ class Database:
         with closing(_connect(self.path, immutable=immutable)) as connection:
             connection.execute(first)
             return connection.execute(query, values).fetchall() if _version(connection, self.path) else []
+
+    def _rows_of_nobody(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """Return rows where this process may not make the index that is missing, for nobody has the file open.
+
+        It is read without a lock and without the log. Whoever opens it meanwhile writes a log, and makes the index.
+        """
+        for _ in range(_TRIES):
+            before = self.key()
+            if before[1] == _MISSING:
+                try:
+                    found = self._rows(query, values, immutable=True)
+                except sqlite3.DatabaseError:
+                    if self.key() == before:  # else it was written meanwhile, and looked damaged
+                        raise
+                else:
+                    if self.key() == before:
+                        return found
+            with suppress(sqlite3.OperationalError):
+                return self._rows(query, values)
+            time.sleep(_PAUSE_S)
+        return self._rows(query, values)
 
     @contextmanager
     def changing(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
@@ -299,7 +322,7 @@ def _stat(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except FileNotFoundError:
-        return 0, 0, 0
+        return _MISSING
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
