@@ -61,6 +61,7 @@ class Health:
     Attributes:
         status: ``ok``, or ``storage_full`` where no upload is taken in because the disk is nearly full.
         version: Version of the program.
+        instance: What the server drew at its start; no other one has it.
         open_round: Number of the round that is open.
         free_bytes: Room on the disk of the data folder.
         disk_bytes: Size of that disk.
@@ -68,6 +69,7 @@ class Health:
 
     status: str
     version: str
+    instance: str
     open_round: int | None
     free_bytes: int
     disk_bytes: int

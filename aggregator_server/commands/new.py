@@ -60,14 +60,14 @@ def _new(options: argparse.Namespace) -> int:
         with _progress(f"reading {options.source}"):
             said = _make_public_set(options, bundle, public_set)
         link = _start_fleet(options, endpoint, public_set, bundle)
-    data, run = options.data, f"auricle-aggregator run{place.options}{options_of_run(options)}"
+    data, run = options.data, f"auricle-aggregator run --data {options.data}{options_of_run(options)}"
     join, start = f"auricle-edge join {link} --recordings FOLDER --run", f"auricle-aggregator round start --data {data}"
     if options.json:
         print(json.dumps({"data": str(data), "link": link, "run": run, "join": join, "round": start}))
         return 0
     print(f"{data}: a fleet that knows {said}\n\n  {run}\n\nOn each device, with a folder of its own recordings:\n")
     print(f"  {join}\n\nOnce they are there:\n\n  {start} --learned")
-    again = f"auricle-aggregator invite --again 1{place.options}"
+    again = f"auricle-aggregator invite --again 1 --data {data}"
     print(
         f"(where the link is lost, another one in its place: {again})", file=sys.stderr
     )  # where nobody reads the output, too

@@ -91,7 +91,7 @@ def _restore(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"data": str(options.data)}))
     else:
-        print(f"{options.data} is ready: auricle-aggregator run{location_of(options).options}")
+        print(f"{options.data} is ready: auricle-aggregator run --data {options.data}")
     return 0
 
 
@@ -129,7 +129,7 @@ def _move(options: argparse.Namespace) -> int:
         print(json.dumps(asdict(moved)))
     else:
         print(f"{moved.to} has all rows and arrays ({moved.bytes / 1e6:.1f} MB).")
-        print(f"Run it there: auricle-aggregator run{target.options}")
+        print(f"Run it there: auricle-aggregator run --data {target.data}")
     return 0
 
 

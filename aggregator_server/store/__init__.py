@@ -4,8 +4,8 @@ docs/architecture.md, "A round is rows in a database", says why.
 """
 
 import fcntl
-import json
 import logging
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -20,7 +20,7 @@ from aggregator_server.store.database import Database, damage_of, open_sqlite
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.last_copy import way_back
-from aggregator_server.store.location import DATABASE, Location, locate
+from aggregator_server.store.location import DATABASE, Location, locate, note_state, noted_state
 from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.postgres import Postgres, has_fleet, open_postgres
 from aggregator_server.store.servers import Kind
@@ -29,7 +29,6 @@ from aggregator_server.store.tables import BlobRow
 __all__ = [
     "DATABASE",
     "LOCK",
-    "MOVED",
     "KeptUploads",
     "Store",
     "Tables",
@@ -37,12 +36,13 @@ __all__ = [
     "is_data_folder",
     "open_blobs",
     "open_tables",
-    "require_not_moved",
+    "require_own_tables",
+    "running_instance",
     "why_not_meant",
 ]
 
 # Files of a data folder.
-LOCK, MOVED = "lock", "moved.json"
+LOCK = "lock"
 # Any of these says that a folder was meant for a fleet; the lock is the first that a start makes.
 _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "tokens.json"})
 
@@ -110,6 +110,7 @@ class Store(Tables):
     Attributes:
         location: Where it is.
         folder: The data folder.
+        instance: What this server drew at its start, to be known by.
         blobs: The arrays. A blob is stored before any row names it; uploads are removed when their round is over.
         keep_uploads: Rounds whose uploads stay on disk.
     """
@@ -130,8 +131,11 @@ class Store(Tables):
         self._seen: dict[str, float] = {}
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = (folder / LOCK).open("w")
+            self._lock = (folder / LOCK).open("ab", buffering=0)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.instance = secrets.token_hex(8)
+            self._lock.truncate(0)
+            self._lock.write(self.instance.encode())
             self.blobs = open_blobs(location)
             self.blobs.remove_leftovers(_ABANDONED_S if location.is_shared else 0.0)
         except BlockingIOError as error:
@@ -153,7 +157,8 @@ class Store(Tables):
                     f"the fleet in {location.tables_shown} is in use by another aggregator, which shares it with none, "
                     "or by a command such as `move`; stop that one. Servers with a --store share a fleet"
                 )
-        except AggregatorError:
+            note_state(location)
+        except (AggregatorError, OSError):
             self._lock.close()
             raise
 
@@ -270,7 +275,7 @@ def _open_database(location: Location, blobs: BlobStore, *, create: bool) -> Dat
     identity = Identity(blobs)
     if location.database is not None:
         return open_postgres(location.database, identity, create=create)
-    require_not_moved(location)
+    require_own_tables(location)
     return open_sqlite(location.data / DATABASE, identity)
 
 
@@ -304,19 +309,32 @@ def alone(location: Location) -> Iterator[bool]:
             tables.close()
 
 
-def require_not_moved(location: Location) -> None:
-    """Refuse tables in a folder that were moved. Raises StartError: they were; says where."""
+def running_instance(folder: Path) -> str | None:
+    """Return the instance of the server that has a data folder open; None where none has."""
     try:
-        noted = json.loads((location.data / MOVED).read_bytes())
+        lock = (folder / LOCK).open("rb")
     except FileNotFoundError:
+        return None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return lock.read().decode()
+    return None
+
+
+def require_own_tables(location: Location) -> None:
+    """Refuse tables in a folder whose fleet is elsewhere. Raises StartError: it is; says where."""
+    if location.database is not None:
         return
-    except ValueError:
-        noted = {}
-    if location.database is None:
+    noted = noted_state(location.data)
+    if "moved_to" in noted:
         raise StartError(
-            f"the fleet of data folder {location.data} was moved to {noted.get('to', 'another place')}; run it there. "
-            f"What is here has stayed as it was then"
+            f"the fleet of data folder {location.data} was moved to {noted['moved_to']}; run it there. What is here "
+            "has stayed as it was then"
         )
+    if "database" in noted:
+        raise StartError(f"the fleet of data folder {location.data} is in {noted['database']}; name it by --database")
 
 
 def is_data_folder(place: Path | Location) -> bool:
@@ -356,6 +374,7 @@ def open_tables(place: Path | Location) -> Tables:
         StateAwayError: the object store does not answer.
     """
     location = locate(place)
+    require_own_tables(location)
     if not is_data_folder(location):
         raise StartError(
             f"{location.data} is no data folder: it has no {DATABASE}. Name the folder that the server runs with "

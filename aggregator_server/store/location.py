@@ -5,6 +5,7 @@ Addresses may hold passwords. Whoever shows one shows :attr:`Location.tables_sho
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +13,17 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from aggregator_server.errors import StartError
+from fleet_protocol.atomic_files import write_durably
 
 DATABASE_VARIABLE, STORE_VARIABLE = "AURICLE_DATABASE", "AURICLE_STORE"
 DATABASE = "auricle.db"
+NOTE = "state.json"
+"""File of a data folder that says where the fleet's state is, where that is elsewhere; no password is in it."""
 _LONGEST = 2_000
 _OBJECT_STORES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
 _PREFIX = re.compile(r"[^\x00-\x1f\x7f\\]{0,800}")
+_SECRETS = ("password", "sslpassword", "oauth_client_secret")  # of an address' parameters
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,6 @@ class Location:
         """Where the blobs are, for people."""
         return str(self.blob_folder) if self.store is None else self.store
 
-    @property
-    def options(self) -> str:
-        """Options of a command that name the same state, for people: with a blank before each."""
-        database = "" if self.database is None else f" --database {self.tables_shown}"
-        return f" --data {self.data}{database}" + ("" if self.store is None else f" --store {self.store}")
-
 
 def locate(place: Path | Location) -> Location:
     """Return where the state is; a folder stands for one that has all of it."""
@@ -86,14 +85,51 @@ def locate(place: Path | Location) -> Location:
 
 
 def locate_by(data: Path, database: str | None, store: str | None, environment: Mapping[str, str]) -> Location:
-    """Return where options say that the state is, or the environment where they say nothing.
+    """Return where options say that the state is; where they say nothing the environment, and then the folder's note.
 
     Raises:
-        StartError: an address is none.
+        StartError: an address is none, or the note is damaged.
     """
+    noted = noted_state(data)
     return Location(
-        data, database or environment.get(DATABASE_VARIABLE) or None, store or environment.get(STORE_VARIABLE) or None
+        data,
+        database or environment.get(DATABASE_VARIABLE) or noted.get("database"),
+        store or environment.get(STORE_VARIABLE) or noted.get("store"),
     )
+
+
+def noted_state(data: Path) -> dict[str, str]:
+    """Return where a data folder notes that the state is: ``database`` and ``store``, or ``moved_to`` for people.
+
+    Raises:
+        StartError: the note is damaged.
+    """
+    path = data / NOTE
+    try:
+        noted = json.loads(path.read_bytes())
+        return {name: str(noted[name]) for name in ("database", "store", "moved_to") if noted.get(name)}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise StartError(
+            f"{path} is damaged ({error}); remove it, and name the fleet's state once by --database and --store"
+        ) from None
+
+
+def note_state(location: Location) -> None:
+    """Note in the data folder where the state is. Raises OSError: the disk refuses."""
+    found: dict[str, str] = {}
+    if location.database is not None:
+        found["database"] = show_database(location.database, parameters=True)
+    if location.store is not None:
+        found["store"] = location.store if "://" in location.store else str(Path(location.store).absolute())
+    if found != noted_state(location.data):
+        write_durably(location.data / NOTE, json.dumps(found).encode())
+
+
+def note_moved(data: Path, to: str) -> None:
+    """Note in a data folder that its fleet is in another one now."""
+    write_durably(data / NOTE, json.dumps({"moved_to": to}).encode())
 
 
 def is_database(text: str) -> bool:
@@ -111,23 +147,31 @@ def require_database(text: str) -> None:
     from sqlalchemy import make_url  # heavy, and only needed here
     from sqlalchemy.exc import ArgumentError
 
-    way_out = "write it like postgresql://user@host:5432/auricle; a password belongs into ~/.pgpass or the environment"
+    way_out = (
+        "write it like postgresql://user@host:5432/auricle; a password belongs into ~/.pgpass or the environment, with "
+        "%40 for @ and %2F for /"
+    )
     if not is_database(text) or len(text) > _LONGEST:
         raise StartError(f"--database must be the address of a PostgreSQL database; {way_out}")
     try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         url = None
+    if text.count("@") > 1 or (url is not None and "@" in f"{url.host}{url.database}"):
+        raise StartError(
+            f"--database has an @ that stands for itself, so it cannot be told where the host is; {way_out}"
+        )
     if url is None or not url.database or any(character in text for character in "\0\r\n"):
         raise StartError(f"--database is no address with the name of a database; {way_out}")
 
 
-def show_database(text: str) -> str:
-    """Return the address of a database as people may see it: without password and parameters."""
+def show_database(text: str, *, parameters: bool = False) -> str:
+    """Return the address of a database as people may see it: without password, and without parameters or with them."""
     from sqlalchemy import URL, make_url
 
     url = make_url(text)
-    return URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
+    query = {name: value for name, value in url.query.items() if parameters and name not in _SECRETS}
+    return URL.create("postgresql", url.username, None, url.host, url.port, url.database, query).render_as_string()
 
 
 def require_store(text: str) -> None:
@@ -136,7 +180,7 @@ def require_store(text: str) -> None:
         folder_of(text)
         return
     parts = _parts(text)
-    if "@" in parts.netloc:
+    if {"@", ":"} & set(parts.netloc):
         raise StartError(
             "--store must not hold a key; give it in the environment, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )

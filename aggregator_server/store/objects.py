@@ -27,6 +27,7 @@ _PAUSE_S = 0.2
 _SMALL = 1 << 20  # read at once
 _YOUNG_S = 43_200.0  # half the age at which what no row names is swept
 _OF_ENVIRONMENT = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
+_ADDRESSES = re.compile(r"(AWS|GOOGLE|AZURE)_\w*(ENDPOINT|UR[LI])\w*", re.IGNORECASE)  # of the environment
 _log = logging.getLogger(__name__)
 
 
@@ -238,9 +239,9 @@ def _key(sha256: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what an error says, without what obstore adds for programmers, and without parameters of addresses."""
+    """Return what an error says: without what obstore adds for programmers, and what may be secret in addresses."""
     code = re.search(r"<Code>(\w{1,60})</Code>", str(error))
-    line = re.sub(r"\?\S*", "", str(error).partition("\n")[0].partition("<")[0])[:500]
+    line = re.sub(r"(?<=//)\S*@|\?\S*", "", str(error).partition("\n")[0].partition("<")[0])[:500]
     return f"{code[1]}: {line}" if code else line
 
 
@@ -250,6 +251,11 @@ def _open(address: str, environment: Mapping[str, str]) -> "ObjectStore":
         from obstore.store import AzureStore, GCSStore, S3Store
     except ModuleNotFoundError as error:
         raise StartError(f"--store {address} needs: pip install 'auricle[scale]'") from error
+    for name, value in environment.items():
+        if "@" in value and _ADDRESSES.fullmatch(name):
+            raise StartError(
+                f"{name} must not hold a key or a password; give these as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
     scheme, bucket, prefix = bucket_and_prefix(address)
     clear = any(environment.get(name, "").lower() in ("1", "true", "yes", "on") for name in _OF_ENVIRONMENT)
     options: Any = {

@@ -351,7 +351,7 @@ def open_postgres(
         identity.note(found)
     except (*_AWAY, DBAPIError) as error:
         engine.dispose()
-        raise StartError(f"the database {shown} cannot be used: {said(error)}") from None
+        raise _unusable(shown, error) from None
     except BaseException:
         engine.dispose()
         raise
@@ -366,9 +366,16 @@ def has_fleet(address: str) -> bool:
         with engine.connect() as connection:
             return inspect(connection).has_table(FLEET.name)
     except _AWAY as error:
-        raise StartError(f"the database {shown} cannot be used: {said(error)}") from None
+        raise _unusable(shown, error) from None
     finally:
         engine.dispose()
+
+
+def _unusable(shown: str, error: SQLAlchemyError) -> StartError:
+    found = said(error)
+    missing = "no password supplied" in found
+    way_out = "; the data folder keeps no password: put it into ~/.pgpass, $PGPASSWORD or $AURICLE_DATABASE" * missing
+    return StartError(f"the database {shown} cannot be used: {found}{way_out}")
 
 
 def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadlines]:

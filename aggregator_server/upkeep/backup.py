@@ -6,17 +6,18 @@ A copy is the same whatever the state is in: the tables as a file of SQLite, the
 import secrets
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError, BlobError
-from aggregator_server.store import DATABASE, LOCK, MOVED, is_data_folder, open_blobs, require_not_moved
+from aggregator_server.store import DATABASE, LOCK, is_data_folder, open_blobs, require_own_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.free_space import is_full
 from aggregator_server.store.last_copy import note_copy, way_back
-from aggregator_server.store.location import Location, locate
+from aggregator_server.store.location import NOTE, Location, locate, note_state
 from aggregator_server.store.needed import lasting, open_uploads, other_uploads
 from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere
 from fleet_protocol.atomic_files import flush_folder, make_folder
@@ -26,7 +27,7 @@ from fleet_protocol.errors import BackupFormatError
 _DIGESTS = "digests.json"
 # Of a running server alone, beside what begins with a dot.
 _OF_SERVER = {f"{DATABASE}-wal", f"{DATABASE}-shm", LOCK}
-_ELSEWHERE = {DATABASE, "blobs", "objects", MOVED}  # what a copy has in another way, or not at all
+_ELSEWHERE = {DATABASE, "blobs", "objects", NOTE}  # what a copy has in another way, or not at all
 _TRIES = 5
 
 
@@ -92,6 +93,7 @@ def restore(file: Path, place: Path | Location) -> None:
     try:
         unpack(file, temporary)
         take_elsewhere(location, temporary)
+        note_state(replace(location, data=temporary))
         if folder.exists():
             folder.rmdir()
         temporary.replace(folder)
@@ -136,7 +138,7 @@ def _another(file: Path) -> str:
 def require_folder(place: Path | Location) -> None:
     """Refuse a folder that is no data folder. Raises BackupError: there is none; StartError: it was moved."""
     location = locate(place)
-    require_not_moved(location)
+    require_own_tables(location)
     if not is_data_folder(location):
         raise BackupError(f"{location.data} is no data folder of an aggregator: it has no {DATABASE}; check --data")
 

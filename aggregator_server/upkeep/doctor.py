@@ -23,7 +23,7 @@ from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.server_address import authority_file, read_address
-from aggregator_server.store import Tables, open_blobs, open_tables
+from aggregator_server.store import Tables, open_blobs, open_tables, running_instance
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import Location, locate
 from aggregator_server.store.needed import one_lasting
@@ -137,7 +137,7 @@ def _disk(location: Location) -> Iterator[Observation]:
 
 
 def _server(location: Location) -> Iterator[Observation]:
-    data, start = location.data, f"auricle-aggregator run{location.options}"
+    data, start = location.data, f"auricle-aggregator run --data {location.data}"
     url, vouching = read_address(data)
     if url is None:
         yield Observation("server", "problem", "it never ran", start)
@@ -146,6 +146,12 @@ def _server(location: Location) -> Iterator[Observation]:
         health: dict[str, Any] = Client(url, "", authority_file(data, url, vouching)).get("/v1/health")
     except AggregatorError as error:
         yield Observation("server", "problem", str(error), f"start it ({start}), or look at its log")
+        return
+    running = running_instance(data)
+    if running is None or (running != health.get("instance") and not location.is_shared):
+        own = "none runs with this folder" if running is None else "the folder's own is another one"
+        way_out = f"{start} --url ADDRESS, with an address that no other server has"
+        yield Observation("server", "problem", f"one of another folder answers at {url}; {own}", way_out)
         return
     yield Observation("server", "ok", f"it answers at {url}")
     if is_clear(url):

@@ -3,18 +3,18 @@
 Interrupted anywhere, it is begun again: the new place is known by the fleet's number, and nothing old changes.
 """
 
-import json
+import contextlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from aggregator_server.errors import BackupError, StartError
-from aggregator_server.store import MOVED, alone, open_tables
-from aggregator_server.store.location import Location, is_database
+from aggregator_server.store import alone, open_tables
+from aggregator_server.store.location import Location, is_database, note_moved, note_state
 from aggregator_server.store.postgres import Postgres
 from aggregator_server.upkeep.backup import require_folder, restore, unpack, write_copy
 from aggregator_server.upkeep.copying import take_elsewhere
-from fleet_protocol.atomic_files import make_folder, write_durably
+from fleet_protocol.atomic_files import make_folder
 
 _WORK = ".moving"
 
@@ -51,8 +51,8 @@ def move(source: Location, target: Location) -> Moved:
         OSError: the disk refuses.
     """
     require_folder(source)
-    if target.data == source.data and (target.database is None) == (source.database is None):
-        raise StartError(f"{source.tables_shown} is where the fleet is already; name another place with --to")
+    if target.data.absolute() == source.data.absolute() and (target.database is None or source.database is not None):
+        raise StartError(f"the fleet of {source.data} is in {source.tables_shown}; name another place with --to")
     work = source.data / _WORK
     copy = work / "copy.tar"
     with alone(source) as is_alone:
@@ -70,19 +70,13 @@ def move(source: Location, target: Location) -> Moved:
             size = copy.stat().st_size
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        shown = str(target.data) if target.database is None else f"{target.tables_shown} and {target.blobs_shown}"
-        _mark(source, shown)
-    return Moved(shown, size)
-
-
-def _mark(source: Location, to: str) -> None:
-    """Note beside the old tables that the fleet is elsewhere."""
-    if source.database is None:
-        write_durably(source.data / MOVED, json.dumps({"to": to}).encode())
-        return
-    tables = open_tables(source)
-    try:
-        assert isinstance(tables.database, Postgres)
-        tables.database.note_moved(to)
-    finally:
-        tables.close()
+        if target.database is not None:
+            note_state(target)
+            return Moved(f"{target.tables_shown} and {target.blobs_shown}", size)
+        if source.database is None:
+            note_moved(source.data, str(target.data))
+        else:
+            with contextlib.closing(open_tables(source)) as tables:
+                assert isinstance(tables.database, Postgres)
+                tables.database.note_moved(str(target.data))
+        return Moved(str(target.data), size)

@@ -26,7 +26,8 @@ async def health(service: CurrentService) -> Health:
     """Say which version runs, which round is open, and whether the disk has room for uploads."""
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
-    return Health(status, _VERSION, read_open_round_number(service.store), room.free, room.total)
+    store = service.store
+    return Health(status, _VERSION, store.instance, read_open_round_number(store), room.free, room.total)
 
 
 @router.get("/v1/health/alive", summary="Tell that the process answers", tags=["health"], responses=documented())

@@ -15,6 +15,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from aggregator_server.errors import BlobError, StartError
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
+from aggregator_server.store.location import Location
+from aggregator_server.store.objects import ObjectBlobs, _first_line
 from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
 
 
@@ -190,3 +192,48 @@ def test_postgresql_would_take_the_tables():
         for index in table.indexes:
             ddl = str(CreateIndex(index).compile(dialect=postgresql.dialect()))
             assert ("WHERE state = 'open'" in ddl) == (index.name == "one_open_round")
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["s3://", "s3://b", "s3://bucket/../x", "s3://bucket/a?x=y", "s3://bucket/a#b", "s3://bucket/%0a", "ftp://bucket/x",
+     "s3://key:secret@bucket/x", "s3://key:secret/x@bucket/x", "s3://key:secret?@bucket", "file://host/x", "s3://[", "",
+     "\0"],
+)  # fmt: skip
+def test_addresses_of_stores_that_are_none(tmp_path, given):
+    with pytest.raises(StartError, match="--store") as refused:
+        Location(tmp_path, None, given)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(
+            "mysql://x/y",
+            "postgresql://",
+            "postgresql://user:secret@host",
+            "postgresql://u:secret@h:port/x",
+            "x" * 3_000,
+        ),
+        # Passwords in which @ and / stand for themselves: what is after them would be taken for host or database.
+        *("postgresql://u:p@secret@h/x", "postgresql://u:@secret/@h/x", "postgresql://u:p@secret/secret@h/x"),
+        *("postgresql://u/secret:p@h/x", "postgresql:///secret:secret@h/x", "postgresql://u:p@s?x=secret@h/x"),
+    ],
+)
+def test_addresses_of_databases_that_are_none(tmp_path, given):
+    with pytest.raises(StartError, match="--database") as refused:
+        Location(tmp_path, given)
+    assert "secret" not in str(refused.value)
+
+
+def test_an_address_of_a_store_with_a_key_in_it_is_refused_and_nothing_that_is_said_shows_it(tmp_path, monkeypatch):
+    pytest.importorskip("obstore")
+    for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3", "aws_endpoint_url"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "http://key:sec/ret@127.0.0.1:9")
+            with pytest.raises(StartError, match=f"{name} must not hold a key") as refused:
+                ObjectBlobs("s3://bucket/x", tmp_path)
+            assert "ret" not in str(refused.value)
+    said = _first_line(ValueError("error sending request for url (http://key:sec/ret@127.0.0.1:9/b?X-Sig=1): refused"))
+    assert said == "error sending request for url (http://127.0.0.1:9/b refused"

@@ -53,6 +53,7 @@ def refused(response, status, code, *words):
 def test_before_anything_was_published_or_enrolled(fleet):
     health = fleet.admin.get("/v1/health").json()
     assert 0 < health.pop("free_bytes") <= health.pop("disk_bytes")
+    assert len(health.pop("instance")) == 16
     assert health == {"status": "ok", "version": "0.1.0", "open_round": None}
     assert fleet.admin.get("/v1/health/alive").json() == {"status": "alive"}
     assert fleet.admin.get("/v1/health/ready").json() == {"status": "ready"}
