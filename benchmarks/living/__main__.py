@@ -7,14 +7,8 @@ people whom it never heard, at 20, 10 and 5 dB, and false accepts per hour in ho
 thresholds for 0.5, 1 and 2 false accepts an hour for each label. Defaults were chosen in other rooms, with other people
 and backgrounds (`--tuning`).
 
-Each device lives twice: nobody answers anything (`without`), and it asks its owner at most `--questions` questions a
-day, which he answers in the evening, 5 % of them wrongly; every fifth owner never answers.
-
 With `--sounds` everyday sounds stand for the words: four kinds are taught (`--labels`), of the others twelve are heard
 in each room (`--bundle sounds_2s`).
-
-With `--household` the words are said by a few people who live in the room, often, and measured by other recordings of
-the same people.
 """
 
 from __future__ import annotations
@@ -33,8 +27,7 @@ from benchmarks.command import BenchmarkError, Command, data_folder, said
 from benchmarks.listening.__main__ import SNRS_DB
 from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import Clip, load_material
-from benchmarks.living.owners import Answers, Owner
-from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words, sound_of
+from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
 from benchmarks.living.sounds import with_sounds
 from benchmarks.living.weeks import DIAL, PROMISES, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
@@ -54,18 +47,14 @@ _TAKES = 10
 _ROOM_S, _ROOM_DB = 3.0, -50.0
 # How much more than was promised is still kept.
 KEPT = 1.5
-# Of so many owners one never answers.
-_SILENT = 5
 # Household sounds of ESC-50.
 _SOUNDS = ("clock_alarm", "crying_baby", "door_wood_knock", "glass_breaking")
 # Points of misses by which a device must be worse, by a sign test of its words, to count as worse.
 _CHANCE = 0.05
 
 
-def _taught(
-    folder: Path, bundle: Path, training: Sequence[Clip], room: Room, number: int, seed: int, questions: int = 0
-) -> Life:
-    """Teach a device of this number in a room; it asks so many questions a day."""
+def _taught(folder: Path, bundle: Path, training: Sequence[Clip], room: Room, number: int, seed: int) -> Life:
+    """Teach a device of this number in a room."""
     rng = np.random.default_rng([seed, number, 5])
     takes = {}
     for label in room.taught:
@@ -76,9 +65,7 @@ def _taught(
     config = taught_device(folder, bundle, takes, [np.asarray(level * heard, np.float32)])
     layout = layout_of(read_bundle(bundle).manifest, DetectorConfig())
     assert layout is not None
-    answers = number % _SILENT != _SILENT - 1
-    owner = Owner(config, seed + number, answers=answers, per_day=questions) if questions else None
-    return Life(config, layout, seed, owner)
+    return Life(config, layout, seed)
 
 
 def _summary(day: int | str, found: Sequence[Measured], before: Sequence[Measured] | None) -> list[dict[str, Any]]:
@@ -140,19 +127,12 @@ def _is_worse(before: Measured, after: Measured, promise: float) -> bool:
     return bool(pairs) and tail < _CHANCE
 
 
-def _moments(days: int) -> dict[int | str, list[Measured]]:
-    return {0: [], days: [], "moved": [], "moved, a day later": []}
-
-
 def main() -> int:
     """Run the benchmark."""
     parser = Command("benchmarks.living", __doc__)
     parser.add_argument("--devices", type=int, default=20, help="that live in the rooms (%(default)s)")
     parser.add_argument("--rooms", type=int, default=5, help="rooms among which backgrounds are dealt (%(default)s)")
     parser.add_argument("--tuning", action="store_true", help="live in the rooms in which defaults were chosen")
-    parser.add_argument("--thresholds-alone", action="store_true", help="play no night: no head learns the room")
-    parser.add_argument("--household", type=int, default=0, metavar="N", help="people of a room; 0: ever new ones (0)")
-    parser.add_argument("--questions", type=int, default=3, metavar="N", help="a day; 0: live but once (%(default)s)")
     parser.add_argument("--days", type=int, default=DAYS, help="days that are lived (%(default)s)")
     parser.add_argument(
         "--bundle", default=FIRST_CHOICE, metavar="NAME|FILE", help="ready bundle or file (%(default)s)"
@@ -172,56 +152,27 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
         material = with_sounds(material, options.sounds, options.labels, options.seed)
     half = material.tuning if options.tuning else material.report
     seed = options.seed + (1000 if options.tuning else 0)
-    rooms = open_rooms(half, options.rooms, seed, options.household)
+    rooms = open_rooms(half, options.rooms, seed)
+    moments: dict[int | str, list[Measured]] = {0: [], options.days: [], "moved": [], "moved, a day later": []}
+    learned = 0
     with tempfile.TemporaryDirectory() as place:
-        cache = options.cache or Path(place) / "cache"
-        nights = () if options.thresholds_alone else [day for day in range(options.days) if day % DAYS in _NIGHTS]
-
-        def lives(questions: int) -> tuple[dict[str, Any], list[Life]]:
-            moments, found = _moments(options.days), []
-            for number in range(options.devices):
-                # Each fifth owner is silent: in as many rooms as there are.
-                room = rooms[(number + number // len(rooms)) % len(rooms)]
-                folder = Path(place) / f"{number}-{questions}"
-                life = _taught(folder, bundle, material.training, room, number, seed, questions)
-                other = rooms[(room.number + 1) % len(rooms)]
-                _live(life, room, other, cache, bundle, nights, moments, options.days)
-                found.append(life)
-            rows = [
-                row
-                for day, one in moments.items()
-                for row in _summary(day, one, moments[0] if day == options.days else None)
-            ]
-            for row in rows:
-                said(row | {f"missed at {snr} dB": value for snr, value in row["misses"].items()})
-                said({"at that rate": row["promised"]} | row["misses_at_that_rate"])
-            return {"days": rows, "heads_with_room": sum(life.learned_room for life in found)}, found
-
-        without, _ = lives(0)
-        if not options.questions:
-            return {"without": without}
-        asking, found = lives(options.questions)
-    asked = _asked([life.owner.found for life in found if life.owner])
-    return asking | {"questions": asked, "without": without}
-
-
-def _asked(found: Sequence[Answers]) -> dict[str, int]:
-    """Return the counts of all owners' answers."""
-    names = ("asked", "answered", "wrong", "useful", "yes")
-    counts = {name: sum(getattr(one, name) for one in found) for name in names}
-    said(dict(counts))
-    return counts
+        for number in range(options.devices):
+            room = rooms[number % len(rooms)]
+            life = _taught(Path(place) / str(number), bundle, material.training, room, number, seed)
+            other = rooms[(room.number + 1) % len(rooms)]
+            _live(life, room, other, options.cache or Path(place) / "cache", bundle, moments, options.days)
+            learned += life.learned_room
+    rows = [
+        row for day, one in moments.items() for row in _summary(day, one, moments[0] if day == options.days else None)
+    ]
+    for row in rows:
+        said(row | {f"missed at {snr} dB": value for snr, value in row["misses"].items()})
+        said({"at that rate": row["promised"]} | row["misses_at_that_rate"])
+    return {"days": rows, "heads_with_room": learned}
 
 
 def _live(
-    life: Life,
-    room: Room,
-    other: Room,
-    cache: Path,
-    bundle: Path,
-    nights: Sequence[int],
-    moments: dict[int | str, list[Measured]],
-    days: int,
+    life: Life, room: Room, other: Room, cache: Path, bundle: Path, moments: dict[int | str, list[Measured]], days: int
 ) -> None:
     """Let a device live for some days in its room, and then for a day in another one; measure it in between."""
     settings, config = read_bundle(bundle).manifest.feature_settings, DetectorConfig()
@@ -239,14 +190,10 @@ def _live(
     moments[0].append(figures(room))
     for day in range(days):
         lived = day % _LIVED + 1
-
-        def sound(part: Part, lived: int = lived) -> Floats:
-            return sound_of(room, part.name, lived, measured=False, owner=True)[0]
-
-        life.hear(day, parts(room, lived, measured=False), night=day in nights, sound=sound)
+        life.hear(day, parts(room, lived, measured=False), night=day % DAYS in _NIGHTS)
     moments[days].append(figures(room))
     moments["moved"].append(figures(other))
-    life.hear(days, parts(other, 1, measured=False), night=bool(nights))
+    life.hear(days, parts(other, 1, measured=False), night=True)
     moments["moved, a day later"].append(figures(other))
 
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +45,6 @@ _SOUNDS = ("car_horn", "dog_bark", "siren", "jackhammer", "gun_shot")
 _SNR_DB = (5.0, 30.0)
 # From one word, household sound or word of the owner's to the next, s.
 _WORD_GAP_S, _SOUND_GAP_S, _OWN_GAP_S = (4.0, 16.0), (5.0, 40.0), (900.0, 3600.0)
-# The same for a household's words; and how often each of its people says each word on the days lived through. What they
-# say otherwise is for those measured.
-_HOUSEHOLD_GAP_S, _LIVED_TAKES = (120.0, 400.0), 2
 _NIGHT_DB = -62.0
 # Talk that is synthesised for the days lived through, and as much for those measured; parts are pieces of it.
 _TALK_PARTS, _TALK_PART_S, _PIECE_S = 6, 600.0, 45.0
@@ -66,8 +61,7 @@ Make = Callable[[], tuple[Floats, list[Word], str]]
 class Room:
     """What is heard in one room; ``half``: backgrounds and taught words by people whom no teaching heard.
 
-    ``household``: those of them who live in it, and alone say taught words; with none, all do, and other people on the
-    days measured than on those lived through.
+    Taught words are said by other people on the days measured than on those lived through.
     """
 
     number: int
@@ -76,24 +70,16 @@ class Room:
     response: Floats  # float32 [samples], of the room
     words: tuple[Clip, ...]  # that nobody taught
     sounds: tuple[Path, ...]
-    household: tuple[str, ...] = ()
     taught: tuple[str, ...] = KNOWN
 
     def key(self) -> str:
         """Return what tells this room from others where its sounds are cached."""
-        people = f" {self.household} {_HOUSEHOLD_GAP_S}" if self.household else ""
-        return f"{self.seed} {self.number} {self.taught}{people}"
+        return f"{self.seed} {self.number} {self.taught}"
 
     def own_words(self, *, measured: bool) -> list[Clip]:
         """Return the taught words that are said on the days measured, or on those lived through."""
-        own = [clip for clip in self.half.clips if clip.label is not None]
-        if not self.household:
-            return [clip for clip in own if _part_of(clip.path, measured=measured)]
-        found = []
-        for person, label in itertools.product(self.household, self.taught):
-            takes = [clip for clip in own if (_person(clip.path), clip.label) == (person, label)]
-            found += takes[_LIVED_TAKES:] if measured else takes[:_LIVED_TAKES]
-        return found
+        own = (clip for clip in self.half.clips if clip.label is not None)
+        return [clip for clip in own if _part_of(clip.path, measured=measured)]
 
 
 @dataclass(frozen=True)
@@ -114,11 +100,8 @@ class Part:
     seconds: float
 
 
-def open_rooms(half: Half, count: int, seed: int, people: int = 0) -> list[Room]:
-    """Furnish so many rooms; no two have a background or an everyday sound in common.
-
-    ``people``: how many live in each.
-    """
+def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
+    """Furnish so many rooms; no two have a background or an everyday sound in common."""
     rng = np.random.default_rng([seed, 77])
     backgrounds = rng.permutation(len(half.backgrounds))
     names = sorted({clip.word for clip in half.clips if clip.label is None})
@@ -136,19 +119,10 @@ def open_rooms(half: Half, count: int, seed: int, people: int = 0) -> list[Room]
                 impulse_response(own).astype(np.float32),
                 tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary),
                 _sounds(number, count),
-                _household(half, people, own),
                 tuple(sorted({clip.label for clip in half.clips if clip.label is not None})),
             )
         )
     return rooms
-
-
-def _household(half: Half, people: int, rng: np.random.Generator) -> tuple[str, ...]:
-    """Return so many people who said each taught word often enough."""
-    said = Counter((_person(clip.path), clip.label) for clip in half.clips if clip.label is not None)
-    names = sorted({person for person, _ in said})
-    often = [person for person in names if min(said[person, label] for label in KNOWN) >= 2 * _LIVED_TAKES]
-    return tuple(rng.choice(often, people, replace=False).tolist()) if people else ()
 
 
 def _sounds(number: int, count: int) -> tuple[Path, ...]:
@@ -191,7 +165,7 @@ def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) ->
     words: list[Word] = []
     if owner:
         own = room.own_words(measured=measured)
-        at = _scatter(near, [clip.path for clip in own], _HOUSEHOLD_GAP_S if room.household else _OWN_GAP_S, rng)
+        at = _scatter(near, [clip.path for clip in own], _OWN_GAP_S, rng)
         words = [Word(at_s, own[index].label, own[index].word, seconds) for at_s, index, seconds in at]
     return np.clip(stream + reverberated(near, room.response), -1.0, 1.0), words
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.listening.measurement import Heard, averaged, decisions
-from benchmarks.living.owners import Owner
 from benchmarks.living.rooms import Part
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
@@ -34,29 +33,21 @@ _BEGIN_S = 1_767_571_200.0
 class Life:
     """A device that was taught, and the room that it hears."""
 
-    def __init__(self, config: Config, layout: Layout, seed: int, owner: Owner | None = None) -> None:
-        """Begin on day 0, with nothing heard. ``owner``: answers what the device asks; None: it asks nothing."""
-        self.owner = owner
+    def __init__(self, config: Config, layout: Layout, seed: int) -> None:
+        """Begin on day 0, with nothing heard."""
         self.now = load_listening(config)
         self.layout, self._device, self._config = layout, config, config.detector
         self._clock = _BEGIN_S
         self._reservoir = Reservoir(layout, clock=lambda: self._clock, seed=seed)
 
-    def hear(
-        self, day: int, parts: Sequence[Part], *, night: bool = False, sound: Callable[[Part], Floats] | None = None
-    ) -> None:
-        """Listen for a day, and take up the thresholds that follow; learn the room in the night, where asked.
-
-        ``sound`` returns the samples of a part, where something of it is asked.
-        """
+    def hear(self, day: int, parts: Sequence[Part], *, night: bool = False) -> None:
+        """Listen for a day, and take up the thresholds that follow; learn the room in the night, where asked."""
         for part in parts:
-            self._listen(day, part, sound)
+            self._listen(day, part)
         state = DeviceState(self._device.device.state)
         write_sample(state.room_path, self.layout, self._reservoir.sample())
-        answered = self.owner is not None and self.owner.answer()
         if night:
             judge_room(state, self._clock)
-        if night or answered:
             teach(self._device, state)
         self.now = load_listening(self._device)
 
@@ -65,7 +56,7 @@ class Life:
         """Whether the last night found that the room's sounds help the head."""
         return helps(DeviceState(self._device.device.state))
 
-    def _listen(self, day: int, part: Part, sound: Callable[[Part], Floats] | None) -> None:
+    def _listen(self, day: int, part: Part) -> None:
         means, at_s = scores_of(part, self.now, self.layout, self._config), times(part)
         labels = self.now.label_map.names
         limits = thresholds(labels, self.now.tails, self._config.false_accepts_per_hour)
@@ -75,8 +66,6 @@ class Life:
         for row, top, silent, at in zip(part.embeddings, means.max(axis=1), quiet, at_s, strict=True):
             self._clock = begin + float(at)
             self._reservoir.look(None if silent else row, float(top), heard.get(round(at / part.hop_s), ""))
-        if self.owner is not None and sound is not None:
-            self.owner.hear(part, begin, means, at_s, labels, limits, heard, quiet, lambda: sound(part))
 
 
 def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

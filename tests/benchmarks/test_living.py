@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.material import KNOWN, Half, Material, Word, load_material, reverberated
+from benchmarks.listening.material import Half, Material, load_material, reverberated
 from benchmarks.living.__main__ import _is_worse, _missed_at
-from benchmarks.living.owners import Owner
 from benchmarks.living.rooms import Part, embedded, open_rooms
 from benchmarks.living.sounds import with_sounds
 from benchmarks.living.weeks import DIAL, Life, Measured, measure
@@ -31,20 +30,6 @@ def test_no_two_rooms_share_a_background_or_an_everyday_sound():
         for other in rooms[: one.number]:
             assert set(one.sounds).isdisjoint(other.sounds)
             assert not any(a is b for a in one.half.backgrounds for b in other.half.backgrounds)
-
-
-@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
-def test_a_household_says_other_takes_of_every_word_on_the_days_measured():
-    rooms = open_rooms(load_material(DATA, 0).report, 5, 0, people=3)
-    for room in rooms:
-        lived, measured = (room.own_words(measured=days) for days in (False, True))
-        assert {clip.path for clip in lived}.isdisjoint(clip.path for clip in measured)
-        for clips, fewest in ((lived, 24), (measured, 24)):
-            assert len(clips) >= fewest  # three people, four words, two takes
-            assert {clip.path.stem.partition("_nohash_")[0].rpartition("_")[2] for clip in clips} == {*room.household}
-            assert {clip.label for clip in clips} == {*KNOWN}
-    assert len({room.key() for room in rooms}) == len(rooms)
-    assert len({room.household for room in rooms}) > 1
 
 
 @pytest.mark.parametrize("front_end", ["base", "sounds"])
@@ -94,38 +79,6 @@ def test_a_device_is_worse_only_beyond_chance():
     assert not _is_worse(before, device([True] + [False] * 19), 1.0)
     assert _is_worse(before, device([True] * 3 + [False] * 17), 1.0)
     assert not _is_worse(device([True] * 3 + [False] * 17), before, 1.0)
-
-
-def test_an_owner_answers_what_his_device_asks_and_it_learns_that(tmp_path):
-    device = Device(tmp_path, find_bundle("base"))
-    for label in ("yes", "no"):
-        write_clips(device.clips, label, 6, seed=3)
-    device.teach()
-    layout = layout_of(read_bundle(find_bundle("base")).manifest, DetectorConfig())
-    loaded, rng = load_listening(device.config), np.random.default_rng(1)
-    labels = loaded.label_map.names
-    # Every minute a near miss; each second one is really said.
-    at_s = 1.0 + 0.25 * np.arange(2_400)
-    means = np.zeros((len(at_s), len(labels)), np.float32)
-    means[200::240, labels.index("yes")] = 0.8
-    words = tuple(Word(float(at) - 1.0, "yes", "yes") for at in at_s[200::480])
-    rows = rng.normal(size=(len(at_s), 64)).astype(np.float16)
-    part = Part("noon", 12, rows, np.full(len(rows), -30.0, np.float32), 0.25, 1.0, words, 601.0)
-    sound = rng.normal(scale=0.1, size=16_000 * 601).astype(np.float32)
-    owner = Owner(device.config, 0, per_day=6)
-    limits, quiet = np.full(len(labels), 0.8, np.float32), np.zeros(len(at_s), np.bool_)
-    owner.hear(part, 1_767_571_200.0, means, at_s, labels, limits, {}, quiet, lambda: sound)
-    assert owner.answer()
-    found = owner.found
-    assert (found.asked, found.answered) == (6, 6)
-    assert 0 < found.yes < 6
-    assert found.useful == found.yes  # near misses
-    taken = len(list((device.clips / "yes").glob("*.wav"))) - 6
-    assert 0 < taken <= found.yes + found.wrong
-    assert not (device.clips / "_not_").exists()  # what was no detection was no mistake
-    life = Life(device.config, layout, 0, Owner(device.config, 0, answers=False))
-    life.hear(0, [part])
-    assert life.owner.found.answered == 0
 
 
 def test_days_are_compared_at_equal_false_accepts_whatever_was_promised():
