@@ -6,7 +6,7 @@ No Flex or custom operator may be left in the graph, because no pip wheel of the
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import keras
@@ -44,11 +44,41 @@ def convert_trainable(model: keras.Model, batch: int) -> bytes:
     Raises OperatorError: the graph needs an operator that a device's runtime lacks.
     """
     trainable = Trainable(model, batch)
-    signatures = trainable.signatures()
+    return convert_module(trainable.state, trainable.signatures(), has_variables=True)
+
+
+def convert_module(
+    module: tf.Module,
+    signatures: Mapping[str, Any],
+    *,
+    half: bool = False,
+    calibration: Callable[[], Iterable[Any]] | None = None,
+    has_variables: bool = False,
+) -> bytes:
+    """Convert a module's functions; they have names in a graph only by way of a saved model.
+
+    Args:
+        signatures: concrete functions by name.
+        half: whether the weights are float16 in the graph, and float32 at work.
+        calibration: of a graph with int8 weights and activations, float32 at its ends: yields inputs from which the
+            activations' ranges are measured.
+        has_variables: whether the graph keeps variables.
+
+    Raises:
+        OperatorError: it needs an operator that a device's runtime lacks.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(trainable.state, folder, signatures=signatures)
+        tf.saved_model.save(module, folder, signatures=dict(signatures))
         converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=list(signatures))
-        converter.experimental_enable_resource_variables = True
+        if has_variables:
+            converter.experimental_enable_resource_variables = True
+        if half or calibration:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if half:
+            converter.target_spec.supported_types = [tf.float16]
+        if calibration:
+            converter.representative_dataset = calibration
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         return convert(converter)
 
 

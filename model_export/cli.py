@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
+import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,19 +21,17 @@ from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import unpack
-from model_export import plain, speed
+from model_export import plain, speed, wake_word
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation, features_of
 from model_export.front_ends import PRECISIONS, SHIPPED, TRAINED, find_front_end
 from model_export.pretraining import command as pretraining
-from model_export.quiet import native_output_hidden
 from model_export.ready_bundles import listing
 from model_export.sounds import command as sounds
 from model_export.specification import ACTIVATIONS, ALPHABET, DOWNSAMPLINGS, Specification
 from model_export.speech_embedding import command as speech_embedding
 from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
-from model_export.wake_words import command as wake_words
-from model_export.zoo.registry import ARCHITECTURES
+from model_export.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
@@ -79,7 +79,6 @@ def parser() -> argparse.ArgumentParser:
     )
     build.add_argument("--labels", metavar="A,B,..", help="names of the first slots; what --tflite models tell apart")
     build.add_argument("--tflite", action="store_true", help="also write plain float32 and int8 inference models")
-    build.add_argument("--measure", action="store_true", help="also print what each costs on this machine")
     build.add_argument("-o", "--output", type=Path, required=True, help="bundle file, or a folder for several")
     pretraining.add_arguments(commands.add_parser("pretrain", help="train a front end's network on a corpus"))
     speech_embedding.add_arguments(
@@ -106,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     plain.add_arguments(
         commands.add_parser("plain", help="write a bundle as a plain .tflite, a list of labels, and a C header")
     )
-    wake_words.add_arguments(
+    wake_word.add_arguments(
         commands.add_parser("openwakeword", help="write a taught word as a classifier that openWakeWord loads")
     )
     commands.add_parser("list", help="list the bundles and front ends that come with Auricle; needs no TensorFlow")
@@ -121,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parse(parser(), arguments)
     warnings: list[str] = []
     try:
-        with os.fdopen(os.dup(2), "w") as terminal, native_output_hidden():
+        with os.fdopen(os.dup(2), "w") as terminal, _native_output_hidden():
             if chosen.command == "build":
                 warnings = _build(chosen)
             elif chosen.command == "pretrain":
@@ -132,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             elif chosen.command == "plain":
                 print("\n".join(str(path) for path in plain.export(chosen)))
             elif chosen.command == "openwakeword":
-                print(wake_words.export(chosen))
+                print(wake_word.export(chosen))
             elif chosen.command == "list":
                 print("\n".join(listing()))
             elif chosen.command == "speech-embedding":
@@ -152,6 +151,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for warning in warnings:
         print(f"auricle-export: {warning}", file=sys.stderr)
     return 0
+
+
+@contextlib.contextmanager
+def _native_output_hidden() -> Iterator[None]:
+    """Hide what TensorFlow's C++ side writes to standard error; show it where an unexpected exception ends it."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        except AuricleError:
+            raise
+        except BaseException:
+            written.seek(0)
+            os.write(terminal, written.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def _build(chosen: argparse.Namespace) -> list[str]:
@@ -199,8 +219,6 @@ def _build(chosen: argparse.Namespace) -> list[str]:
             warnings.append(f"{specification.architecture}: {cost.describe(multiply_adds)}")
         if chosen.tflite:
             _write_inference_models(path, specification, chosen.labels, features)
-        if chosen.measure:
-            print("\n".join(f"  {line}" for line in speed.describe(speed.measure(path), 1)))
     return warnings
 
 

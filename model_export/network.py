@@ -12,7 +12,7 @@ from fleet_protocol.feature_settings import JointSettings
 from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import weight_name
-from model_export.zoo.registry import ARCHITECTURES
+from model_export.zoo import ARCHITECTURES
 
 
 def build(specification: Specification, *, stock: bool = False) -> keras.Model:
@@ -27,11 +27,11 @@ def build(specification: Specification, *, stock: bool = False) -> keras.Model:
     """
     keras.utils.set_random_seed(specification.seed)
     source = keras.layers if stock else device_layers
-    design = ARCHITECTURES[specification.architecture].narrowed(specification.width)
     x = keras.Input(specification.settings.shape)
     pretrained = specification.pretrained
     features = pretrained.connect(source, x) if pretrained else x
-    embedding = design.connect(source, features, specification.activation, specification.downsampling)
+    options = {"activation": specification.activation, "downsampling": specification.downsampling}
+    embedding = ARCHITECTURES[specification.architecture].connect(source, features, specification.width, **options)
     logits = source.Dense(specification.outputs, name="head")(embedding)
     model = keras.Model(x, logits, name=specification.architecture)
     given = pretrained.weights if pretrained else {}

@@ -16,7 +16,7 @@ from fleet_protocol.joint_statistics import unpack_statistics
 from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
-from model_export.zoo.registry import ARCHITECTURES
+from model_export.zoo import ARCHITECTURES
 
 if TYPE_CHECKING:
     from model_export.layers.operators import Tensor

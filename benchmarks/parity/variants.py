@@ -9,10 +9,9 @@ from fleet_protocol.bundle import Manifest
 from model_export.feature_statistics import Normalisation
 from model_export.front_ends import find_front_end
 from model_export.specification import Specification
-from model_export.zoo.convolutional import MODELS as BLOCKS
-from model_export.zoo.crnn import MODELS as RECURRENT
-from model_export.zoo.registry import ARCHITECTURES
+from model_export.zoo import ARCHITECTURES
 
+BLOCKS = tuple(name for name, design in ARCHITECTURES.items() if design.has_options)
 VARIANTS: dict[str, dict[str, str]] = {
     **{name: {"architecture": name} for name in BLOCKS},
     **{f"{name}-pool": {"architecture": name, "downsampling": "pool"} for name in ("cnn1", "cnn2", "cnn4", "dscnn3")},
@@ -45,7 +44,7 @@ def specification(variant: str, batch: int) -> Specification:
 
 def rate(variant: str) -> float:
     """Return the learning rate: less for networks that normalise, which make more of every rounding."""
-    smooth = variant in VARIANTS or variant in RECURRENT
+    smooth = variant in VARIANTS or variant.startswith("crnn")
     return 0.01 if smooth else 0.001
 
 

@@ -1,4 +1,4 @@
-"""Convolutions whose gradients TensorFlow Lite can run: built-in operators alone, right on every runtime.
+"""Operations whose gradients TensorFlow Lite can run: built-in operators alone, right on every runtime.
 
 TensorFlow's own gradients need Flex operators (`ReluGrad`, `Conv2DBackpropFilter`, ...), which no pip wheel of the
 runtime holds. Those here are present, and the fastest on ARMv7 of those that were counted.
@@ -10,17 +10,30 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 Tensor = Any
+Variable = Any
 Pair = tuple[int, int]
 Gradient = Callable[..., Any]
 Shape = Any  # numbers, or a tensor of them
 
+_EPSILON = 1e-3  # of normalisation, Keras's
 # Large enough to lift every normal float32 above 1, so that clipping to [-1, 1] leaves the sign.
 HUGE = 1e30
 # TensorFlow Lite never returns from a depthwise convolution of more channels: they fill its fixed accumulator.
 _DEPTHWISE_CHANNELS = 4832
+
+
+def pair(size: int | Pair) -> Pair:
+    """Return a size both ways."""
+    return (size, size) if isinstance(size, int) else size
+
+
+def tensors(*variables: Variable) -> list[Tensor]:
+    """Read variables now: a custom gradient must be given its weights as tensors."""
+    return [tf.convert_to_tensor(keras.ops.convert_to_tensor(variable)) for variable in variables]
 
 
 def activate(z: Tensor, activation: str) -> Tensor:
@@ -187,3 +200,112 @@ def _depthwise_kernel_gradient(image: Tensor, slopes: Tensor, kernel: Shape) -> 
     slopes = tf.reshape(slopes, [*slopes.shape[1:3], -1, 1])
     by_clip = tf.nn.depthwise_conv2d(image, slopes, (1, 1, 1, 1), "VALID")
     return tf.reshape(tf.reduce_sum(tf.reshape(by_clip, [*kernel[:2], -1, kernel[2]]), axis=2), kernel)
+
+
+def average_pool(x: Tensor, size: Pair) -> Tensor:
+    """Average blocks of [n, rows, columns, channels]; rows and columns that fill no block are left out."""
+    _, rows, columns, channels = x.shape
+    height, width = rows // size[0], columns // size[1]
+    share = 1.0 / (size[0] * size[1])
+
+    def run(x: Tensor) -> tuple[Tensor, Gradient]:
+        if size == (rows, 1):
+            y = tf.reduce_mean(x, axis=1, keepdims=True)
+        elif size[0] != size[1]:  # TensorFlow has no such strides for the next way on processors without AVX-512
+            y = tf.nn.avg_pool2d(x, size, size, "VALID")
+        else:  # a third of the instructions of an average-pool operator on ARMv7
+            y = tf.nn.depthwise_conv2d(x, tf.fill([*size, channels, 1], share), (1, *size, 1), "VALID")
+
+        def gradient(dy: Tensor) -> Tensor:
+            row = tf.reshape(_repeat(dy * share, size[1]), [-1, height, width * size[1] * channels])
+            blocks = tf.reshape(_repeat(row, size[0]), [-1, height * size[0], width * size[1], channels])
+            return pad(blocks, (0, rows - height * size[0]), (0, columns - width * size[1]))
+
+        return y, gradient
+
+    return tf.custom_gradient(run)(x)
+
+
+def max_pool_pairs(x: Tensor) -> Tensor:
+    """Take the larger of every two steps of [n, steps, channels]; an odd last step is left out.
+
+    Of two equal values the first one gets the gradient, as in TensorFlow.
+    """
+    _, steps, channels = x.shape
+
+    def run(x: Tensor) -> tuple[Tensor, Gradient]:
+        whole = x[:, : steps - steps % 2] if steps % 2 else x
+        first, second = tf.split(tf.reshape(whole, [-1, steps // 2, 2 * channels]), 2, axis=-1)
+
+        def gradient(dy: Tensor) -> Tensor:
+            # 1 where the second is larger, else 0, again by clipping; `relu` keeps to operators of the oldest runtime.
+            to_second = dy * tf.nn.relu(tf.minimum(tf.maximum((second - first) * HUGE, -1.0), 1.0))
+            dx = tf.reshape(tf.concat([dy - to_second, to_second], axis=-1), [-1, steps - steps % 2, channels])
+            return tf.pad(dx, [(0, 0), (0, 1), (0, 0)]) if steps % 2 else dx
+
+        return tf.maximum(first, second), gradient
+
+    return tf.custom_gradient(run)(x)
+
+
+def max_pool(x: Tensor, size: Pair) -> Tensor:
+    """Take the largest of each block of [n, rows, columns, channels]; each side of a block is 1 or 2.
+
+    Columns come first, so that of equal values the first one gets the gradient, row by row, as in TensorFlow.
+    """
+    _, rows, columns, channels = x.shape
+    if size[1] == 2:
+        pairs = max_pool_pairs(tf.reshape(x, [-1, columns, channels]))
+        columns //= 2
+        x = tf.reshape(pairs, [-1, rows, columns, channels])
+    if size[0] == 2:
+        pairs = max_pool_pairs(tf.reshape(x, [-1, rows, columns * channels]))
+        x = tf.reshape(pairs, [-1, rows // 2, columns, channels])
+    return x
+
+
+def global_average(x: Tensor) -> Tensor:
+    """Average [n, rows, columns, channels] over rows and columns, to [n, channels]."""
+    _, rows, columns, channels = x.shape
+
+    def run(x: Tensor) -> tuple[Tensor, Gradient]:
+        def gradient(dy: Tensor) -> Tensor:
+            return tf.tile(tf.reshape(dy * (1.0 / (rows * columns)), [-1, 1, 1, channels]), [1, rows, columns, 1])
+
+        return tf.reduce_mean(x, axis=[1, 2]), gradient
+
+    return tf.custom_gradient(run)(x)
+
+
+def _repeat(x: Tensor, times: int) -> Tensor:
+    """Put copies side by side along the last axis, which is a plain copy of memory."""
+    return tf.concat([x] * times, axis=-1) if times > 1 else x
+
+
+def normalise(x: Tensor, scale: Tensor, offset: Tensor, *, by_position: bool) -> Tensor:
+    """Give every clip of [n, ..., channels], or every position, mean 0 and deviation 1; scale and shift each channel.
+
+    Group normalisation (Wu & He 2018) with one group: batch normalisation's statistics differ between devices whose
+    sounds differ, which harms federated training (Hsieh et al. 2020), and it needs another graph for training.
+    What is normalised is never reshaped: tflite-runtime 2.14 writes over a sum whose reshaped reshape is still needed.
+    """
+
+    def mean(x: Tensor) -> Tensor:
+        *places, channels = x.shape[1:]
+        numbers = channels if by_position else x.shape[1:].num_elements()
+        means = tf.reduce_mean(tf.reshape(x, [-1, numbers]), axis=1)
+        return tf.reshape(means, [-1, *(places if by_position else [1] * len(places)), 1])
+
+    def run(x: Tensor, scale: Tensor, offset: Tensor) -> tuple[Tensor, Gradient]:
+        centred = x - mean(x)
+        shrink = tf.math.rsqrt(mean(centred * centred) + _EPSILON)
+        normal = centred * shrink
+
+        def gradient(dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            slope = dy * scale
+            dx = (slope - mean(slope) - normal * mean(slope * normal)) * shrink
+            return dx, sum_by_channel(dy * normal), sum_by_channel(dy)
+
+        return normal * scale + offset, gradient
+
+    return tf.custom_gradient(run)(x, scale, offset)

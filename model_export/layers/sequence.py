@@ -1,21 +1,22 @@
-"""Keras layers over time that train on a device: convolutions, cuts and gated recurrent units (Cho et al. 2014).
+"""Gated recurrent units (Cho et al. 2014) and attention (Vaswani et al. 2017) that train on a device.
 
-As those of `feed_forward.py`, each computes what the stock layer of the same name computes. The unit's form is that of
-Keras and cuDNN (`reset_after=True`): h' = z h + (1 - z) tanh(x_h + r (h R_h + b_h)), gates z, r. One matrix product a
-step is left; those of the input and of the weights' gradients are taken over all steps at once.
+The recurrent form is that of Keras and cuDNN (`reset_after=True`): h' = z h + (1 - z) tanh(x_h + r (h R_h + b_h)),
+gates z, r. One matrix product a step is left; those of the input and of the weights' gradients are taken over all
+steps at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from model_export.layers import operators
-from model_export.layers.feed_forward import Convolution, tensors
-from model_export.layers.operators import Gradient, Tensor
+from model_export.layers.operators import Gradient, Tensor, tensors
+
+_PROJECTIONS = ("query", "key", "value", "output")
 
 
 @dataclass(frozen=True)
@@ -109,44 +110,6 @@ def _gates_gradients(
     return by_input, by_state
 
 
-class Conv1D(Convolution):
-    """A convolution over time."""
-
-    def __init__(self, filters: int, kernel_size: int, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(filters, kernel_size, **options)
-        self.steps = kernel_size
-
-    def build(self, input_shape: tuple[int, ...]) -> None:
-        """Create the weights for inputs [n, steps, channels]."""
-        self.kernel = self._add_kernel("kernel", (self.steps, input_shape[-1], self.units))
-        self.bias = self._add_bias()
-
-    def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, steps, channels] to [n, steps, filters]."""
-        kernel, bias = tensors(self.kernel, self.bias)
-        images, kernels = tf.expand_dims(inputs, 2), tf.expand_dims(kernel, 1)
-        y = operators.convolution(images, kernels, bias, (1, 1), self.padding, self.activation)
-        return tf.reshape(y, [-1, y.shape[1], self.units])
-
-
-class Cropping1D(keras.layers.Layer):  # type: ignore[misc]
-    """Leave out steps at the start and at the end."""
-
-    def __init__(self, cropping: operators.Pair, **options: object) -> None:
-        super().__init__(**options)
-        self.cropping = tuple(cropping)
-
-    def call(self, inputs: Tensor) -> Tensor:
-        """Cut [n, steps, channels] along the steps."""
-        before, behind = self.cropping
-        steps = inputs.shape[1]
-
-        def run(x: Tensor) -> tuple[Tensor, Gradient]:
-            return x[:, before : steps - behind], lambda dy: tf.pad(dy, [(0, 0), (before, behind), (0, 0)])
-
-        return tf.custom_gradient(run)(inputs)
-
-
 class GRU(keras.layers.Layer):  # type: ignore[misc]
     """A gated recurrent unit."""
 
@@ -190,3 +153,59 @@ class Bidirectional(keras.layers.Layer):  # type: ignore[misc]
     def call(self, inputs: Tensor) -> Tensor:
         """Map [n, steps, channels] to [n, 2 units] or [n, steps, 2 units], forward states first."""
         return tf.concat([self.forward_layer(inputs), self.backward_layer(inputs)], -1)
+
+
+class MultiHeadAttention(keras.layers.Layer):  # type: ignore[misc]
+    """Scaled dot-product attention without biases, of which the keys' could learn nothing: softmax takes it away.
+
+    Its weights are Keras's with the axis of heads folded into the next one.
+    """
+
+    def __init__(self, num_heads: int, key_dim: int, use_bias: bool = False, **options: object) -> None:
+        super().__init__(**options)
+        if use_bias:
+            raise ValueError("MultiHeadAttention trains on a device with use_bias=False alone")
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+
+    def build(self, query_shape: tuple[int, ...], value_shape: tuple[int, ...]) -> None:
+        """Create the weights for queries [n, places, width] and values [n, steps, width]."""
+        inner, width = self.num_heads * self.key_dim, query_shape[-1]
+        shapes = ((width, inner), (value_shape[-1], inner), (value_shape[-1], inner), (inner, width))
+        self._kernels = {
+            name: self.add_weight(name=name, shape=shape, initializer="glorot_uniform")
+            for name, shape in zip(_PROJECTIONS, shapes, strict=True)
+        }
+
+    def call(self, query: Tensor, value: Tensor) -> Tensor:
+        """Map queries [n, places, width] and values, also the keys, [n, steps, width] to [n, places, width]."""
+        queries, keys, values = (
+            self._by_head(self._project(name, x)) for name, x in zip(_PROJECTIONS, (query, value, value), strict=False)
+        )
+        scores = tf.matmul(queries * self.key_dim**-0.5, keys, transpose_b=True)
+        seen = tf.transpose(tf.matmul(tf.nn.softmax(scores), values), [0, 2, 1, 3])
+        return self._project("output", tf.reshape(seen, [-1, query.shape[1], self.num_heads * self.key_dim]))
+
+    def _project(self, name: str, x: Tensor) -> Tensor:
+        kernel = tensors(self._kernels[name])[0]
+        y = operators.dense(tf.reshape(x, [-1, x.shape[-1]]), kernel, tf.zeros(kernel.shape[1]), "linear")
+        return tf.reshape(y, [-1, x.shape[1], kernel.shape[1]])
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return tf.transpose(tf.reshape(x, [-1, x.shape[1], self.num_heads, self.key_dim]), [0, 2, 1, 3])
+
+
+class SinusoidalPositions(keras.layers.Layer):  # type: ignore[misc]
+    """Adds to every step where it stands (Vaswani et al. 2017, section 3.5); Keras has no layer for it."""
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """Keep the shape [n, steps, width]."""
+        _, steps, width = inputs.shape
+        pair = np.arange(width) // 2
+        angles = np.arange(steps)[:, None] / 10_000.0 ** (2 * pair / width)
+        waves = tf.constant(np.where(np.arange(width) % 2, np.cos(angles), np.sin(angles)), tf.float32)
+
+        def run(x: Tensor) -> tuple[Tensor, Gradient]:
+            return x + waves, lambda dy: dy
+
+        return tf.custom_gradient(run)(inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -51,9 +52,6 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     pretrain.add_argument("--decay", type=int, default=0, help="steps over which the rate falls; 0: all (default)")
     pretrain.add_argument("--batch", type=int, default=128, help="clips of a step (default: %(default)s)")
     pretrain.add_argument("--learning-rate", type=float, default=2.5e-3, help="the highest (default: %(default)s)")
-    pretrain.add_argument(
-        "--contrastive", type=float, default=0.0, help="weight of the contrastive loss (default: %(default)s)"
-    )
     pretrain.add_argument("--seed", type=int, default=0, help="of weights and draws (default: %(default)s)")
     pretrain.add_argument("--threads", type=int, default=2, help="at most (default: %(default)s)")
     pretrain.add_argument("--checkpoint-s", type=float, default=60.0, help="seconds between checkpoints (60)")
@@ -76,7 +74,6 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         [w for w in chosen.leave_out_words.split(",") if w],
     )
 
-    from model_export.pretraining import report
     from model_export.pretraining.batches import Batches
     from model_export.pretraining.training import Options, Training, use_threads
 
@@ -86,7 +83,6 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         chosen.batch,
         chosen.learning_rate,
         decay=chosen.decay,
-        contrastive=chosen.contrastive,
         seed=chosen.seed,
         checkpoint_s=chosen.checkpoint_s,
         threads=chosen.threads,
@@ -104,7 +100,7 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         )
     )
     document = _finish(chosen, options, division, training, digest)
-    return json.dumps(document, indent=1) if chosen.json else "\n".join(report.lines(document))
+    return json.dumps(document, indent=1) if chosen.json else "\n".join(_lines(document))
 
 
 def _require_sensible(chosen: argparse.Namespace) -> None:
@@ -116,8 +112,6 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
     for name in ("learning_rate", "checkpoint_s"):
         if not getattr(chosen, name) > 0:
             raise ExportError(f"--{name.replace('_', '-')} must be positive, not {getattr(chosen, name)}")
-    if chosen.contrastive < 0:
-        raise ExportError(f"--contrastive must not be negative, but is {chosen.contrastive}")
     front_end_file.require_output(chosen.output)
 
 
@@ -180,3 +174,24 @@ def _calibration(training: Training, options: Options) -> Floats:
     """Draw variants that no step was trained on."""
     draws = range(options.steps + 1, options.steps + 2 + _CALIBRATION_CLIPS // options.batch)
     return np.concatenate([training.batches.draw(step)[0] for step in draws])[:_CALIBRATION_CLIPS]
+
+
+def _lines(report: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a report, whose fields docs/pretraining.md explains."""
+    cost = report["network"]
+    yield (
+        f"{cost['size']}: {cost['multiply_adds'] / 1e6:.2f} million multiply-adds, {cost['weights']:,} weights, "
+        f"embedding {cost['embedding']}"
+    )
+    for title, result in report["closed_set"].items():
+        yield f"{title}: {result['percent']:.2f} % of {result['clips']} clips, {result['classes']} classes"
+    if report["few_shot"]:
+        yield f"{'words left out of training':<28} ways  takes x speakers  same speaker %  other speakers %"
+    for case in report["few_shot"]:
+        same, other = ("-" if case[who] is None else f"{case[who]:.1f}" for who in ("same_speaker", "other_speakers"))
+        taught = f"{case['ways']:>4}  {case['takes']:>5} x {case['speakers']:<8}"
+        yield f"{case['corpus']:<28} {taught}  {same:>14}  {other:>16}"
+    for title, result in report["closed_set"].items():
+        confusions = ", ".join(f"{c['word']} as {c['taken_for']} {c['percent']:g} %" for c in result["confusions"])
+        if confusions:
+            yield f"{title}, most frequent confusions: {confusions}"

@@ -6,12 +6,10 @@ part begins the bundle's own network: so only weights that train are in the bund
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,10 +18,10 @@ import tensorflow as tf
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings, FrozenNetwork
 from fleet_protocol.tensors import Arrays
-from model_export.bundle import Converter, convert
+from model_export.bundle import convert_module
 from model_export.errors import ExportError
 from model_export.graph_operators import convolutions
-from model_export.layers.feed_forward import Reshape
+from model_export.layers.device_layers import Reshape
 from model_export.layers.operators import Tensor
 from model_export.pretraining.front_end_file import FrontEndFile
 from model_export.pretraining.network import DESIGNS, Design, build, connect
@@ -58,29 +56,12 @@ class _Int8Embedding(_Embedding):
         return {"embedding": tf.nn.depthwise_conv2d(x, mean, [1, 1, 1, 1], "VALID")[:, 0, 0]}
 
 
-@contextlib.contextmanager
-def _converter(module: _Embedding) -> Iterator[Converter]:
-    """Yield a converter of a network; its signature has a name only by way of a saved model."""
-    spec = tf.TensorSpec((None, FRAMES, BANDS), tf.float32, "log_mel")
-    with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(module, folder, signatures={SIGNATURE: module.embed.get_concrete_function(spec)})
-        yield tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
-
-
 def float32_graph(folded: keras.Model, half: bool = False) -> bytes:
-    """Convert a folded network: [n, 98, 40] to [n, embedding], float32.
+    """Convert a folded network: [n, 98, 40] to [n, embedding], float32; ``half``: with weights of float16.
 
-    Args:
-        half: whether the weights are float16 in the graph, and float32 at work.
-
-    Raises:
-        OperatorError: it needs an operator that a runtime lacks.
+    Raises OperatorError: it needs an operator that a runtime lacks.
     """
-    with _converter(_Embedding(folded)) as converter:
-        if half:
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.target_spec.supported_types = [tf.float16]
-        return convert(converter)
+    return convert_module(*_signed(_Embedding(folded)), half=half)
 
 
 def int8_graph(folded: keras.Model, pictures: Floats) -> bytes:
@@ -92,15 +73,14 @@ def int8_graph(folded: keras.Model, pictures: Floats) -> bytes:
     Raises:
         OperatorError: it needs an operator that a runtime lacks.
     """
+    return convert_module(
+        *_signed(_Int8Embedding(folded)), calibration=lambda: ([picture[None]] for picture in pictures)
+    )
 
-    def calibration() -> Iterator[list[Floats]]:
-        return ([picture[None]] for picture in pictures)
 
-    with _converter(_Int8Embedding(folded)) as converter:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.representative_dataset = calibration
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        return convert(converter)
+def _signed(module: _Embedding) -> tuple[_Embedding, dict[str, Any]]:
+    spec = tf.TensorSpec((None, FRAMES, BANDS), tf.float32, "log_mel")
+    return module, {SIGNATURE: module.embed.get_concrete_function(spec)}
 
 
 def run(graph: bytes, pictures: Floats) -> Floats:

@@ -11,7 +11,7 @@ from types import ModuleType
 import keras
 import numpy as np
 
-from model_export.layers.feed_forward import Reshape
+from model_export.layers.device_layers import Reshape
 from model_export.layers.operators import Pair, Tensor
 from model_export.pretraining.pictures import BANDS, FRAMES
 

@@ -1,8 +1,7 @@
 """Trains a front end's network to tell words apart, so that its embedding serves words that it never heard.
 
-Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy,
-and if asked for, supervised contrastive loss (Khosla et al. 2020) on the embedding. A run that was killed goes on from
-its last checkpoint.
+Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy.
+A run that was killed goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from model_export.layers.operators import Tensor
 from model_export.pretraining.batches import Batches
 from model_export.pretraining.network import DESIGNS, build
 
-_TEMPERATURE = 0.1  # of the contrastive loss
 _PROGRESS_S = 5.0
 
 
@@ -44,7 +42,6 @@ class Options:
     warm_up: int = 150  # steps over which it rises
     decay: int = 0  # last steps, over which it falls; 0: all
     backwards: float = 1 / 3  # share of the words that are played backwards
-    contrastive: float = 0.0  # weight of the contrastive loss
     seed: int = 0  # of the initial weights and of all draws
     checkpoint_s: float = 60.0  # seconds between checkpoints
     threads: int = 2  # threads that work at the same time, at least 1
@@ -85,7 +82,7 @@ class Training:
         keras.utils.set_random_seed(options.seed)
         self.network = build(DESIGNS[options.size])
         words = keras.layers.Dense(batches.classes, name="words")(self.network.output)
-        self.classifier = keras.Model(self.network.input, [words, self.network.output])
+        self.classifier = keras.Model(self.network.input, words)
         self._optimiser = keras.optimizers.Adam(options.learning_rate)
         self._optimiser.build(self.classifier.trainable_variables)
         self._train_step = tf.function(self._take_step, autograph=False)
@@ -123,10 +120,8 @@ class Training:
     def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:
         self._optimiser.learning_rate.assign(rate)
         with tf.GradientTape() as tape:
-            logits, embedding = self.classifier(x, training=True)
+            logits = self.classifier(x, training=True)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits))
-            if self.options.contrastive:
-                loss += self.options.contrastive * contrastive_loss(embedding, classes)
         variables = self.classifier.trainable_variables
         self._optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
         return loss
@@ -185,21 +180,6 @@ def _difference(its: Any, ours: dict[str, Any]) -> str:  # noqa: ANN401
         return "it does not say of which"
     names = [name for name in ours if its.get(name) != ours[name]]
     return ", ".join(f"{name} {its.get(name)!r}, not {ours[name]!r}" for name in names)
-
-
-def contrastive_loss(embedding: Tensor, classes: Tensor) -> Tensor:
-    """Return the supervised contrastive loss (Khosla et al. 2020, equation 2) of embeddings [n, numbers].
-
-    Clips that are alone in their class have no positive, and do not count.
-    """
-    unit = tf.math.l2_normalize(embedding - tf.reduce_mean(embedding, 0), 1)
-    others = 1.0 - tf.eye(embedding.shape[0])
-    scores = tf.matmul(unit, unit, transpose_b=True) / _TEMPERATURE - 1e9 * (1.0 - others)
-    log_share = scores - tf.reduce_logsumexp(scores, 1, keepdims=True)
-    positive = tf.cast(classes[:, None] == classes[None], tf.float32) * others
-    count = tf.reduce_sum(positive, 1)
-    per_clip = -tf.reduce_sum(positive * log_share, 1) / tf.maximum(count, 1.0)
-    return tf.reduce_sum(per_clip) / tf.maximum(tf.reduce_sum(tf.cast(count > 0, tf.float32)), 1.0)
 
 
 def use_threads(threads: int) -> None:

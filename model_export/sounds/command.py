@@ -28,7 +28,7 @@ from fleet_protocol.feature_settings import KALDI_32K, EmbeddingSettings, Frozen
 from model_export.errors import CorpusError, ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
-from model_export.sounds import projection, weights
+from model_export.sounds import weights
 
 if TYPE_CHECKING:
     from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -147,7 +147,7 @@ class _Heard:
 
         return cls(embeddings(material.clips), material.kinds, embeddings(material.speech))
 
-    def projected(self, by: projection.Projection) -> _Heard:
+    def projected(self, by: weights.Projection) -> _Heard:
         """Return what the network with a projection makes of them."""
         return _Heard(self.clips @ by.matrix + by.offset, self.kinds, self.speech @ by.matrix + by.offset)
 
@@ -176,13 +176,13 @@ def _settings(seconds: int, network: FrozenNetwork) -> EmbeddingSettings:
     )
 
 
-def _projection(heard: _Heard, classifier: weights.Classifier) -> projection.Projection:
+def _projection(heard: _Heard, classifier: weights.Classifier) -> weights.Projection:
     from model_export.pretraining.measurement import scatter_of
 
     sounds = heard.kinds != NOISE
     groups = [heard.clips[heard.kinds == kind] for kind in np.unique(heard.kinds[sounds])]
     every = np.concatenate([heard.clips, heard.speech])
-    return projection.fit(every, scatter_of([group.astype(np.float64) for group in groups]), classifier, NUMBERS)
+    return weights.project(every, scatter_of([group.astype(np.float64) for group in groups]), classifier, NUMBERS)
 
 
 def _statistics(clips: _Heard, variants: _Heard, seed: int) -> EmbeddingStatistics:

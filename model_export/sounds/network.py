@@ -6,7 +6,6 @@ the graph takes clips of any length; the batch and the frames of its input are n
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -14,10 +13,9 @@ import tensorflow as tf
 
 from fleet_protocol.arrays import Floats
 from model_export import cost
-from model_export.bundle import convert
+from model_export.bundle import convert_module
 from model_export.layers.operators import Tensor
-from model_export.sounds.projection import Projection
-from model_export.sounds.weights import HARD_SWISH_FROM, LAST, STEM, STRIDES, Convolution
+from model_export.sounds.weights import HARD_SWISH_FROM, LAST, STEM, STRIDES, Convolution, Projection
 
 BANDS = 128
 SIGNATURE = "embed"
@@ -107,10 +105,4 @@ def _converted(network: SoundNetwork, shape: tuple[int | None, ...], *, half: bo
     embed = tf.function(network.embed, autograph=False).get_concrete_function(
         tf.TensorSpec(shape, tf.float32, "log_mel")
     )
-    with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(network, folder, signatures={SIGNATURE: embed})
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
-        if half:
-            converter.optimizations = [tf.lite.Optimize.DEFAULT]
-            converter.target_spec.supported_types = [tf.float16]
-        return convert(converter)
+    return convert_module(network, {SIGNATURE: embed}, half=half)

@@ -1,4 +1,4 @@
-"""Reads the weights of EfficientAT mn04 and folds batch normalisation into the convolutions.
+"""The weights of EfficientAT mn04, batch normalisation folded in, and the projection of its 384 numbers.
 
 Schmid, Koutini, Widmer 2023, arXiv:2211.04772: a MobileNetV3-Large (Howard et al. 2019) with 0.4 times as many
 channels. MIT licence, Copyright (c) 2022 Florian Schmid. The names are those of the PyTorch model.
@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import Scatter
 from fleet_protocol.tensors import Arrays
 from model_export.errors import ExportError
 
@@ -106,3 +107,40 @@ class Classifier:
             arrays["classifier.5.weight"].T,
             arrays["classifier.5.bias"],
         )
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Embedding = numbers @ matrix + offset."""
+
+    matrix: Floats  # float32 [384, numbers]
+    offset: Floats  # float32 [numbers]
+
+
+def project(embeddings: Floats, scatter: Scatter, classifier: Classifier, numbers: int) -> Projection:
+    """Return the projection to so many numbers; sounds of one class scatter by about 1 in each of them.
+
+    After whitening by the scatter within a class, the directions are kept along which the logits of AudioSet's 527
+    classes differ most: what the network learned says which directions matter, and only the scatter is measured.
+
+    Args:
+        embeddings: of all kinds of sounds, float32 [clips, 384]; the classifier is linearised around them.
+        scatter: of their classes.
+        classifier: behind the network.
+        numbers: size of the projection.
+    """
+    hidden = embeddings @ classifier.first + classifier.first_bias
+    slopes = _hard_swish_slope(hidden).mean(axis=0, dtype=np.float64)
+    logits = (classifier.first * slopes) @ classifier.second  # by which an embedding changes them, [384, 527]
+    whitening = scatter.whitening
+    gradients = np.linalg.solve(whitening, logits)  # in the whitened space
+    gradients -= gradients.mean(axis=1, keepdims=True)
+    gradients /= np.linalg.norm(gradients, axis=0)
+    directions = np.linalg.svd(gradients, full_matrices=False)[0][:, :numbers]
+    matrix = (whitening @ directions).astype(np.float16)  # as the graph holds it
+    offset = -embeddings.mean(axis=0, dtype=np.float64) @ matrix
+    return Projection(matrix.astype(np.float32), offset.astype(np.float16).astype(np.float32))
+
+
+def _hard_swish_slope(x: Floats) -> Doubles:
+    return np.asarray(np.where(x < -3, 0.0, np.where(x > 3, 1.0, (2 * x + 3) / 6)), np.float64)

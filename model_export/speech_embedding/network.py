@@ -12,18 +12,17 @@ has fewer numbers to do.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from edge_client.features.speech_embedding import BANDS, PART_FRAMES
 from fleet_protocol.arrays import Floats
-from model_export.bundle import Converter, convert
+from model_export.bundle import convert_module
 from model_export.layers.operators import Tensor
 from model_export.speech_embedding.package import Convolution
 
@@ -108,6 +107,10 @@ class SpeechNetwork(tf.Module):  # type: ignore[misc]
                 found[name] = tf.TensorSpec(shape, tf.float32, name)
         return found
 
+    def signatures(self) -> dict[str, Any]:
+        """Return the function that a graph of the network has."""
+        return {SIGNATURE: self.step.get_concrete_function(**self.specifications())}
+
     def multiply_adds_of_part(self) -> int:
         """Return the multiply-adds that a part costs."""
         sizes = zip(self._layers, self._sizes(), strict=True)
@@ -136,21 +139,13 @@ def _state_name(number: int) -> str:
     return f"state_{number:02}"
 
 
-@contextlib.contextmanager
-def _converter(network: SpeechNetwork) -> Iterator[Converter]:
-    with tempfile.TemporaryDirectory() as folder:
-        step = network.step.get_concrete_function(**network.specifications())
-        tf.saved_model.save(network, folder, signatures={SIGNATURE: step})
-        yield tf.lite.TFLiteConverter.from_saved_model(folder, signature_keys=[SIGNATURE])
-
-
 def float32_graph(convolutions: Sequence[Convolution]) -> bytes:
     """Convert the network to a streaming graph, float32.
 
     Raises OperatorError: it needs an operator that a runtime lacks.
     """
-    with _converter(SpeechNetwork(convolutions)) as converter:
-        return convert(converter)
+    network = SpeechNetwork(convolutions)
+    return convert_module(network, network.signatures())
 
 
 def int8_graph(convolutions: Sequence[Convolution], clips: Floats) -> bytes:
@@ -162,8 +157,4 @@ def int8_graph(convolutions: Sequence[Convolution], clips: Floats) -> bytes:
     Raises OperatorError: it needs an operator that a runtime lacks.
     """
     network = SpeechNetwork(convolutions, _INT8)
-    with _converter(network) as converter:
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-        converter.representative_dataset = lambda: network.steps(clips)
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
-        return convert(converter)
+    return convert_module(network, network.signatures(), calibration=lambda: network.steps(clips))

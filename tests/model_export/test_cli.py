@@ -128,12 +128,6 @@ def test_a_graph_that_no_device_can_run_is_an_error(tmp_path):
     assert "needs operators that no device's runtime has (main: CUSTOM:FlexReluGrad)" in result.stderr
 
 
-def test_an_unknown_architecture_is_refused_with_the_known_ones():
-    result = export("build", "cnn9", "-o", "x.auricle")
-    assert result.returncode == 2
-    assert "invalid choice: 'cnn9' (choose from 'ann3', 'cnn1', 'cnn2'" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

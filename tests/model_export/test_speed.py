@@ -34,20 +34,13 @@ def without_tensorflow(tmp_path):
     return export
 
 
-def test_people_read_what_a_bundle_costs(without_tensorflow, embedding_bundles):
-    result = without_tensorflow("measure", embedding_bundles / "embedding.auricle", "--samples", 40)
+def test_people_and_programs_read_what_a_bundle_costs(without_tensorflow, embedding_bundles):
+    bundle = embedding_bundles / "embedding.auricle"
+    result = without_tensorflow("measure", bundle, "--samples", 40)
     assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
-    assert "1 thread, " in lines[0]
-    assert lines[1].startswith("an epoch of 1,000 clips: ")
-    assert lines[2].startswith("a clip: ")
-    assert lines[3].startswith("a hop while listening: ")
-
-
-def test_programs_read_every_figure(without_tensorflow, embedding_bundles):
-    options = ("--threads", 2, "--samples", 40, "--json")
-    result = without_tensorflow("measure", embedding_bundles / "embedding.auricle", *options)
-    figures = json.loads(result.stdout)
+    starts = ("1 thread, ", "an epoch of 1,000 clips: ", "a clip: ", "a hop while listening: ")
+    assert all(start in line for start, line in zip(starts, result.stdout.splitlines(), strict=True))
+    figures = json.loads(without_tensorflow("measure", bundle, "--threads", 2, "--samples", 40, "--json").stdout)
     assert set(figures) == FIGURES
     assert all(value > 0 for name, value in figures.items() if name != "runtime")
     assert figures["with_features_ms_median"] > figures["inference_ms_median"]  # the front end is a network itself

@@ -6,7 +6,6 @@ import pytest
 
 from fleet_protocol.bundle import read_bundle
 from model_export.cost import describe, training_multiply_adds
-from model_export.zoo.registry import ARCHITECTURES
 from tests.support.checkout import built, run_python
 
 
@@ -29,12 +28,6 @@ def test_networks_have_the_number_of_weights_that_fedkws_ui_reports(measured):
         "dscnn_172 12": 168,
         "dscnn_172 35": 172,
     }
-
-
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_a_network_can_be_narrowed_and_is_the_published_one_at_width_1(name):
-    assert ARCHITECTURES[name].narrowed(1.0) == ARCHITECTURES[name]
-    assert ARCHITECTURES[name].narrowed(0.25) != ARCHITECTURES[name] or name == "linear"  # has nothing to narrow
 
 
 @pytest.mark.slow

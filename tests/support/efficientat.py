@@ -92,8 +92,7 @@ def embeddings(arrays, features):
 
 def main(folder):
     from model_export.sounds.network import SoundNetwork, half_graph, multiply_adds
-    from model_export.sounds.projection import Projection
-    from model_export.sounds.weights import fold
+    from model_export.sounds.weights import Projection, fold
 
     convolutions = fold(random_arrays(0))
     rng = np.random.default_rng(2)

@@ -76,22 +76,6 @@ def trained(tmp_path_factory, corpus):
     return folder / "ears.frontend", json.loads(done.stdout)
 
 
-def test_a_run_that_was_killed_ends_in_the_same_file(tmp_path, corpus, trained):
-    checkpoint = tmp_path / "ears.checkpoint"
-    with subprocess.Popen(
-        command(*arguments(tmp_path, corpus)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        while not checkpoint.exists():
-            assert process.poll() is None
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-    assert 1 <= unpack(checkpoint.read_bytes())[1]["step"] < 24
-    assert not (tmp_path / "ears.frontend").exists()
-    done = pretrain(*arguments(tmp_path, corpus))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "ears.frontend").read_bytes() == trained[0].read_bytes()
-
-
 def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus):
     """A run that is made longer before its last steps writes the file of a run that was as long from the start."""
     once, later = tmp_path / "once", tmp_path / "later"
@@ -193,9 +177,3 @@ def test_bad_input_is_explained(tmp_path, corpus, changed, message, capsys):
 
     assert main(["pretrain", *arguments(tmp_path, corpus), *changed]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_another_runs_checkpoint_is_refused(corpus, trained):
-    done = pretrain(*arguments(trained[0].parent, corpus), "--seed", "1")
-    assert done.returncode == 1
-    assert "is of another run (seed 0, not 1)" in done.stderr

@@ -1,17 +1,13 @@
 """A taught word as openWakeWord hears it, by pyopen-wakeword from the sound on, beside the device that was taught."""
 
-import json
-import os
 import shutil
 
-import httpx
 import numpy as np
 import pytest
 import soundfile
 
 from demo.corpus import synthesise
 from edge_client.api import Classifier
-from edge_client.audio.resampling import resample
 from edge_client.config import load_config
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
@@ -19,10 +15,7 @@ from edge_client.detection.detector import Detector
 from edge_client.model.interpreter import open_network
 from model_export.graph_operators import operators_by_signature
 from tests.support.checkout import run_module
-from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.open_wake_word import PART, RATE, SILENCE, heard_by_open_wake_word, to_pcm
-from tests.support.owner_page import OwnerPage
-from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 
@@ -124,14 +117,6 @@ def test_the_graph_has_the_contract_of_open_wake_word_in_built_in_operators(devi
         assert 0 <= open_network(path.read_bytes())(columns).item() <= 1
 
 
-@pytest.mark.parametrize("threshold", [0.001, 1.0])
-def test_the_owners_own_threshold_is_what_moves_to_one_half(device, spoken, tmp_path, threshold):
-    assert export(with_threshold(device, "computer", threshold), "computer", tmp_path / "word.tflite").returncode == 0
-    scores = heard_by_open_wake_word(tmp_path / "word.tflite", spoken_stream(spoken))
-    assert np.isfinite(scores).all()
-    assert (scores[SILENCE // PART :] > 0.5).mean() > 0.1 if threshold < 0.5 else (scores > 0.5).mean() < 0.1
-
-
 def test_a_classifiers_words_are_exported_too(speech_bundles, tmp_path):
     bundle = speech_bundles / "linear.auricle"
     classifier = Classifier(bundle)
@@ -179,39 +164,3 @@ def test_what_cannot_be_exported_is_said_and_nothing_is_left(device, tmp_path):
     (tmp_path / "fresh").mkdir()
     (tmp_path / "fresh" / "model.safetensors").write_bytes(b"x" * 100)
     assert "is damaged" in refused(tmp_path / "words.toml", "computer", output, "--force")
-
-
-def teach(page, sounds, label, takes, count):
-    """Record takes through the page's own address, with the token of its forms; return how many were kept."""
-    with httpx.Client(base_url=page.url, headers={"Origin": page.url}, timeout=300) as browser:
-        token = browser.get("/teach").text.partition('name="csrf-token" content="')[2].partition('"')[0]
-        asked = {"label": label, "count": str(count)}
-        speaking = None
-        with browser.stream("POST", "/teach/record", data=asked, headers={"x-csrf-token": token}) as answer:
-            for line in map(json.loads, answer.iter_lines()):
-                if speaking is None and line.get("step", {"kind": "room"})["kind"] != "room":
-                    speaking = sounds.play_on(takes)
-    speaking.kill()
-    return line["done"]["takes"], line["done"]["error"]
-
-
-def test_a_word_taught_on_the_owners_page_is_heard(tmp_path, spoken_bundle, spoken, sound_server):
-    sections = '[microphone]\ndevice = "shelf_microphone"\nsilent_s = 60\n[training]\nnice = 0\n'
-    clips = [soundfile.read(path)[0].astype(np.float32) for path in sorted((spoken / "computer").glob("*.wav"))]
-    pause = np.zeros(RATE // 2, np.float32)
-    takes = resample(np.concatenate([part for clip in clips[:8] for part in (clip, pause)]), RATE, SINK_RATE_HZ)
-    room = 0.001 * np.random.default_rng(7).normal(size=60 * SINK_RATE_HZ).astype(np.float32)
-    with EdgeDaemon(tmp_path / "shelf", spoken_bundle, sections).start(dict(os.environ)) as daemon:
-        page = OwnerPage(daemon.config)
-        try:
-            sound_server.play_on(room)
-            wait_for(lambda: daemon.status().get("listening", {}).get("frames"), what="a daemon that hears the room")
-            assert teach(page, sound_server, "computer", takes, 4) == (4, "")
-            wait_for(lambda: "computer" in daemon.status()["model"]["labels"], what="the word learned")
-        finally:
-            status, errors = page.end()
-        assert (status, daemon.end()) == (0, 0), errors
-    done = export(daemon.config, "computer", tmp_path / "computer.tflite")
-    assert done.returncode == 0, done.stderr
-    scores = heard_by_open_wake_word(tmp_path / "computer.tflite", stream_of(clips[:4]))
-    assert scores[SILENCE // PART :].max() > 0.5

@@ -19,7 +19,7 @@ from model_export.bundle import convert, load_weights
 from model_export.errors import ExportError
 from model_export.layers.operators import Tensor
 from model_export.specification import Specification
-from model_export.wake_words.taught_word import TaughtWord
+from model_export.wake_word import TaughtWord
 
 _COLUMNS, _NUMBERS = 16, 96
 _OFF = -1e9  # as in a bundle's graph

@@ -1,7 +1,8 @@
-"""A taught word, read from a device or from what a classifier saved."""
+"""`auricle-export openwakeword`: a taught word as a classifier of openWakeWord, for Home Assistant and others."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from edge_client.config.sections import THRESHOLD
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.arrays import Floats
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, read_bundle
 from fleet_protocol.feature_settings import SpeechEmbeddingSettings
 from fleet_protocol.labels import LabelMap
@@ -18,7 +20,41 @@ from fleet_protocol.ready_bundles import SUFFIX
 from model_export.errors import ExportError
 from model_export.plain import read_classifier
 
-_CONFIG = "edge.toml"
+_CONFIG, _SUFFIX = "edge.toml", ".tflite"
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    command.add_argument(
+        "source", type=Path, help="configuration of a device (edge.toml), or an .auricle bundle with --model"
+    )
+    command.add_argument("label", help="the taught word")
+    command.add_argument(
+        "--model", type=Path, metavar="FILE", help="labels and weights that edge_client.api.Classifier.save wrote"
+    )
+    command.add_argument("--force", action="store_true", help="replace the output")
+    command.add_argument("-o", "--output", type=Path, required=True, metavar="WORD.tflite", help="file to write")
+
+
+def export(chosen: argparse.Namespace) -> Path:
+    """Write the classifier; return its path.
+
+    Raises ExportError: the word cannot be exported, or the output cannot be written; ConfigError, StateError,
+    BundleError, TensorError: what is read is damaged or missing; OSError: a file cannot be read or written.
+    """
+    output: Path = chosen.output
+    if output.suffix != _SUFFIX:
+        raise ExportError(f"--output must end in {_SUFFIX}, by which openWakeWord finds it, not be {output}")
+    if not output.parent.is_dir():
+        raise ExportError(f"there is no folder {output.parent}; make it first")
+    if output.exists() and not chosen.force:
+        raise ExportError(f"{output} is there already; --force replaces it")
+    word = read_word(chosen.source, chosen.label, chosen.model)
+
+    from model_export.wake_word_graph import wake_word_graph  # heavy: TensorFlow
+
+    write_durably(output, wake_word_graph(word), 0o644)
+    return output
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,0 @@
-"""Taught words as classifiers for other programs that wait for a word."""
