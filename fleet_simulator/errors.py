@@ -1,15 +1,4 @@
-"""The exceptions of the simulator.
-
-AuricleError
-└── SimulationError        root of what goes wrong in a simulation
-    ├── ExperimentError    an experiment file that cannot be used
-    │   └── RefusedKeyError    a value that is outside what a key allows
-    ├── CorpusError        data that is missing or cannot be dealt out to the devices
-    ├── FetchError         a data set that cannot be downloaded or unpacked
-    ├── RunFolderError     a folder that holds another experiment's run, or a damaged one
-    └── WorkerError        a process that trains devices failed
-        └── DivergedError  a device's training came to weights or a loss that are no numbers
-"""
+"""The exceptions of the simulator."""
 
 from __future__ import annotations
 

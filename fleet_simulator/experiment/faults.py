@@ -1,4 +1,4 @@
-"""What goes wrong in a fleet: devices that attack it, and labels that are wrong.
+"""What goes wrong in a fleet: devices that attack it, and labels that are wrong; docs/simulator.md has the keys.
 
 Attackers train like everybody else and then send something else; with ``label_flip`` they train on wrong labels.
 """
@@ -28,33 +28,15 @@ LARGEST = float(np.finfo(np.float32).max)
 class FaultsSection:
     """``[faults]``; left out, nothing is wrong."""
 
-    attackers: float = 0.0  # share of the devices
-    # what they do. With g the global model and u the update that they trained, they send ``sign_flip``: g - strength u;
-    # ``scaling``: g + strength u, at most what float32 holds; ``noise``: g and noise of ``strength`` times the update's
-    # size; ``label_flip``: what they trained on labels counted from the other end; ``false_clips``: the same, and that
-    # it is of 2^31 - 1 clips; ``silent``: nothing that the aggregator takes, so that the others are alone. With the
-    # strategy ``zero_shot`` they describe the new sounds that they report ``poisoned_impressions``: by ``strength``
-    # times a class that the fleet knows and the rest themselves; ``noise``: by noise of ``strength`` times the
-    # description's size. Or they upload ``flipped_scores``: their classes' scores in reverse order; ``sure_scores``: as
-    # these, 1 for the largest.
+    attackers: float = 0.0
     attack: str = "sign_flip"
-    strength: float = 1.0  # of the attack
-    # how many rounds the attackers are honest before they attack. Labels are wrong from the start on, so ``label_flip``
-    # and ``false_clips`` have none.
-    honest_rounds: int = 0
-    wrong_labels: float = 0.0  # share of the clips, on every device, that have a wrong label, any other one
+    strength: float = 1.0
+    wrong_labels: float = 0.0
 
     def __post_init__(self) -> None:
         require(0 <= self.attackers <= 1, "attackers", self.attackers, "must be from 0 to 1")
         require(self.attack in ALL_ATTACKS, "attack", self.attack, f"must be {', '.join(ALL_ATTACKS)}")
         require(0 <= self.strength <= LARGEST, "strength", self.strength, f"must be from 0 to {LARGEST:.4g}")
-        require(self.honest_rounds >= 0, "honest_rounds", self.honest_rounds, "must be 0 or more")
-        require(
-            not self.honest_rounds or self.attack not in LABEL_ATTACKS,
-            "honest_rounds",
-            self.honest_rounds,
-            f"must be 0 with {self.attack}: the attackers' labels are wrong from the start on",
-        )
         require(0 <= self.wrong_labels <= 1, "wrong_labels", self.wrong_labels, "must be from 0 to 1")
 
     def require_possible(self, possible: tuple[str, ...], whose: str) -> None:
@@ -64,11 +46,6 @@ class FaultsSection:
         """
         allowed = not self.attackers or self.attack in possible
         require(allowed, "attack", self.attack, f"{whose} takes {', '.join(possible)}")
-
-
-def attacks(faults: FaultsSection, round_id: int) -> bool:
-    """Return whether the attackers attack in a round."""
-    return round_id > faults.honest_rounds
 
 
 def attacking_devices(faults: FaultsSection, devices: int, seed: int) -> frozenset[int]:

@@ -22,13 +22,16 @@ from fleet_simulator.experiment.sections import (
     AnyExperiment,
     BaselinesSection,
     DataSection,
+    EventSection,
     Experiment,
     FleetSection,
     ModelSection,
     RoundsSection,
+    UserSection,
+    ZeroShotExperiment,
+    ZeroShotSection,
 )
 from fleet_simulator.experiment.sweep import apply_changes
-from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
 from fleet_simulator.plugins import Plugin
 
 SCORES = "zero_shot"

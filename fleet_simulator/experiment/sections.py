@@ -1,4 +1,4 @@
-"""An experiment: its sections, each of which checks its own values (docs/simulator.md lists the keys).
+"""An experiment: its sections, each of which checks its own values; docs/simulator.md says what the keys mean.
 
 What a round does is said as to the aggregator, and becomes the same plan by the same function.
 """
@@ -21,8 +21,8 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.setting import Value
-from fleet_simulator.errors import require
-from fleet_simulator.experiment.faults import FaultsSection
+from fleet_simulator.errors import ExperimentError, require
+from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
 from fleet_simulator.plugins import Plugin
 
 SOURCES = ("synthetic", "recordings", "speech_commands", "log_mel", "urbansound8k", "crema_d", "iemocap")
@@ -33,23 +33,20 @@ NOISY = ("devices", "all")
 class DataSection:
     """``[data]``."""
 
-    source: str  # a layout of recordings, ``log_mel`` or ``synthetic``
-    path: Path | None = None  # the recordings' folder, or the log-mel archive
-    # the classes, in the order of their slots; none given: those that are there, in alphabetical order
+    source: str
+    path: Path | None = None
     labels: tuple[str, ...] = ()
-    test: float = 0.2  # share of the speakers that no device has; the global model is judged by their clips
-    public: float = 0.0  # share of the speakers whose clips are the public set
-    clips: int = 10_000  # of synthetic data: how many
-    classes: int = 10  # of synthetic data: how many
-    # how many there are of synthetic data (200), or are used of other data: drawn with the seed; none given: all
+    test: float = 0.2
+    public: float = 0.0
+    clips: int = 10_000
+    classes: int = 10
     speakers: int | None = None
-    noise: float = 2.0  # of synthetic data: standard deviation around a class's picture
-    windows: int = 1  # clips that are cut from every recording, equally far from one another; 1: its loudest stretch
-    snr_db: float = math.inf  # power of recordings over that of white noise in them, in dB; infinite: there is none
+    noise: float = 2.0
+    windows: int = 1
+    snr_db: float = math.inf
     noisy: str = "devices"  # whose clips have it: those on ``devices``, or ``all``
-    # augmented copies that a device has of each of its clips, moved in time and with background noise
     variants: int = 0
-    background: Path | None = None  # folder of noise for these; a log-mel archive brings its own
+    background: Path | None = None
 
     def __post_init__(self) -> None:
         require(self.source in SOURCES, "source", self.source, f"must be {', '.join(SOURCES)}")
@@ -98,22 +95,16 @@ SPLITS = ("speaker", "recording", "dirichlet", "iid")
 class FleetSection:
     """``[fleet]``."""
 
-    devices: int  # how many
-    # who gets which clips: ``speaker`` (no speaker is on two devices; ``recording`` where clips are told apart by the
-    # recording that they were cut from), ``dirichlet``, ``iid``
+    devices: int
     split: str = "speaker"
-    alpha: float = 0.5  # of the Dirichlet split: the smaller, the fewer classes a device has most of its clips from
-    # standard deviation of the logarithm of the devices' shares of the speakers (or of the clips)
+    alpha: float = 0.5
     size_spread: float = 0.0
-    # what each device has of the speakers (or of the clips), in proportion, in place of ``size_spread``
     shares: tuple[float, ...] = ()
-    # share of every device's own clips that it does not train on: half of it to choose between models by, half to
-    # evaluate them on
     held_out: float = 0.0
-    local_models: bool = False  # whether the models that devices have after their local training are evaluated as well
-    sample_seconds: float = 0.001  # what a step costs a usual device for each sample in it
-    speed_spread: float = 0.0  # standard deviation of the logarithm of the devices' speeds; 0: all are alike
-    bytes_per_second: float = 0.0  # of a device's link; 0: transfers cost no time
+    local_models: bool = False
+    sample_seconds: float = 0.001
+    speed_spread: float = 0.0
+    bytes_per_second: float = 0.0
 
     def __post_init__(self) -> None:
         require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
@@ -138,32 +129,32 @@ class FleetSection:
 class ModelSection:
     """``[model]``."""
 
-    bundle: BundlePath  # the fleet's shared model; the file may also name a ready one
-    own: tuple[BundlePath, ...] = ()  # bundles of the devices' own models, dealt out at random; none: the shared one
+    bundle: BundlePath
+    own: tuple[BundlePath, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundsSection:
     """``[rounds]``."""
 
-    count: int  # how many
-    strategy: str = RECOMMENDED  # as the aggregator names them; ``recommended``: what it would choose for this fleet
-    seed: int = 0  # of everything random: the data's split, the selection, the devices
-    # rounds from one test of the global model to the next; the last one is always tested; 0: none is
+    count: int
+    strategy: str = RECOMMENDED
+    seed: int = 0
     evaluate_every: int = 1
-    local: dict[str, Value] = field(default_factory=dict)  # settings of the strategy's local method
-    # settings of the strategy's rule; with ``name``: another rule
+    local: dict[str, Value] = field(default_factory=dict)
     aggregation: dict[str, Value] = field(default_factory=dict)
-    selection: dict[str, Value] = field(default_factory=dict)  # ``name`` and its settings
-    # ``name`` of the strategy, and settings, of devices whose network is not the shared model's
+    selection: dict[str, Value] = field(default_factory=dict)
     others: dict[str, Value] = field(default_factory=dict)
-    # whether devices whose uploads stand out or are refused again and again take part no longer, as an aggregator has
-    # it
     quarantine: bool = False
 
     def __post_init__(self) -> None:
         require(1 <= self.count <= 1_000_000, "count", self.count, "must be from 1 to 1000000")
         require(self.evaluate_every >= 0, "evaluate_every", self.evaluate_every, "must not be negative")
+
+    def is_due(self, round_id: int) -> bool:
+        """Return whether the global model is tested after a round."""
+        every = self.evaluate_every
+        return bool(every) and (round_id % every == 0 or round_id == self.count)
 
     @property
     def request(self) -> RoundRequest:
@@ -189,12 +180,68 @@ def _method(key: str, table: dict[str, Value]) -> Choice:
 class BaselinesSection:
     """``[baselines]``: what every device would have without a fleet."""
 
-    passes: int  # over the device's clips, and over the public set
-    learning_rate: float = 0.05  # of these passes, but for the last 30 %, which take a quarter of it
+    passes: int
+    learning_rate: float = 0.05
 
     def __post_init__(self) -> None:
         require(1 <= self.passes <= 100_000, "passes", self.passes, "must be from 1 to 100000")
         require(0 < self.learning_rate <= 10, "learning_rate", self.learning_rate, "must be above 0, at most 10")
+
+
+@dataclass(frozen=True)
+class ZeroShotSection:
+    """``[zero_shot]``."""
+
+    public: int = 300
+    clips: tuple[int, ...] = (200, 300)
+    by_speaker: bool = True
+    held_out: float = 0.0
+    guard: bool = True
+
+    def __post_init__(self) -> None:
+        require(self.public >= 1, "public", self.public, "must be at least 1")
+        allowed = len(self.clips) == 2 and 1 <= self.clips[0] <= self.clips[-1]
+        require(allowed, "clips", list(self.clips), "must be a smallest and a largest number, such as [200, 300]")
+        require(0 <= self.held_out <= 0.5, "held_out", self.held_out, "must be from 0 to 0.5")
+
+
+@dataclass(frozen=True)
+class EventSection:
+    """``[[users.events]]``: before a round, a user meets a sound, or gets another model."""
+
+    round: int
+    label: str = ""  # of the clips that come; "" where none do
+    clips: int = 0
+    bundle: BundlePath | None = None
+
+    def __post_init__(self) -> None:
+        require(self.round >= 1, "round", self.round, "must be at least 1")
+        require(bool(self.label) != (self.bundle is not None), "label", self.label, "give either it or 'bundle'")
+        require(bool(self.label) == (self.clips > 0), "clips", self.clips, "must be at least 1 of a 'label'")
+
+
+@dataclass(frozen=True)
+class UserSection:
+    """``[[users]]``."""
+
+    bundle: BundlePath
+    labels: tuple[str, ...]
+    share_names: bool = False
+    events: tuple[EventSection, ...] = ()
+
+    def __post_init__(self) -> None:
+        require(bool(self.labels), "labels", list(self.labels), "must name at least one label")
+        require(len(set(self.labels)) == len(self.labels), "labels", list(self.labels), "must name each label once")
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """Those from the start, then those that come."""
+        return tuple(dict.fromkeys((*self.labels, *(event.label for event in self.events if event.label))))
+
+    @property
+    def bundles(self) -> tuple[BundlePath, ...]:
+        """Every model that the user has at some time, in the order of the events."""
+        return (self.bundle, *(event.bundle for event in self.events if event.bundle is not None))
 
 
 class AnyExperiment:
@@ -278,3 +325,50 @@ class Experiment(AnyExperiment):
         own = [read_bundle(path).manifest.network for path in self.model.own]
         embeddings = shared.feature_settings.is_embedding
         return FleetKind(embeddings=embeddings, shares_network=not own or shared.network in own)
+
+
+@dataclass(frozen=True)
+class ZeroShotExperiment(AnyExperiment):
+    """An experiment of the strategy ``zero_shot`` whose users each have a section."""
+
+    data: DataSection
+    rounds: RoundsSection
+    users: tuple[UserSection, ...]
+    zero_shot: ZeroShotSection = field(default_factory=ZeroShotSection)
+    faults: FaultsSection = field(default_factory=FaultsSection)
+    plugins: tuple[Plugin, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.data.public:
+            raise ExperimentError(f"[data] public = {self.data.public}: give the clips of a label, [zero_shot] public")
+        if self.data.variants:
+            raise ExperimentError(
+                f"[data] variants = {self.data.variants}: users' copies are set by [rounds] local.augmented_copies"
+            )
+        if self.rounds.selection:
+            raise ExperimentError("[rounds] selection: every user takes part in every round; leave it out")
+        faults = self.faults
+        faults.require_possible(USER_ATTACKS, "zero_shot")
+        if faults.wrong_labels:
+            raise ExperimentError(f"[faults] wrong_labels = {faults.wrong_labels}: zero_shot has none; leave it out")
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Labels that some user knows from the start, in the order of the users: the public set's classes."""
+        return tuple(dict.fromkeys(label for user in self.users for label in user.labels))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The same, and then the new ones."""
+        new = (label for user in self.users for label in user.all_labels)
+        return tuple(dict.fromkeys((*self.known, *new)))
+
+    @property
+    def bundles(self) -> tuple[Path, ...]:
+        """Every bundle that the experiment names."""
+        return tuple(path for user in self.users for path in user.bundles)
+
+    @property
+    def kind(self) -> FleetKind:
+        """What the recommended strategy depends on: users share no network."""
+        return FleetKind(embeddings=False, shares_network=False)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import io
 import json
-import os
+import math
 import shutil
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +22,7 @@ from edge_client.learning.training_data import Clips
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import whole_folder, write_durably
 from fleet_simulator.data.corpora import Corpus
+from fleet_simulator.runs.run_folder import RowFile
 
 _ROWS = 4096  # written at a time
 
@@ -138,50 +137,32 @@ def open_shards(folder: Path, experiment: str | None = None) -> ClipShards | Non
     if experiment is not None and header["experiment"] != experiment:
         return None
     ends, names = np.load(folder / "ends.npy"), tuple(str(name) for name in header["names"])
-    file = _FeatureFile(folder / "features.f32", tuple(header["shape"]), int(ends[-3]))
-    return ClipShards(names, ends, np.load(folder / "labels.npy"), file.read)
+    shape, on_devices = tuple(header["shape"]), int(ends[-3])
+    file = RowFile(folder / "features.f32", math.prod(shape[1:]))
+
+    def variants(rows: slice) -> Floats:
+        each, before = (shape[0] if rows.start < on_devices else 1), min(rows.start, on_devices)
+        found = file.read(before * (shape[0] - 1) + rows.start, (rows.stop - rows.start) * each)
+        return found.reshape(-1, each, *shape[1:])
+
+    return ClipShards(names, ends, np.load(folder / "labels.npy"), variants)
 
 
 def write_shards(folder: Path, shards: ClipShards, experiment: str) -> None:
     """Write a folder of shards, whole or not at all; what is there is removed. ``experiment`` is its digest."""
     shutil.rmtree(folder, ignore_errors=True)
     with whole_folder(folder) as making:
-        with (making / "features.f32").open("wb") as file:
-            shape = _write_rows(file, shards, 0, shards.on_devices)
-            _write_rows(file, shards, shards.on_devices, len(shards.slots))
-            file.flush()
-            os.fsync(file.fileno())
+        shape, place = shards.variants(slice(0, 1)).shape[1:], 0
+        file = RowFile(making / "features.f32", math.prod(shape[1:]))
+        for start, stop in ((0, shards.on_devices), (shards.on_devices, len(shards.slots))):
+            for first, end in pairwise([*range(start, stop, _ROWS), stop]):
+                features = shards.variants(slice(first, end)).reshape(-1, file.width)
+                file.write(place, features)
+                place += len(features)
+        file.flush()
         for name, array in (("labels.npy", shards.slots), ("ends.npy", shards.ends)):
             content = io.BytesIO()
             np.save(content, array)
             write_durably(making / name, content.getvalue())
         header = {"names": list(shards.names), "shape": list(shape), "experiment": experiment}
         write_durably(making / "header.json", json.dumps(header).encode())
-
-
-def _write_rows(file: BinaryIO, shards: ClipShards, start: int, stop: int) -> tuple[int, ...]:
-    """Write all variants of rows; return the shape of one row's, (variants, frames, coefficients)."""
-    shape: tuple[int, ...] = ()
-    for first, end in pairwise([*range(start, stop, _ROWS), stop]):
-        features = np.ascontiguousarray(shards.variants(slice(first, end)), np.float32)
-        file.write(features.data)
-        shape = features.shape[1:]
-    return shape
-
-
-class _FeatureFile:
-    """Features of all shards, row after row, in variants on devices; open for as long as somebody may read."""
-
-    def __init__(self, path: Path, shape: tuple[int, ...], on_devices: int) -> None:
-        self._shape, self._on_devices = shape, on_devices
-        self._clip = 4 * int(np.prod(shape[1:]))
-        self._descriptor = os.open(path, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._descriptor)
-
-    def read(self, rows: slice) -> Floats:
-        """Return all variants of rows, float32 [n, variants, frames, coefficients]."""
-        variants = self._shape[0] if rows.start < self._on_devices else 1
-        before = min(rows.start, self._on_devices)
-        data = bytearray((rows.stop - rows.start) * variants * self._clip)
-        os.preadv(self._descriptor, [data], (before * (self._shape[0] - 1) + rows.start) * self._clip)
-        return np.frombuffer(data, np.float32).reshape(-1, variants, *self._shape[1:])

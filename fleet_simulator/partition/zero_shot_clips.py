@@ -21,7 +21,7 @@ from fleet_protocol.public_set import PublicSet
 from fleet_simulator.data.corpora import Corpus
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError
-from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
+from fleet_simulator.experiment.sections import ZeroShotExperiment
 from fleet_simulator.partition.splits import deal_groups
 
 

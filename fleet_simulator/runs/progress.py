@@ -14,9 +14,6 @@ class Progress:
     def begin(self, rounds: int, finished: int) -> None:
         """The first round to be done is ``finished + 1`` of ``rounds``."""
 
-    def devices_done(self, count: int, of: int) -> None:
-        """So many devices of the round have been trained."""
-
     def round_done(self, entry: dict[str, Any], seconds: float) -> None:
         """A round is on the disk."""
 

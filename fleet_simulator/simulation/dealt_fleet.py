@@ -35,7 +35,6 @@ from fleet_simulator.experiment.sections import Experiment
 from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards, write_shards
 from fleet_simulator.partition.splits import hold_out, split
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
@@ -47,7 +46,6 @@ from fleet_simulator.simulation.tasks import (
     Evaluate,
     Learn,
     Setup,
-    Task,
     TestRows,
     Trained,
     device_id,
@@ -122,11 +120,11 @@ class DealtFleet(Devices):
             for device, labels in zip(devices, slots, strict=True)
         ]
 
-    def contribute(self, work: Work, for_others: Work, devices: Sequence[int], progress: Progress) -> Contributed:
+    def contribute(self, work: Work, for_others: Work, devices: Sequence[int]) -> Contributed:
         """Have workers do the part of devices that were asked to contribute."""
         own, others = self.parted(devices, work.plan)
         parts = [self.blocks(work, own), self.blocks(for_others, others)]
-        trained = self._train([block for blocks in parts for block in blocks], len(devices), progress)
+        trained: list[Trained] = self.pool.run([block for blocks in parts for block in blocks])
         places = iter(trained)
         came = [[(block, next(places)) for block in blocks] for blocks in parts]
         samples = [samples for part in trained for samples in part.samples]
@@ -171,8 +169,7 @@ class DealtFleet(Devices):
         if shares:
             self.models.write(0, self.layout.flatten(self.state.fleet.weights))
         self._send()
-        every, round_id, last = self.experiment.rounds.evaluate_every, work.round_id, self.experiment.rounds.count
-        due = bool(every) and (round_id % every == 0 or round_id == last)
+        due, last = self.experiment.rounds.is_due(work.round_id), work.round_id == self.experiment.rounds.count
         entry: dict[str, Any] = self._time.of_round(*self._cost)
         if scores or work.plan.others is not None:
             learning = np.flatnonzero((self.clips > 0) & (scores | self._other)).tolist()
@@ -181,7 +178,7 @@ class DealtFleet(Devices):
                 entry["accuracy" if scores else "others_accuracy"] = accuracy
         if any(self._keeps_own(one) for one in (work, for_others)):
             self._own_models.flush()
-        return entry | (self._tested(work, last=round_id == last) if due and not scores else {})
+        return entry | (self._tested(work, last=last) if due and not scores else {})
 
     def _learned(self, work: Work, devices: Sequence[int], took_part: set[int]) -> float | None:
         """Have devices learn; return the mean accuracy of the fleet's scores on their classes' public clips, 0..1."""
@@ -226,16 +223,6 @@ class DealtFleet(Devices):
     def _read(self, row: int) -> Arrays:
         arrays = self.layout.split(self._uploads.read(row, 1)[0])
         return {PREFIX + name: array for name, array in arrays.items()}
-
-    def _train(self, blocks: Sequence[Block], of: int, progress: Progress) -> list[Trained]:
-        done = 0
-
-        def tell(task: Task) -> None:
-            nonlocal done
-            done += len(task.devices) if isinstance(task, Block) else 0
-            progress.devices_done(done, of)
-
-        return self.pool.run(blocks, tell)
 
     def _tested(self, work: Work, *, last: bool) -> dict[str, Any]:
         """Return what the test clips say of the fleet's model."""

@@ -23,7 +23,6 @@ from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.messages import Choice, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
-from fleet_simulator.partition.clip_shards import ClipShards
 from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.heads import Heads
 from fleet_simulator.simulation.tasks import Evaluate, TestRows
@@ -31,47 +30,6 @@ from fleet_simulator.simulation.tasks import Evaluate, TestRows
 STRANGERS = 256
 """Test clips, at most, that a device's model is evaluated on."""
 _SETTLE, _SMALLER = 0.7, 0.25
-
-
-class Judge:
-    """Evaluates models on a device's clips that nothing was trained on or chosen by, and on strangers' clips."""
-
-    def __init__(self, shards: ClipShards, scale: ModelRuntime, seed: int) -> None:
-        """Take the clips, which are normalised for the model ``scale``."""
-        self._shards, self._scale, self._seed = shards, scale, seed
-
-    def clips(self, rows: slice, model: ModelRuntime) -> Clips:
-        """Return the clips of a shard as a model takes them."""
-        clips = self._shards.clips(rows)
-        return Clips(rescaled(clips.x, self._scale, model), clips.slots)
-
-    def strangers(self, device: int, model: ModelRuntime) -> Clips:
-        """Return some of the test clips, others for every device; none of their speakers is on any device."""
-        rows = self._shards.test
-        some = np.random.default_rng([self._seed, 9, device]).permutation(rows.stop - rows.start)[:STRANGERS]
-        clips = self.clips(rows, model)
-        return Clips(clips.x[:, some], clips.slots[some])
-
-    def accuracies(self, name: str, device: int, model: ModelRuntime, mask: Floats) -> dict[str, float]:
-        """Return the accuracy among the mask's outputs, 0..1: ``NAME_own`` and ``NAME_strangers``.
-
-        A clip of a class whose output is off counts as missed.
-        """
-        slots = range(len(self._shards.names))
-        own = held_out_accuracy(model, mask, self.clips(self._shards.evaluate(device), model), slots)
-        strangers = held_out_accuracy(model, mask, self.strangers(device, model), slots)
-        return {f"{name}_own": own, f"{name}_strangers": strangers}
-
-    def guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
-        """Return which of two models a device listens with (edge_client/learning/rounds/model_selection.py).
-
-        Its clips held out to choose by decide, and the public set where these do not tell.
-        """
-        own, public = (self.clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
-        judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
-        others = ~np.isin(public.slots, judged)
-        evidence = Evidence(own, "held_out", Clips(public.x[:, others], public.slots[others]))
-        return choose_listener(model, present, result, None, evidence)[0]
 
 
 class Evaluation:
@@ -83,7 +41,6 @@ class Evaluation:
         self._job = job
         self._shards = models.shards
         self._seed = models.setup.plan.seed
-        self._judge = Judge(models.shards, models.shared, self._seed)
         self._public_only: dict[int, Arrays] = {}
         self._newcomer: tuple[Work, Listener] | None = None
 
@@ -129,6 +86,39 @@ class Evaluation:
             for device, version in zip(task.devices, task.own_versions, strict=True)
         ]
 
+    def _clips(self, rows: slice, model: ModelRuntime) -> Clips:
+        """Return the clips of a shard as a model takes them."""
+        clips = self._shards.clips(rows)
+        return Clips(rescaled(clips.x, self._models.shared, model), clips.slots)
+
+    def _strangers(self, device: int, model: ModelRuntime) -> Clips:
+        """Return some of the test clips, others for every device; none of their speakers is on any device."""
+        rows = self._shards.test
+        some = np.random.default_rng([self._seed, 9, device]).permutation(rows.stop - rows.start)[:STRANGERS]
+        clips = self._clips(rows, model)
+        return Clips(clips.x[:, some], clips.slots[some])
+
+    def _accuracies(self, name: str, device: int, model: ModelRuntime, mask: Floats) -> dict[str, float]:
+        """Return the accuracy among the mask's outputs, 0..1: ``NAME_own`` and ``NAME_strangers``.
+
+        A clip of a class whose output is off counts as missed.
+        """
+        slots = range(len(self._shards.names))
+        own = held_out_accuracy(model, mask, self._clips(self._shards.evaluate(device), model), slots)
+        strangers = held_out_accuracy(model, mask, self._strangers(device, model), slots)
+        return {f"{name}_own": own, f"{name}_strangers": strangers}
+
+    def _guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
+        """Return which of two models a device listens with (edge_client/learning/rounds/model_selection.py).
+
+        Its clips held out to choose by decide, and the public set where these do not tell.
+        """
+        own, public = (self._clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
+        judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
+        others = ~np.isin(public.slots, judged)
+        evidence = Evidence(own, "held_out", Clips(public.x[:, others], public.slots[others]))
+        return choose_listener(model, present, result, None, evidence)[0]
+
     def _fleets_head(self, work: Work) -> Listener:
         """Return the head that a device fits to the fleet's prototypes and public set, without any clip."""
         models = self._models
@@ -163,7 +153,7 @@ class Evaluation:
 
     def _listened(self, name: str, device: int, model: ModelRuntime, listener: Listener) -> dict[str, float]:
         """Return the accuracy of a head: what it takes for no label is missed."""
-        own, strangers = self._judge.clips(self._shards.evaluate(device), model), self._judge.strangers(device, model)
+        own, strangers = self._clips(self._shards.evaluate(device), model), self._strangers(device, model)
         found = {f"{name}_own": own, f"{name}_strangers": strangers}
         return {
             key: float(recognised(model, listener, clips).mean()) if len(clips.slots) else math.nan
@@ -176,7 +166,7 @@ class Evaluation:
         has_own = not isinstance(method, LocalMethod)
         if isinstance(method, LocalMethod):
             models.shared.set_weights(models.weights)
-            found["global"] = self._judge.accuracies("global", device, models.shared, models.all_classes)["global_own"]
+            found["global"] = self._accuracies("global", device, models.shared, models.all_classes)["global_own"]
             has_own = method.any_architecture
         if not isinstance(method, LocalMethod) or method.keeps_own:
             found |= self._own(device, version)
@@ -187,7 +177,7 @@ class Evaluation:
             found["kept"] = self._personalise(device, model, task.personal, start, rng, has_own=has_own)
         elif isinstance(method, LocalMethod) and has_own:
             mask = models.mask(device, model)
-        found |= self._judge.accuracies("listening", device, model, mask)
+        found |= self._accuracies("listening", device, model, mask)
         if personal:
             found["personal"] = found["listening_own"]
         found |= self._without_fleet(device, rng, self._listener(model, mask))
@@ -203,7 +193,7 @@ class Evaluation:
             job = self._job(device, version, work)
             clips = self._shards.clips(self._shards.rows(device))
             job.contribute(Clips(rescaled(clips.x, models.shared, job.model), clips.slots), share_names=False)
-        return self._judge.accuracies("local", device, model, models.labels(model).mask)
+        return self._accuracies("local", device, model, models.labels(model).mask)
 
     def _listener(self, model: ModelRuntime, mask: Floats) -> Listener:
         """Return a model as a device listens with it, among the mask's outputs."""
@@ -226,7 +216,7 @@ class Evaluation:
         """
         models = self._models
         clips, choose, public = (
-            self._judge.clips(rows, model)
+            self._clips(rows, model)
             for rows in (self._shards.rows(device), self._shards.choose(device), self._shards.public)
         )
         own = model.get_weights() if has_own else None
@@ -253,8 +243,8 @@ class Evaluation:
     def _own(self, device: int, version: int) -> dict[str, float]:
         model = self._models.own_model(device, version)
         mask = self._models.mask(device, model)
-        found = self._judge.accuracies("own", device, model, mask)
-        trained = self._judge.clips(self._shards.rows(device), model)
+        found = self._accuracies("own", device, model, mask)
+        trained = self._clips(self._shards.rows(device), model)
         known = held_out_accuracy(model, mask, trained, np.unique(trained.slots).tolist())
         return {"own": found["own_own"], "own_test": found["own_strangers"], "own_trained": known}
 
@@ -279,21 +269,21 @@ class Evaluation:
                 fine_tune(model, labels, clips, settings, rng, beside)
             return model.get_weights()
 
-        clips, public = (self._judge.clips(rows, model) for rows in (self._shards.rows(device), self._shards.public))
+        clips, public = (self._clips(rows, model) for rows in (self._shards.rows(device), self._shards.public))
         train(clips, None, rng)
         alone = self._listener(model, models.mask(device, model))
-        found = self._judge.accuracies("alone", device, model, alone.label_map.mask)
+        found = self._accuracies("alone", device, model, alone.label_map.mask)
         shapes = [{name: array.shape for name, array in one.weights.items()} for one in (alone, result)]
         if shapes[0] == shapes[1]:  # else the one is of another architecture
-            chosen = self._judge.guarded(device, model, alone, result)
+            chosen = self._guarded(device, model, alone, result)
             model.set_weights(chosen.weights)
-            found |= self._judge.accuracies("guarded", device, model, chosen.label_map.mask)
+            found |= self._accuracies("guarded", device, model, chosen.label_map.mask)
         if not len(public.slots):
             return found
         if architecture not in self._public_only:
             of_set = np.random.default_rng([self._seed, 10, architecture])
             self._public_only[architecture] = train(public, None, of_set)
         model.set_weights(self._public_only[architecture])
-        found |= self._judge.accuracies("public", device, model, labels.mask)
+        found |= self._accuracies("public", device, model, labels.mask)
         train(clips, public, rng)
-        return found | self._judge.accuracies("both", device, model, labels.mask)
+        return found | self._accuracies("both", device, model, labels.mask)

@@ -27,7 +27,6 @@ from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import SimulationError
 from fleet_simulator.experiment.sections import AnyExperiment
-from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import read_state, write_state
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from fleet_simulator.simulation.tasks import device_id
@@ -99,7 +98,6 @@ class Contributed:
 
     uploads: Uploads  # What the aggregator gets
     losses: Sequence[float]  # Mean loss of every device's last pass; none where no device trained
-    new_classes: int | None = None  # How many new classes there are among the reports, where the aggregator is told
 
 
 class Devices(ABC):
@@ -123,7 +121,7 @@ class Devices(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def contribute(self, work: Work, for_others: Work, devices: Sequence[int], progress: Progress) -> Contributed:
+    def contribute(self, work: Work, for_others: Work, devices: Sequence[int]) -> Contributed:
         """Do what devices do when they are asked to contribute.
 
         Args:
@@ -167,14 +165,14 @@ class Federation:
         work = self.aggregator.work("contribute", round_id, plan)
         return work, self.aggregator.work_for_others(work)
 
-    def play(self, round_id: int, progress: Progress) -> dict[str, Any]:
+    def play(self, round_id: int) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""
         state = self.state
         chosen = self._select(round_id)
         works = self.opened(round_id)
-        came = self.devices.contribute(*works, chosen, progress)
+        came = self.devices.contribute(*works, chosen)
         revoked = [device_id(int(n)) for n in np.flatnonzero(state.suspicion >= SUSPICION)]
-        result, dropped = self.aggregator.close(works[0], came.uploads, new_classes=came.new_classes, revoked=revoked)
+        result, dropped = self.aggregator.close(works[0], came.uploads, revoked=revoked)
         entry: dict[str, Any] = {"round": round_id, "devices": len(chosen)}
         entry |= {"loss": median(came.losses)} if came.losses else {}
         entry |= self._suspect(chosen, dropped)

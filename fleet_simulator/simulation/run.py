@@ -13,17 +13,15 @@ from typing import Any
 
 from fleet_protocol.atomic_files import leftovers, make_folder, write_durably
 from fleet_simulator.errors import ExperimentError
-from fleet_simulator.experiment.sections import AnyExperiment, Experiment
-from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
+from fleet_simulator.experiment.sections import AnyExperiment, Experiment, ZeroShotExperiment
 from fleet_simulator.plugins import use_plugins
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import RESULT, about, available_cores, locked
 from fleet_simulator.simulation.dealt_fleet import DealtFleet, evaluate_devices
 from fleet_simulator.simulation.federation import Federation
-from fleet_simulator.simulation.ray_workers import RayWorkers
 from fleet_simulator.simulation.users import Users
-from fleet_simulator.simulation.workers import InThisProcess, Pool, Workers
+from fleet_simulator.simulation.workers import InThisProcess, Pool, RayWorkers, Workers
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def run(
             progress.begin(count, len(rounds))
             for round_id in range(len(rounds) + 1, count + 1):
                 start = time.perf_counter()
-                entry = federation.play(round_id, progress)
+                entry = federation.play(round_id)
                 seconds.append(time.perf_counter() - start)
                 progress.round_done(entry, seconds[-1])
             devices = evaluate_devices(federation)

@@ -16,20 +16,177 @@ import numpy as np
 
 from aggregator_server.aggregation.contract import Contribution, RoundResult
 from aggregator_server.strategies.strategy import DeviceStatistics
-from edge_client.learning.rounds.client_update import RoundContext
+from edge_client.errors import EdgeError, ModelError
+from edge_client.learning.rounds.client_update import RoundContext, percent
+from edge_client.learning.rounds.model_selection import Evidence, Listener, choose_listener, public_rows
+from edge_client.learning.rounds.zero_shot import ZeroShot
+from edge_client.learning.training_data import FEWEST, Clips, held_out_accuracy
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Ints
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, Work
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, attacks, misjudged, poisoned
-from fleet_simulator.experiment.zero_shot_sections import ZeroShotExperiment
-from fleet_simulator.partition.zero_shot_clips import UserClips
+from fleet_simulator.errors import DivergedError, WorkerError
+from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, misjudged, poisoned
+from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
+from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.runs.inputs import Inputs
-from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.federation import Contributed, Devices, State
-from fleet_simulator.simulation.virtual_user import Memory, VirtualUser, word_of
+from fleet_simulator.simulation.tasks import device_id
+
+
+class VirtualUser:
+    """One user. No two threads may use it at once.
+
+    Attributes:
+        trained: Weights that its rounds go on from.
+        label_map: Labels and classes of the model's slots.
+        listening: Weights that listen, where users refuse results that are worse; None: those of the last result.
+        unheard: Slots that these never learned.
+    """
+
+    def __init__(self, number: int, section: UserSection, clips: UserClips) -> None:
+        """Open the user's model."""
+        self.number, self.device_id = number, device_id(number)
+        self.section, self.clips = section, clips
+        self.take_up(section.bundle)
+
+    def take_up(
+        self,
+        bundle: Path,
+        label_map: LabelMap | None = None,
+        trained: Arrays | None = None,
+        listening: Arrays | None = None,
+        unheard: tuple[int, ...] = (),
+    ) -> None:
+        """Take a model, untrained or as it was after an earlier round, and the labels that the user knows."""
+        found = read_bundle(bundle)
+        self.bundle, self.model = bundle, ModelRuntime(found)
+        self.trained: Arrays = found.weights if trained is None else trained
+        capacity = found.manifest.capacity
+        self.label_map = LabelMap(capacity) if label_map is None else replace(label_map, capacity=capacity)
+        self.listening, self.unheard = listening, unheard
+
+    @property
+    def listening_labels(self) -> LabelMap:
+        """The labels for listening: without the slots that the weights that listen never learned."""
+        return replace(self.label_map, off=self.unheard)
+
+    def begin(self, round_id: int) -> None:
+        """Take up the model that the user gets before a round, if any: it starts untrained, and the labels stay."""
+        for event in self.section.events:
+            if event.round == round_id and event.bundle is not None:
+                self.take_up(event.bundle, self.label_map)
+
+    def contribute(self, work: Work, context: RoundContext, *, evaluated: bool) -> Contribution:
+        """Do what a device does when it is asked to contribute.
+
+        Raises DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
+        """
+        drawn = self.clips.of_round(self.number, work.round_id)
+        job = self._job(work, context)
+        try:
+            job.take_labels(list(drawn))
+            update, arrays = job.contribute(self.to_train_on(job, drawn), self.section.share_names)
+        except ModelError as error:
+            raise DivergedError(f"user {self.number + 1}: {error}") from error
+        except EdgeError as error:
+            raise WorkerError(f"user {self.number + 1}: {error}") from error
+        if evaluated:
+            update.metrics.update(self._held_out(job))
+        new = job.label_map.new_since(self.label_map)
+        self.trained, self.label_map = self.model.get_weights(), job.label_map
+        if self.listening is not None:
+            self.unheard += new
+        return Contribution(update, lambda: arrays)
+
+    def apply_result(
+        self, work: Work, context: RoundContext, words: Mapping[str, str], *, evaluated: bool
+    ) -> dict[str, Any]:
+        """Do what a device does with a round's result; return what was measured, in %.
+
+        Args:
+            words: the users' word for every class that the fleet discovered; devices do not get them.
+            evaluated: whether the resulting model is evaluated on the test clips too.
+        """
+        job = self._job(work, context)
+        measured: dict[str, Any] = dict(job.apply_result(True))
+        if self.clips.section.held_out:
+            measured |= self._choose(job, work.round_id)
+        self.label_map = replace(job.label_map, off=())
+        if evaluated:
+            measured |= self._held_out(job)
+            measured["new_classes"] = [
+                found for class_id, word in words.items() if (found := self._recognition(class_id, word)) is not None
+            ]
+        return measured
+
+    def _choose(self, job: ZeroShot, round_id: int) -> dict[str, Any]:
+        """Take what the round made, or keep what listened before, as edge_client/learning/rounds/choice.py does it.
+
+        The job's model then listens with it. Returns ``kept_own``, and how that was told, in %.
+        """
+        model = job.model
+        present = Listener(self.listening or self.trained, self.listening_labels)
+        own, result = Listener(self.trained, self.label_map), Listener(model.get_weights(), job.label_map)
+        chosen, verdict = choose_listener(model, present, result, own, self._evidence(job, round_id))
+        if not self.clips.section.guard:
+            chosen, verdict = result, replace(verdict, kept_own=False)
+        self.listening = chosen.weights
+        self.unheard = tuple(np.flatnonzero(job.label_map.mask > chosen.label_map.mask).tolist())
+        model.set_weights(chosen.weights)
+        self.label_map, job.label_map = job.label_map, replace(job.label_map, off=self.unheard)
+        return {"kept_own": verdict.kept_own, **verdict.metrics}
+
+    def _evidence(self, job: ZeroShot, round_id: int) -> Evidence:
+        held_out = self.clips.held_out(self.number, round_id)
+        slot_of, public_set = job.label_map.slot_of, job.context.public_set
+        own = as_clips({slot_of(label): self.clips.own_features(rows) for label, rows in held_out.items()}, job.model)
+        heard = {slot_of(label) for label in self.clips.of_round(self.number, round_id)}
+        judged = heard if len(own.slots) >= FEWEST else set()
+        x = job.model.normalise(public_set.features)
+        return Evidence(own, "own", public_rows(public_set, x, job.label_map, judged, heard))
+
+    def to_train_on(self, job: ZeroShot, drawn: Mapping[str, Ints]) -> Clips:
+        """Return clips with their variants; ``drawn``: the rows of every label, each of which has a slot."""
+        copies, shift_s = int(job.settings["augmented_copies"]), float(job.settings["shift_s"])
+        features = {job.label_map.slot_of(label): self.clips.own_features(rows) for label, rows in drawn.items()}
+        plain = as_clips(features, self.model)
+        settings = self.model.manifest.feature_settings
+        return Clips(variants(plain.x[0], copies, shift_s, settings, job.rng), plain.slots)
+
+    def _job(self, work: Work, context: RoundContext) -> ZeroShot:
+        self.model.set_weights(self.trained)
+        return ZeroShot(self.model, self.label_map, work, context, self.device_id)
+
+    def _held_out(self, job: ZeroShot) -> dict[str, float]:
+        """Return the accuracy on test clips of the user's labels, among these."""
+        labels = [label for label in self.section.all_labels if label in job.label_map.names]
+        features = {job.label_map.slot_of(label): self.clips.features(self.clips.test[label]) for label in labels}
+        held_out = as_clips(features, self.model)
+        return percent(
+            {"held_out_accuracy": held_out_accuracy(self.model, job.label_map.mask, held_out, list(features))}
+        )
+
+    def _recognition(self, class_id: str, word: str) -> dict[str, Any] | None:
+        """Return how the model knows a discovered class among all its classes; None where it has no slot for it."""
+        slot = self.label_map.slot_of_class(class_id)
+        if slot is None:
+            return None
+
+        def named(rows: Ints) -> float:
+            x = self.model.normalise(self.clips.features(rows))
+            return 100 * float((self.model.predict(x, self.listening_labels.mask).argmax(axis=1) == slot).mean())
+
+        return {
+            "class_id": class_id,
+            "label": word,
+            "heard": word in self.section.all_labels,
+            "recognised": named(self.clips.test[word]),
+            "mistaken": named(np.concatenate([self.clips.test[label] for label in self.section.labels])),
+        }
 
 
 class Users(Devices):
@@ -42,10 +199,7 @@ class Users(Devices):
         corpus = inputs.corpus(experiment.data, manifest, experiment.rounds.seed)
         self._clips = UserClips(experiment, corpus, manifest)
         self.first = FleetState(self._clips.public_set)
-        self.users = [
-            VirtualUser(number, section, self._clips, Memory.first(section.bundle))
-            for number, section in enumerate(experiment.users)
-        ]
+        self.users = [VirtualUser(number, section, self._clips) for number, section in enumerate(experiment.users)]
         self.clips: Ints = np.ones(len(self.users), np.int64)
         self._threads = threads
         self.attackers = attacking_devices(experiment.faults, len(self.users), experiment.rounds.seed)
@@ -62,21 +216,16 @@ class Users(Devices):
                 for prefix in (f"user-{user.number}/", f"listening-{user.number}/")
             )
             label_map, unheard = LabelMap.from_json(kept["label_map"]), tuple(kept["unheard"])
-            user.take_up(Memory(Path(kept["bundle"]), trained, label_map, listening or None, unheard))
+            user.take_up(Path(kept["bundle"]), label_map, trained, listening or None, unheard)
 
     def kept(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the users' memories, and their words for discovered classes, which the aggregator does not get."""
         arrays: Arrays = {}
         for user in self.users:
-            arrays |= {f"user-{user.number}/{name}": array for name, array in user.memory.trained.items()}
-            listening = user.memory.listening or {}
-            arrays |= {f"listening-{user.number}/{name}": array for name, array in listening.items()}
+            arrays |= {f"user-{user.number}/{name}": array for name, array in user.trained.items()}
+            arrays |= {f"listening-{user.number}/{name}": array for name, array in (user.listening or {}).items()}
         memories = [
-            {
-                "bundle": str(user.memory.bundle),
-                "label_map": user.memory.label_map.to_json(),
-                "unheard": list(user.memory.unheard),
-            }
+            {"bundle": str(user.bundle), "label_map": user.label_map.to_json(), "unheard": list(user.unheard)}
             for user in self.users
         ]
         return arrays, {"words": self._words, "users": memories}
@@ -86,27 +235,23 @@ class Users(Devices):
         updates = [self._sent[device].update for device in devices if device in self._sent]
         return [DeviceStatistics(update.device_id, update.clips, update.label_entropy) for update in updates]
 
-    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int], progress: Progress) -> Contributed:
+    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int]) -> Contributed:
         """Have users do their part, each in a thread."""
-        round_id, chosen = work.round_id, [self.users[device] for device in devices]
+        chosen = [self.users[device] for device in devices]
         for user in self.users:
-            user.begin(round_id)
-        new = {label for user in self.users for label in user.unlinked(round_id)}
-        context, due = self._context(), self._is_due(round_id)
-        asked = self._threads.map(lambda user: user.contribute(work, context, evaluated=due), chosen)
-        uploads = []
-        for upload in asked:
-            uploads.append(upload)
-            progress.devices_done(len(uploads), len(chosen))
-        uploads = [self._attacked(user, upload, round_id) for user, upload in zip(chosen, uploads, strict=True)]
-        self._sent = {user.number: upload for user, upload in zip(chosen, uploads, strict=True)}
+            user.begin(work.round_id)
+        context, due = self._context(), self._experiment.rounds.is_due(work.round_id)
+        uploads = list(self._threads.map(lambda user: user.contribute(work, context, evaluated=due), chosen))
+        self._sent = {
+            user.number: self._attacked(user, upload, work.round_id)
+            for user, upload in zip(chosen, uploads, strict=True)
+        }
         losses = [float(upload.update.metrics["training_loss"]) for upload in uploads]
-        told = len(new) or None if self._experiment.zero_shot.tell_count else None
-        return Contributed(Uploads(uploads), losses, told)
+        return Contributed(Uploads(list(self._sent.values())), losses)
 
     def learn(self, work: Work, _for_others: Work, result: RoundResult, _devices: Sequence[int]) -> dict[str, Any]:
         """Have users learn from the result; return what the round's entry says of them."""
-        reports, context, due = self._reports(result), self._context(), self._is_due(work.round_id)
+        reports, context, due = self._reports(result), self._context(), self._experiment.rounds.is_due(work.round_id)
 
         def apply(user: VirtualUser) -> dict[str, Any]:
             mine = [
@@ -128,23 +273,17 @@ class Users(Devices):
     def _context(self) -> RoundContext:
         return RoundContext(self.state.fleet.public_set, self.state.fleet.consensus)
 
-    def _is_due(self, round_id: int) -> bool:
-        rounds = self._experiment.rounds
-        return bool(rounds.evaluate_every) and (round_id % rounds.evaluate_every == 0 or round_id == rounds.count)
-
     def _attacked(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
         """Return what the user sends: an attacker's new sounds, or scores, are not what it heard."""
         faults = self._experiment.faults
-        if user.number not in self.attackers or not attacks(faults, round_id):
+        if user.number not in self.attackers:
             return upload
+        arrays = upload.read()
         if faults.attack in SCORE_ATTACKS:
-            arrays = upload.read()
-            changed = arrays | {"scores": misjudged(faults, arrays["scores"])}
-            return Contribution(upload.update, lambda: changed)
-        if not upload.update.reports:
-            return upload
-        rng = np.random.default_rng([self._experiment.rounds.seed, round_id, 1, user.number])
-        arrays = poisoned(faults, upload.read(), len(upload.update.known), rng)
+            arrays = arrays | {"scores": misjudged(faults, arrays["scores"])}
+        elif upload.update.reports:
+            rng = np.random.default_rng([self._experiment.rounds.seed, round_id, 1, user.number])
+            arrays = poisoned(faults, arrays, len(upload.update.known), rng)
         return Contribution(upload.update, lambda: arrays)
 
     def _reports(self, result: RoundResult) -> list[dict[str, Any]]:
@@ -153,14 +292,15 @@ class Users(Devices):
         reports = [
             {
                 "user": number + 1,
-                "label": self.users[number].memory.label_map.names[report.slot],
+                "label": self.users[number].label_map.names[report.slot],
                 "class_id": given.get((upload.update.device_id, report.slot)),
             }
             for number, upload in self._sent.items()
             for report in upload.update.reports
         ]
         for class_id in {item["class_id"] for item in reports} - self._words.keys() - {None}:
-            self._words[str(class_id)] = word_of([str(i["label"]) for i in reports if i["class_id"] == class_id])
+            meant = [str(item["label"]) for item in reports if item["class_id"] == class_id]
+            self._words[str(class_id)] = max(meant, key=meant.count)  # most reports' word, the first of equals
         return reports
 
     def _row(self, user: VirtualUser, after: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,15 +1,17 @@
-"""Processes that train virtual devices, each with runtimes of its own. They end when the main process is gone."""
+"""Who trains virtual devices: this process, processes that end when it is gone, or actors of a Ray cluster."""
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import traceback
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from typing import Any
@@ -21,16 +23,22 @@ from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.simulation.tasks import Setup, Task
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
 
+LOCAL = "local"
+_PATIENCE_S = 10.0
+
 
 class Pool(AbstractContextManager["Pool"]):
     """Workers, wherever they are; a context that ends them."""
 
     @abstractmethod
-    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
-        """Return the tasks' answers, in the order of the tasks; ``done`` is told of each as it ends.
+    def run(self, tasks: Iterable[Task]) -> list[Any]:
+        """Return the tasks' answers, in the order of the tasks.
 
         Raises WorkerError: a task failed, or what did it ended.
         """
+
+    def __exit__(self, *_: object) -> None:
+        """Leave nothing behind."""
 
 
 class InThisProcess(Pool):
@@ -40,16 +48,9 @@ class InThisProcess(Pool):
         """Open the models, or take those that are open; see :class:`VirtualDevices`."""
         self._devices = VirtualDevices(setup, shards, inputs)
 
-    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
+    def run(self, tasks: Iterable[Task]) -> list[Any]:
         """Do every task."""
-        answers = []
-        for task in tasks:
-            answers.append(self._devices.answer(task))
-            done(task)
-        return answers
-
-    def __exit__(self, *_: object) -> None:
-        pass
+        return [self._devices.answer(task) for task in tasks]
 
 
 class Workers(Pool):
@@ -66,21 +67,74 @@ class Workers(Pool):
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(cancel_futures=True)  # each ends after the task that it is at
 
-    def run(self, tasks: Iterable[Task], done: Callable[[Task], None] = lambda _: None) -> list[Any]:
+    def run(self, tasks: Iterable[Task]) -> list[Any]:
         """Hand the tasks out."""
+        answers = []
         try:
-            futures = {self._executor.submit(_answer, task): task for task in tasks}
-            for future in as_completed(futures):
-                problem = future.result()[1]
+            for answer, problem in self._executor.map(_answer, tasks):
                 if problem is not None:
                     raise WorkerError(problem)
-                done(futures[future])
+                answers.append(answer)
         except BrokenProcessPool as error:
             raise WorkerError(
                 "a worker process ended; perhaps the machine ran out of memory: run fewer with --workers. "
                 "The same command goes on from the last finished round"
             ) from error
-        return [future.result()[0] for future in futures]
+        return answers
+
+
+class RayWorkers(Pool):
+    """A pool of Ray actors, each on one core.
+
+    The run's folder and the bundles must be at the same place on every machine of the cluster, on a file system that
+    they share.
+    """
+
+    def __init__(self, setup: Setup, count: int | None, address: str = LOCAL) -> None:
+        """Connect to a cluster, or start one on this machine.
+
+        Args:
+            count: actors; None: one for each core of the cluster.
+            address: of the cluster; ``local`` starts one that ends with this process.
+        """
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else a warning of what Ray will do one day
+        if address == LOCAL:  # listen on loopback alone; Ray has no better name for it
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        cores: dict[str, Any] = {"num_cpus": count, "include_dashboard": False} if address == LOCAL else {}
+        host, _, port = address.rpartition(":")
+        try:
+            import ray
+            from ray.util import ActorPool
+
+            if host and "/" not in host and port.isdigit():  # Ray itself would try for minutes
+                socket.create_connection((host, int(port)), _PATIENCE_S).close()
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **cores)
+        except ImportError as error:
+            raise WorkerError(f"--ray needs Ray ({error}); pip install 'auricle[ray]'") from error
+        except (OSError, RuntimeError, ValueError) as error:
+            raise WorkerError(
+                f"no Ray cluster answers at {address!r} ({error}); start one with `ray start --head` and give its "
+                "address, or leave the address out to start one here"
+            ) from error
+        self._ray: Any = ray
+        actor: Any = self._ray.remote(num_cpus=1)(VirtualDevices)
+        actors = [actor.remote(setup) for _ in range(count or int(self._ray.cluster_resources()["CPU"]))]
+        self._actors: Any = ActorPool(actors)
+
+    def __exit__(self, *_: object) -> None:
+        self._ray.shutdown()  # a cluster that was started here ends
+
+    def run(self, tasks: Iterable[Task]) -> list[Any]:
+        """Hand the tasks out."""
+        try:
+            return list(self._actors.map(lambda actor, task: actor.answer.remote(task), tasks))
+        except self._ray.exceptions.RayTaskError as error:
+            raise WorkerError(str(error.cause)) from error
+        except self._ray.exceptions.RayError as error:
+            raise WorkerError(
+                f"a Ray actor ended ({error}). The same command goes on from the last finished round"
+            ) from error
 
 
 _worker: dict[str, Any] = {}  # of this process: its setup, and its devices once a task needs them

@@ -17,8 +17,16 @@ import numpy as np
 
 from fleet_protocol.setting import Value
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.experiment.sections import (
+    DataSection,
+    Experiment,
+    FleetSection,
+    ModelSection,
+    RoundsSection,
+    UserSection,
+    ZeroShotExperiment,
+    ZeroShotSection,
+)
 from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.federation import Federation

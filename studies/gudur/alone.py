@@ -13,7 +13,7 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import read_bundle
 from fleet_simulator.errors import DivergedError
-from fleet_simulator.experiment.zero_shot_sections import UserSection, ZeroShotExperiment
+from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips
 from studies.fleets import shared_inputs
 from studies.gudur.users import experiment_of

@@ -12,8 +12,14 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import DataSection, RoundsSection
-from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.experiment.sections import (
+    DataSection,
+    EventSection,
+    RoundsSection,
+    UserSection,
+    ZeroShotExperiment,
+    ZeroShotSection,
+)
 from studies.fleets import data_folder, rounds_of
 from studies.run import Figures
 

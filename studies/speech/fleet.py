@@ -25,7 +25,6 @@ from fleet_protocol.personalisations.group_balanced import schedule
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.federation import Contributed, Devices, Federation
 from fleet_simulator.simulation.tasks import device_id
@@ -124,7 +123,7 @@ class SpeechFleet(Devices):
         """
         federation = self._federation(method, count)
         for number in range(count):
-            federation.play(number, Progress())
+            federation.play(number)
         entries = [{key: value for key, value in entry.items() if key != "round"} for entry in self.state.rounds]
         return self.state.fleet.weights, entries
 
@@ -141,7 +140,7 @@ class SpeechFleet(Devices):
         data, fleet = DataSection("synthetic"), FleetSection(devices=len(self.sizes))
         return Federation(SpeechExperiment(data, fleet, ModelSection(Path()), rounds), self)
 
-    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int], _progress: Progress) -> Contributed:
+    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int]) -> Contributed:
         """Let devices pass once over their phrases."""
         self._clock = time.process_time()
         sent, losses, self._seconds = self._sent(work, self.state.fleet.weights, devices, (_GLOBAL, work.round_id))

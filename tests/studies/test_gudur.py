@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_simulator.experiment.sections import DataSection, RoundsSection
-from fleet_simulator.experiment.zero_shot_sections import EventSection, UserSection, ZeroShotExperiment, ZeroShotSection
+from fleet_simulator.experiment.sections import (
+    DataSection,
+    EventSection,
+    RoundsSection,
+    UserSection,
+    ZeroShotExperiment,
+    ZeroShotSection,
+)
 from studies.gudur.alone import KINDS, users_alone
 from studies.gudur.runs import (
     ALONE,

@@ -10,7 +10,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from fleet_simulator.cli import main
-from fleet_simulator.data.fetch import DATA_SETS
 from fleet_simulator.data.recording_layouts import speech_commands
 
 FILES = {"./yes/0a1b2c3d_nohash_0.wav": os.urandom(400_000), "./no/0a1b2c3d_nohash_1.wav": os.urandom(300_000)}
@@ -144,9 +143,3 @@ def test_an_archive_that_would_write_elsewhere_and_a_damaged_one_are_refused(tmp
     assert not (tmp_path / "in" / "words").exists()
     assert [path.suffix for path in (tmp_path / "in").iterdir()] == [".part"]
     server.close()
-
-
-def test_the_official_archive_is_that_of_version_2():
-    official = DATA_SETS["speech_commands"]
-    assert official.url.endswith("speech_commands_v0.02.tar.gz")
-    assert official.sha256.startswith("af14739e")

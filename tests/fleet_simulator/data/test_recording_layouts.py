@@ -14,12 +14,8 @@ from fleet_simulator.cli import main
 from fleet_simulator.data.corpora import read_corpus
 from fleet_simulator.data.recording_features import clips_of
 from fleet_simulator.errors import CorpusError, RefusedKeyError
-from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from fleet_simulator.partition.splits import split
-from tests.support.checkout import DATA
+from fleet_simulator.experiment.sections import DataSection
 from tests.support.simulated_fleet import write_experiment
-
-URBAN_SOUNDS = DATA / "urbansound8k_subset"
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +83,6 @@ def test_own_recordings_in_a_folder_for_each_label_are_simulated(tmp_path):
     assert np.array(result["rounds"][-1]["confusion"]).tolist() == [[3, 0], [0, 3]]  # of the one test speaker
 
 
-def test_own_recordings_elsewhere_are_told_the_folder_and_its_layout(tmp_path, capsys):
-    write(tmp_path / "flat" / "anna_1.wav")
-    for name, said in (("flat", "holds no clips as"), ("nowhere", "there is no folder")):
-        data = {"source": "recordings", "path": name}
-        experiment = write_experiment(tmp_path / "fleet.toml", "cnn1", data=data)
-        assert main(["run", str(experiment), "--workers", "0"]) == 1
-        told = capsys.readouterr().err
-        assert all(word in told for word in (said, str(tmp_path / name), "<label>/<speaker>_<anything> (.wav, .flac"))
-
-
 def test_crema_d(tmp_path, model):
     for name in ("1001_DFA_ANG_XX", "1001_IEO_HAP_LO", "1091_WSI_SAD_XX", "1002_TIE_FEA_HI", "1002_TIE_NEU_XX"):
         write(tmp_path / "AudioWAV" / f"{name}.wav")
@@ -153,23 +139,6 @@ def test_a_folder_of_another_layout_is_told_what_is_expected(tmp_path, model, so
         read(model, source, tmp_path)
     with pytest.raises(CorpusError, match="there is no folder"):
         read(model, source, tmp_path / "nowhere")
-
-
-@pytest.mark.skipif(not URBAN_SOUNDS.is_dir(), reason=f"there is no {URBAN_SOUNDS}; set AURICLE_DATA")
-def test_real_urban_sounds_are_split_by_recording(model):
-    data = DataSection("urbansound8k", URBAN_SOUNDS, ("car_horn", "gun_shot"), test=0.3, windows=3)
-    corpus = read_corpus(data, model.manifest, 0)
-    files = [path for label in data.labels for path in (URBAN_SOUNDS / label).glob("*.ogg")]
-    assert len(corpus.labels) == 3 * len(files)
-    assert set(corpus.speakers) == {path.stem.partition("_")[2].partition("-")[0] for path in files}
-    for how in ("recording", "dirichlet"):
-        fleet = FleetSection(devices=8, split=how, alpha=0.3)
-        dealt = split(corpus, Experiment(data, fleet, ModelSection(Path("x")), RoundsSection(count=1)))
-        sources = [set(corpus.speakers[rows]) for rows in (np.concatenate(dealt.devices), dealt.test)]
-        assert not sources[0] & sources[1]
-        assert all(len(rows) % 3 == 0 for rows in dealt.devices)
-    x = corpus.features(np.arange(len(corpus.labels))).reshape(-1, 3, *model.manifest.input_shape)
-    assert np.abs(x[:, 0] - x[:, 2]).mean() > 0.1
 
 
 def test_windows_lie_equally_far_from_one_another_and_one_is_the_loudest_stretch():

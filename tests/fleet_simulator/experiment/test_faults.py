@@ -11,7 +11,7 @@ from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.federation import Federation
 from fleet_simulator.simulation.tasks import NO_OWN, Block
 from fleet_simulator.simulation.virtual_devices import VirtualDevices
-from tests.support.simulated_fleet import Progress, simulate, write_experiment
+from tests.support.simulated_fleet import simulate, write_experiment
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_stated_share_of_labels_is_wrong_and_nobody_else_s():
     taught = taught_labels(labels, owned, FaultsSection(wrong_labels=0.3), 5, 0)
     assert np.mean(taught[:9_000] != labels[:9_000]) == pytest.approx(0.3, abs=0.02)
     assert (taught[9_000:] == labels[9_000:]).all()
-    assert set(taught) == set(range(5))
+    assert set(taught) == set(range(5))  # and those beyond, by which the fleet's model is judged, are right
     flipped = taught_labels(labels, owned, FaultsSection(0.5, "label_flip"), 5, 0)
     attackers = attacking_devices(FaultsSection(0.5, "label_flip"), 90, 0)
     assert len(attackers) == 45
@@ -69,12 +69,11 @@ def test_attackers_are_put_in_quarantine_as_an_aggregator_does_and_a_longer_run_
 
 
 def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundles):
-    path = write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1, "quarantine": True})
-    experiment = load(path)
+    experiment = load(write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"quarantine": True}))
     federation = Federation(experiment, DealtFleet(experiment, tmp_path, in_memory=True), tmp_path)
     federation.state.suspicion[:] = SUSPICION
     with pytest.raises(SimulationError, match=r"all devices are in quarantine; set rounds\.quarantine to false"):
-        federation.play(1, Progress())
+        federation.play(1)
 
 
 def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):
@@ -114,10 +113,11 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
 
 
 def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
-    clean = load(write_experiment(tmp_path / "a.toml", bundles["ann3"], rounds={"count": 1}))
-    faults = {"wrong_labels": 0.5}
-    wrong = load(write_experiment(tmp_path / "b.toml", bundles["ann3"], rounds={"count": 1}, faults=faults))
-    shards = [DealtFleet(one, tmp_path, in_memory=True).shards for one in (clean, wrong)]
-    assert (shards[0].labels(shards[0].test) == shards[1].labels(shards[1].test)).all()
-    own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in shards]
+    def shards(wrong):
+        path = write_experiment(tmp_path / "e.toml", bundles["ann3"], faults={"wrong_labels": wrong})
+        return DealtFleet(load(path), tmp_path, in_memory=True).shards
+
+    clean, wrong = shards(0.0), shards(0.5)
+    assert (clean.labels(clean.test) == wrong.labels(wrong.test)).all()
+    own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in (clean, wrong)]
     assert 0.35 < np.mean(own[0] != own[1]) < 0.65

@@ -34,18 +34,14 @@ def test_a_round_is_planned_as_the_aggregator_plans_it(tmp_path, bundles):
     ("sections", "says"),
     [
         ({"data": {"source": "radio"}}, ("[data]", "source", "'radio'", "speech_commands")),
-        ({"data": {"source": "log_mel"}}, ("[data]", "source", "path")),
         ({"data": {"test": 1.5}}, ("[data]", "test", "1.5", "below 1")),
-        ({"data": {"clips": "many"}}, ("[data]", "clips", "'many'", "wrong type")),
         ({"fleet": {"device": 3}}, ("[fleet]", "'device'", "devices")),
-        ({"fleet": {"shares": [1, 2]}}, ("[fleet] shares", "[1.0, 2.0]", "one for each device")),
         ({"fleet": {"split": "fair"}}, ("[fleet]", "split", "'fair'", "dirichlet")),
         ({"model": {"bundle": "nowhere.auricle"}}, ("[model]", "nowhere.auricle", "auricle-export build")),
         ({"model": {"bundle": "bass"}}, ("line 12: [model] bundle", "no ready bundle is called 'bass'", "base_hidden")),
         ({"model": {"own": ["cnn1", "bass"]}}, ("line 13: [model] own", "no ready bundle is called 'bass'")),
         ({"rounds": {"strategy": "fedwow"}}, ("[rounds]", "'fedwow'", "fedprox")),
         ({"rounds": {"local": {"epoch": 1}}}, ("[rounds]", "'epoch'", "epochs")),
-        ({"rounds": {"local": {"epochs": 0}}}, ("[rounds]", "'epochs'", "from 1 to 10000", "not 0")),
         ({"rounds": {"aggregation": {"name": "mode"}}}, ("[rounds]", "'mode'", "krum")),
         ({"rounds": {"selection": {"fraction": 0.5}}}, ("[rounds]", "selection", "name")),
         ({"faults": {"attack": "lie"}}, ("[faults]", "attack", "'lie'", "sign_flip")),
@@ -66,22 +62,6 @@ def test_ready_bundles_are_found_by_their_names(tmp_path):
     rounds = {"strategy": "fedmlac"}
     found = load(write_experiment(tmp_path / "e.toml", tmp_path, model=model, rounds=rounds)).model
     assert (found.bundle, found.own) == (find_bundle("cnn2"), (find_bundle("cnn1"), find_bundle("cnn3")))
-
-
-def test_the_line_of_a_wrong_key_is_named(tmp_path, bundles):
-    for number, (wrong, key) in enumerate(
-        [
-            ("[data]\nsource = 'synthetic'\nnosie = 1\n[fleet]\ndevices = 2\n[rounds]\ncount = 1\n", "nosie"),
-            ("[data]\nsource = 'synthetic'\n\n[fleet]\ndevices = 0\n[rounds]\ncount = 1\n", "devices"),
-            ("[data]\nsource = 'synthetic'\n[fleet]\ndevices = 2\n[rounds]\n# how many\ncount = 'all'\n", "count"),
-            ("[data]\nsource = 'synthetic'\n[fleet]\ndevices = 2\n[rounds]\ncount = 1\n[fault]\n", r"\[fault\]"),
-        ]
-    ):
-        path = tmp_path / f"{number}.toml"
-        path.write_text(wrong + f"[model]\nbundle = '{bundles['ann3']}'\n")
-        line = next(n for n, text in enumerate(wrong.splitlines(), 1) if text.startswith(key.replace("\\", "")))
-        with pytest.raises(ExperimentError, match=rf"{number}\.toml, line {line}: .*{key}"):
-            load(path)
 
 
 def test_a_missing_file_and_a_missing_section_are_named(tmp_path):

@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 
 from fleet_simulator.data.corpora import Corpus
-from fleet_simulator.experiment.file import load
 from fleet_simulator.partition.clip_shards import deal, open_shards, write_shards
 from fleet_simulator.partition.splits import hold_out, split
 from tests.fleet_simulator.partition.test_splits import experiment
-from tests.support.simulated_fleet import simulate, write_experiment
-from tests.support.sounds import write_clips
 
 
 def corpus_of(variants, windows=1, recordings=300):
@@ -47,21 +44,6 @@ def test_shards_of_a_file_are_those_of_memory(tmp_path, variants):
     assert open_shards(tmp_path / "data", "another experiment's") is None
 
 
-def test_a_run_on_noisy_augmented_clips_is_the_same_from_memory_and_from_a_file(tmp_path, bundles):
-    for label in ("yes", "no"):
-        write_clips(tmp_path / "clips", label, 24, 1)
-    write_clips(tmp_path, "up", 2, 0)  # the background
-    keys = {"source": "speech_commands", "path": "clips", "speakers": 20, "windows": 2}
-    changes = {"snr_db": 20, "variants": 2, "background": "up"}
-    fleet = {"devices": 4, "held_out": 0.4}
-    noisy = write_experiment(tmp_path / "noisy.toml", bundles["ann3"], data=keys | changes, fleet=fleet)
-    clean = write_experiment(tmp_path / "clean.toml", bundles["ann3"], data=keys, fleet=fleet)
-    in_memory, of_file = (simulate(load(noisy), tmp_path / f"run-{n}", n).rounds for n in (0, 1))
-    assert in_memory == of_file
-    without = simulate(load(clean), tmp_path / "clean", 0).rounds
-    assert [entry["loss"] for entry in without] != [entry["loss"] for entry in in_memory]
-
-
 @pytest.mark.parametrize("how", ["speaker", "dirichlet", "iid"])
 def test_clips_of_one_recording_stay_together(how):
     corpus = corpus_of(1, windows=3)
@@ -70,3 +52,6 @@ def test_clips_of_one_recording_stay_together(how):
     assert sorted(np.concatenate(places)) == list(range(900))
     recordings = [set(rows // 3) for rows in places]
     assert sum(map(len, recordings)) == 300
+    for one in owned:
+        train, choose, evaluate = (len(part) // 3 for part in (one.train, one.choose, one.evaluate))
+        assert choose == evaluate == round(0.2 * (train + choose + evaluate))

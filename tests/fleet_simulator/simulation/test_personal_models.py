@@ -6,7 +6,6 @@ import pytest
 
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load
-from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from tests.support.simulated_fleet import simulate, write_experiment
 
 UNEQUAL = {"fleet": {"devices": 12, "split": "dirichlet", "alpha": 0.3, "held_out": 0.4}, "rounds": {"count": 4}}
@@ -14,18 +13,6 @@ UNEQUAL = {"fleet": {"devices": 12, "split": "dirichlet", "alpha": 0.3, "held_ou
 
 def of(entries, figure):
     return sum(entry[figure] for entry in entries if entry[figure] is not None)
-
-
-def test_held_out_clips_are_neither_trained_on_nor_used_twice(tmp_path, bundles):
-    experiment = load(write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL))
-    whole = load(write_experiment(tmp_path / "w.toml", bundles["ann3"], **UNEQUAL | {"fleet": {"devices": 12}}))
-    shards, all_of_it = (DealtFleet(one, tmp_path, in_memory=True).shards for one in (experiment, whole))
-    parts = [part(device) for device in range(12) for part in (shards.rows, shards.choose, shards.evaluate)]
-    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
-    assert parts[-1].stop == all_of_it.sizes.sum()
-    sizes = [part.stop - part.start for part in parts]
-    for train, choose, judge in zip(sizes[::3], sizes[1::3], sizes[2::3], strict=True):
-        assert choose == judge == round(0.2 * (train + choose + judge))
 
 
 @pytest.mark.parametrize("settings", [{"name": "local"}, {"name": "group_balanced", "most_rounds": 3, "groups": 2}])
