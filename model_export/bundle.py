@@ -15,14 +15,45 @@ import tensorflow as tf
 
 from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
+from fleet_protocol.feature_settings import JointSettings
 from fleet_protocol.tensors import Arrays
-from model_export import network
 from model_export.errors import ExportError, OperatorError
 from model_export.graph_operators import require_builtin
+from model_export.layers import device_layers
 from model_export.specification import Specification
 from model_export.trainable import Trainable, weight_name
+from model_export.zoo import ARCHITECTURES
 
 Converter = Any
+
+
+def build_network(specification: Specification, *, stock: bool = False) -> keras.Model:
+    """Build a network: normalised features [n, frames, numbers per frame] to logits [n, capacity].
+
+    Weights are seeded (Glorot uniform; biases zero; recurrent ones orthogonal), or pretrained ones. Its last layer is
+    the head, which begins at zero on a joint front end. Networks that transcribe have logits [n, steps, capacity].
+
+    Args:
+        stock: use Keras's own layers instead of those that train on a device; both take the same weights.
+    """
+    keras.utils.set_random_seed(specification.seed)
+    source = keras.layers if stock else device_layers
+    x = keras.Input(specification.settings.shape)
+    pretrained = specification.pretrained
+    features = pretrained.connect(source, x) if pretrained else x
+    options = {"activation": specification.activation, "downsampling": specification.downsampling}
+    embedding = ARCHITECTURES[specification.architecture].connect(source, features, specification.width, **options)
+    logits = source.Dense(specification.outputs, name="head")(embedding)
+    model = keras.Model(x, logits, name=specification.architecture)
+    given = pretrained.weights if pretrained else {}
+    for variable in model.trainable_variables:
+        if weight_name(variable) in given:
+            variable.assign(given[weight_name(variable)])
+    if isinstance(specification.settings, JointSettings):
+        # What no training moves, as a word's weights of the numbers for sounds, must not speak.
+        kernel = model.trainable_variables[-2]
+        kernel.assign(np.zeros(kernel.shape, np.float32))
+    return model
 
 
 def build_bundle(specification: Specification, weights: Mapping[str, Array] | None = None) -> bytes:
@@ -31,7 +62,7 @@ def build_bundle(specification: Specification, weights: Mapping[str, Array] | No
     Raises ExportError: the weights do not fit; OperatorError: the graph needs an operator that a device's runtime
     lacks.
     """
-    model = network.build(specification)
+    model = build_network(specification)
     if weights is not None:
         load_weights(model, weights)
     graph = convert_trainable(model, specification.batch)

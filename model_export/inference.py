@@ -15,8 +15,7 @@ import tensorflow as tf
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.tensors import Arrays
-from model_export import network
-from model_export.bundle import Converter, convert, load_weights
+from model_export.bundle import Converter, build_network, convert, load_weights
 from model_export.errors import ExportError
 from model_export.graph_operators import require_builtin
 from model_export.layers.operators import Tensor
@@ -45,7 +44,7 @@ class Inference(tf.Module):  # type: ignore[misc]
         if not 2 <= classes <= specification.capacity:
             raise ExportError(f"{classes} labels do not fit a head with room for 2 to {specification.capacity}")
         self._specification = specification
-        self._network: keras.Model = network.build(specification)
+        self._network: keras.Model = build_network(specification)
         load_weights(self._network, weights)
         self._constants = [tf.constant(variable.value) for variable in self._network.trainable_variables]
         self._classes, self._rows = classes, rows

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from edge_client.detection.scores import NEUTRAL, WORTH
 from edge_client.detection.thresholds import LARGEST
-from model_export import network
-from model_export.bundle import convert, load_weights
+from model_export.bundle import build_network, convert, load_weights
 from model_export.errors import ExportError
 from model_export.layers.operators import Tensor
 from model_export.specification import Specification
@@ -36,7 +35,7 @@ def wake_word_graph(word: TaughtWord) -> bytes:
     """
     manifest = word.bundle.manifest
     specification = Specification.of(manifest)
-    model = network.build(specification)
+    model = build_network(specification)
     load_weights(model, word.bundle.weights)
     weights = [tf.constant(variable.value) for variable in model.trainable_variables]
     mean, scale = (np.asarray(numbers, np.float32) for numbers in (manifest.mean, manifest.std))

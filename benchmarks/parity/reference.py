@@ -18,8 +18,7 @@ import tensorflow as tf
 from benchmarks.parity.variants import MOMENTUM, PROXIMAL, TEMPERATURE, batches, mask, rate, specification
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
-from model_export import network
-from model_export.bundle import build_bundle
+from model_export.bundle import build_bundle, build_network
 
 Tensor = Any
 
@@ -87,7 +86,7 @@ def shapes_in_order(manifest: Manifest) -> dict[str, tuple[int, ...]]:
 
 def stock_model(name: str, bundle: Bundle) -> keras.Model:
     """Build a variant of Keras's own layers, with the bundle's weights."""
-    model = network.build(dataclasses.replace(specification(name, bundle.manifest.batch), seed=1), stock=True)
+    model = build_network(dataclasses.replace(specification(name, bundle.manifest.batch), seed=1), stock=True)
     given = zip(shapes_in_order(bundle.manifest), model.get_weights(), strict=True)
     model.set_weights([bundle.weights[weight].reshape(array.shape) for weight, array in given])
     return model

@@ -73,7 +73,7 @@ class DealtFleet(Devices):
         inputs = inputs or Inputs()
         self.experiment = experiment
         self.pool: Pool
-        model, shared, plan = experiment.model, inputs.bundle(experiment.model.bundle), experiment.plan
+        shared, seed = inputs.bundle(experiment.model.bundle), experiment.plan.seed
         self._folder = folder
         self.shards = _shards(experiment, folder, inputs, in_memory)
         self.first = FleetState(public_set_of(self.shards, shared.manifest), shared.weights)
@@ -81,22 +81,13 @@ class DealtFleet(Devices):
         self.layout = layout_of(shared.manifest)
         if not self.shards.sizes.any():
             raise CorpusError("no device has any clip; give the data more clips")
-        self.setup = Setup(
-            bundle=model.bundle,
-            own=model.own,
-            folder=folder,
-            plan=plan,
-            averages=averages_blocks(experiment),
-            faults=experiment.faults,
-            baselines=experiment.baselines,
-            plugins=experiment.plugins,
-        )
-        self._time = DeviceTime.of(experiment.fleet, plan.seed)
+        self.setup = Setup(experiment, folder, averages_blocks(experiment))
+        self._time = DeviceTime.of(experiment.fleet, seed)
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
         self.models = RowFile(folder / "models.f32", self.layout.width)
-        own = [inputs.bundle(path).manifest for path in model.own] or [shared.manifest]
+        own = [inputs.bundle(path).manifest for path in self.setup.own]
         self._own_models = RowFile(folder / "own-models.f32", max(layout_of(one).width for one in own))
-        self._architectures = architectures_of(len(own), self.shards.devices, plan.seed)
+        self._architectures = architectures_of(len(own), self.shards.devices, seed)
         self._other = np.array([one.network != shared.manifest.network for one in own])[self._architectures]
         self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)
         self._cost: tuple[list[int], list[int], list[int]] = ([], [], [])
@@ -144,13 +135,11 @@ class DealtFleet(Devices):
 
     def blocks(self, work: Work, devices: Sequence[int], model: int = 0) -> list[Block]:
         """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""
-        size = max(1, min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS)))
-        blocks = []
-        for number, start in enumerate(range(0, len(devices), size)):
-            members = tuple(devices[start : start + size])
-            place = number if self.setup.averages else start
-            blocks.append(Block(work, place, members, self.versions(members), model))
-        return blocks
+        parts = _parts(devices)
+        return [
+            Block(work, number * (1 if self.setup.averages else len(parts[0])), members, self.versions(members), model)
+            for number, members in enumerate(parts)
+        ]
 
     def contributions(self, block: Block, trained: Trained) -> list[Contribution]:
         """Return a block's uploads as the aggregator reads them."""
@@ -182,9 +171,8 @@ class DealtFleet(Devices):
 
     def _learned(self, work: Work, devices: Sequence[int], took_part: set[int]) -> float | None:
         """Have devices learn; return the mean accuracy of the fleet's scores on their classes' public clips, 0..1."""
-        size, tasks = max(1, min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS))), []
-        for start in range(0, len(devices), size):
-            members = tuple(devices[start : start + size])
+        tasks = []
+        for members in _parts(devices):
             versions = self.versions(members)
             places = tuple(
                 version if device in took_part else next_version(version)
@@ -233,6 +221,12 @@ class DealtFleet(Devices):
         return metrics(confusion) | ({"confusion": confusion.tolist()} if last else {})
 
 
+def _parts(devices: Sequence[int], size: int = 0) -> list[tuple[int, ...]]:
+    """Cut devices into parts of a size; 0: one that depends on their number alone."""
+    size = size or max(1, min(_LARGEST_BLOCK, math.ceil(len(devices) / _BLOCKS)))
+    return [tuple(devices[start : start + size]) for start in range(0, len(devices), size)]
+
+
 def _shards(experiment: Experiment, folder: Path, inputs: Inputs, in_memory: bool) -> ClipShards:
     digest = experiment.digest
     if not in_memory and (found := open_shards(folder / "data", digest)):
@@ -277,11 +271,11 @@ def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
     parts = [(works[0], model, how, group, local[0]) for model, group in groups.items()]
     # What a plan says of personalisation is for those with the fleet's network.
     parts.append((works[1], 0, Choice("none"), others, local[1]))
-    tasks = []
-    for work, model, how_to, group, next_round in parts:
-        for start in range(0, len(group), _DEVICES):
-            some = group[start : start + _DEVICES]
-            tasks.append(Evaluate(rounds, work, tuple(some), model, how_to, fleet.versions(some), next_round))
+    tasks = [
+        Evaluate(rounds, work, some, model, how_to, fleet.versions(some), next_round)
+        for work, model, how_to, group, next_round in parts
+        for some in _parts(group, _DEVICES)
+    ]
     entries = [entry for part in fleet.pool.run(tasks) for entry in part]
     of_device = {device: model - 1 for model, group in groups.items() for device in group if model}
     for entry in entries:

@@ -62,12 +62,12 @@ class DeviceModels:
         """Open the bundles."""
         self.setup = setup
         self.shards = shards
-        own = setup.own or (setup.bundle,)
-        self.bundle = inputs.bundle(setup.bundle)
-        self.shared = inputs.model(setup.bundle, "shared")
+        own, bundle = setup.own, setup.experiment.model.bundle
+        self.bundle = inputs.bundle(bundle)
+        self.shared = inputs.model(bundle, "shared")
         self.own = [inputs.model(path, f"own {number}") for number, path in enumerate(own)]
         self.initial = [inputs.bundle(path).weights for path in own]
-        self.architectures = architectures_of(len(own), shards.devices, setup.plan.seed)
+        self.architectures = architectures_of(len(own), shards.devices, setup.experiment.rounds.seed)
         self.layout = layout_of(self.shared.manifest)
         self.weights: Arrays = {}
         self.public: PublicRows

@@ -40,7 +40,7 @@ class Evaluation:
         self._models = models
         self._job = job
         self._shards = models.shards
-        self._seed = models.setup.plan.seed
+        self._seed = models.setup.experiment.rounds.seed
         self._public_only: dict[int, Arrays] = {}
         self._newcomer: tuple[Work, Listener] | None = None
 
@@ -142,7 +142,7 @@ class Evaluation:
         centres = heads.centres(models.prototypes(task.work), self._seed)
         result = heads.fit(label_map, takes, seed, public_set, centres, own.weights)
         found |= self._listened("listening", device, heads.model, result)
-        if models.setup.baselines is None:
+        if models.setup.experiment.baselines is None:
             return found
         found |= self._listened("alone", device, heads.model, own)
         chosen = own if heads.refuses(own, result, takes, public_set) else result
@@ -253,7 +253,7 @@ class Evaluation:
 
         With them comes what its guard makes of the choice between the first and the rounds' result.
         """
-        models, how = self._models, self._models.setup.baselines
+        models, how = self._models, self._models.setup.experiment.baselines
         if how is None:
             return {}
         architecture = int(models.architectures[device])

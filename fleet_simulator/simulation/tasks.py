@@ -6,27 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Update, Work
+from fleet_protocol.messages import Choice, ClassInfo, Update, Work
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.experiment.faults import FaultsSection
-from fleet_simulator.experiment.sections import BaselinesSection
-from fleet_simulator.plugins import Plugin
+from fleet_simulator.experiment.sections import Experiment
 
 NO_OWN = 2  # a device that has not trained a model of its own yet
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Setup:
     """What all tasks of a run have in common."""
 
-    bundle: Path  # Bundle of the shared model
-    own: tuple[Path, ...]  # Bundles of the devices' own models; none: the shared one
+    experiment: Experiment  # With its plan, whose local settings a strategy may fill in when a round opens
     folder: Path  # The run's folder, with ``data/`` and the files that workers and main process share
-    plan: RoundPlan  # Plan of every round, but for the local settings that a strategy fills in when a round opens
     averages: bool  # Whether a block of devices is averaged where it was trained
-    faults: FaultsSection  # What goes wrong
-    baselines: BaselinesSection | None = None  # What the devices would have without a fleet; None: nobody asks
-    plugins: tuple[Plugin, ...] = ()  # Files with methods that the plan names
+
+    @property
+    def own(self) -> tuple[Path, ...]:
+        """Bundles of the devices' own models."""
+        return self.experiment.model.own or (self.experiment.model.bundle,)
 
 
 @dataclass(frozen=True)

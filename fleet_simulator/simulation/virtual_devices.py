@@ -48,16 +48,17 @@ class VirtualDevices:
 
     def __init__(self, setup: Setup, shards: ClipShards | None = None, inputs: Inputs | None = None) -> None:
         """Open the bundles."""
-        use_plugins(setup.plugins)
+        use_plugins(setup.experiment.plugins)
         found = shards or open_shards(setup.folder / "data")
         if found is None:
             raise WorkerError(f"{setup.folder / 'data'} is gone; the same command makes it again")
-        self._setup = setup
+        self._faults, self._plan = setup.experiment.faults, setup.experiment.plan
+        self._averages = setup.averages
         self._shards = found
         self._models = DeviceModels(setup, found, inputs or Inputs())
         self._evaluation = Evaluation(self._models, self._job)
         self._uploads = RowFile(setup.folder / "uploads.f32", self._models.layout.width)
-        self._attackers = attacking_devices(setup.faults, found.devices, setup.plan.seed)
+        self._attackers = attacking_devices(self._faults, found.devices, self._plan.seed)
 
     def answer(self, task: Task) -> Any:  # noqa: ANN401  (what the task's method returns)
         """Do what a task says."""
@@ -91,7 +92,7 @@ class VirtualDevices:
             else:
                 arrays.append(self._attack_scores(device, sent))
         losses = tuple(float(update.metrics["training_loss"]) for update in updates)
-        if shares and self._setup.averages:
+        if shares and self._averages:
             self._uploads.write(block.place, self._mean(block, rows))
             updates = [self._whole(block, updates)]
         elif shares:
@@ -144,14 +145,14 @@ class VirtualDevices:
 
     def _attack_weights(self, device: int, work: Work, row: Floats) -> None:
         """Put what an attacker sends in the place of what it trained."""
-        faults = self._setup.faults
+        faults = self._faults
         if device in self._attackers:
-            rng = np.random.default_rng([self._setup.plan.seed, work.round_id, 1, device])
+            rng = np.random.default_rng([self._plan.seed, work.round_id, 1, device])
             row[:] = attacked(faults, self._models.layout.flatten(self._models.weights), row, rng)
 
     def _attack_scores(self, device: int, arrays: Arrays) -> Arrays:
         """Return what a device sends that uploads no weights."""
-        faults = self._setup.faults
+        faults = self._faults
         if device not in self._attackers:
             return arrays
         if faults.attack == "silent":
@@ -162,12 +163,12 @@ class VirtualDevices:
 
     def _lies(self, device: int) -> bool:
         """Return whether a device says a false number of clips."""
-        return device in self._attackers and self._setup.faults.attack == "false_clips"
+        return device in self._attackers and self._faults.attack == "false_clips"
 
     def _whole(self, block: Block, updates: list[Update]) -> Update:
         """Return the document of a block's mean."""
         slots: Ints = np.concatenate([self._shards.labels(self._shards.rows(device)) for device in block.devices])
-        by_size = self._setup.plan.aggregation.settings["by_size"]
+        by_size = self._plan.aggregation.settings["by_size"]
         return replace(
             updates[0],
             clips=int(self._clips(block).sum()) if by_size else len(block.devices),
@@ -181,7 +182,7 @@ class VirtualDevices:
 
     def _mean(self, block: Block, rows: Floats) -> Floats:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""
-        settings, layout = self._setup.plan.aggregation.settings, self._models.layout
+        settings, layout = self._plan.aggregation.settings, self._models.layout
         choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
         uploads = Updates.of_rows(layout, [device_id(device) for device in block.devices], rows)
         return layout.flatten(aggregate_weights(choice, uploads, self._clips(block), self._models.weights, {})[0])

@@ -20,7 +20,7 @@ import tensorflow as tf
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, read_bundle, write_bundle
 from fleet_protocol.tensors import Arrays
-from model_export import network
+from model_export.bundle import build_network
 from model_export.feature_statistics import Normalisation
 from model_export.specification import Specification
 from studies.speech.ctc import BLANK, indices
@@ -47,7 +47,7 @@ class Trainer:
             width=float(manifest.options.get("width", 1.0)),
             alphabet=manifest.characters,
         )
-        self._model = network.build(specification, stock=True)
+        self._model = build_network(specification, stock=True)
         given = zip(self._names(), self._model.get_weights(), strict=True)
         self._model.set_weights([bundle.weights[name].reshape(array.shape) for name, array in given])
         adam, momentum = keras.optimizers.Adam(), keras.optimizers.SGD(momentum=0.9)

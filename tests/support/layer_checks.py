@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from fleet_protocol.feature_settings import preset
-from model_export import network
+from model_export.bundle import build_network
 from model_export.feature_statistics import Normalisation
 from model_export.layers import device_layers as layers
 from model_export.specification import Specification
@@ -131,7 +131,7 @@ def published_sizes():
     settings = preset("kws40")
     normalisation, names = Normalisation.default(settings), ("dscnn_172", "mhattrnn", "resnet15", "transformer")
     return {
-        f"{name} {classes}": network.build(Specification(name, settings, normalisation, classes)).count_params()
+        f"{name} {classes}": build_network(Specification(name, settings, normalisation, classes)).count_params()
         for name in names
         for classes in (12, 35)
     }
