@@ -127,7 +127,15 @@ def _beeps(rng: np.random.Generator, length: int, low_hz: float, high_hz: float,
     return gate * _harmonics(rng, hz, int(rng.integers(1, 5)), rng.uniform(1, 3))
 
 
-def _bell(rng: np.random.Generator, length: int) -> Doubles:
+def _alarm(rng: np.random.Generator, length: int) -> Doubles:
+    return _beeps(rng, length, 2_400, 3_600, 0.4, 0.3)
+
+
+def _beep(rng: np.random.Generator, length: int) -> Doubles:
+    return _beeps(rng, length, 700, 2_200, 0.15, 0.5)
+
+
+def _doorbell(rng: np.random.Generator, length: int) -> Doubles:
     """Two notes, the second lower."""
     first, ratio = rng.uniform(500, 1200), rng.uniform(0.7, 0.85)
     partials = np.array([1.0, 2.0, 2.76, 4.1, 5.4])
@@ -159,14 +167,14 @@ def _knock(rng: np.random.Generator, length: int) -> Doubles:
     return _repeated(length, _paced(rng, length, rng.uniform(0.15, 0.4), 0.1), _struck(rng, 4_000, partials, 0.03))
 
 
-def _clap(rng: np.random.Generator, length: int) -> Doubles:
+def _clapping(rng: np.random.Generator, length: int) -> Doubles:
     one = coloured(rng, 2_400, 0.2, rng.uniform(400, 900), rng.uniform(3_000, 7_000))
     one *= np.exp(-_seconds(2_400) / rng.uniform(0.008, 0.02))
     return _repeated(length, _paced(rng, length, rng.uniform(0.2, 0.5), 0.1), one)
 
 
 def _applause(rng: np.random.Generator, length: int) -> Doubles:
-    return sum((_clap(rng, length) for _ in range(12)), np.zeros(length))
+    return sum((_clapping(rng, length) for _ in range(12)), np.zeros(length))
 
 
 def _glass(rng: np.random.Generator, length: int) -> Doubles:
@@ -217,7 +225,7 @@ def _engine(rng: np.random.Generator, length: int) -> Doubles:
     return _harmonics(rng, hz, 60, 0.8) + coloured(rng, length, 0.8) * 400
 
 
-def _motor(rng: np.random.Generator, length: int) -> Doubles:
+def _vacuum_cleaner(rng: np.random.Generator, length: int) -> Doubles:
     """A vacuum cleaner, a hair dryer, a blender."""
     whine = _harmonics(rng, np.full(length, rng.uniform(200, 900)), 12, 0.8)
     noise = coloured(rng, length, rng.uniform(0.1, 0.5), 100, rng.uniform(4_000, 8_000))
@@ -277,12 +285,12 @@ def _keyboard(rng: np.random.Generator, length: int) -> Doubles:
     return _repeated(length, _paced(rng, length, rng.uniform(0.1, 0.25), 0.45), one)
 
 
-def _steps(rng: np.random.Generator, length: int) -> Doubles:
+def _footsteps(rng: np.random.Generator, length: int) -> Doubles:
     one = coloured(rng, 3_200, 0.7, 60, rng.uniform(800, 3_000)) * np.exp(-_seconds(3_200) / rng.uniform(0.02, 0.06))
     return _repeated(length, _paced(rng, length, rng.uniform(0.35, 0.7), 0.05), one)
 
 
-def _horn(rng: np.random.Generator, length: int) -> Doubles:
+def _car_horn(rng: np.random.Generator, length: int) -> Doubles:
     low = rng.uniform(300, 500)
     both = [_harmonics(rng, np.full(length, hz), 14, 0.7) for hz in (low, low * rng.uniform(1.15, 1.3))]
     return (both[0] + both[1]) * _gated(length, rng.uniform(0.4, 2.5), rng.uniform(0.2, 0.8))
@@ -304,35 +312,11 @@ def _music(rng: np.random.Generator, length: int) -> Doubles:
 
 
 SOUNDS: dict[str, Draw] = {
-    "alarm": lambda rng, length: _beeps(rng, length, 2_400, 3_600, 0.4, 0.3),
-    "applause": _applause,
-    "bang": _bang,
-    "bark": _bark,
-    "beep": lambda rng, length: _beeps(rng, length, 700, 2_200, 0.15, 0.5),
-    "birds": _birds,
-    "car_horn": _horn,
-    "clapping": _clap,
-    "clock": _clock,
-    "crickets": _crickets,
-    "cry": _cry,
-    "doorbell": _bell,
-    "drill": _drill,
-    "engine": _engine,
-    "fan": _fan,
-    "fire": _fire,
-    "footsteps": _steps,
-    "glass": _glass,
-    "kettle": _kettle,
-    "keyboard": _keyboard,
-    "knock": _knock,
-    "meow": _meow,
-    "music": _music,
-    "rain": _rain,
-    "saw": _saw,
-    "siren": _siren,
-    "telephone": _telephone,
-    "vacuum_cleaner": _motor,
-    "water": _water,
-    "wind": _wind,
+    draw.__name__.removeprefix("_"): draw
+    for draw in (
+        *(_alarm, _applause, _bang, _bark, _beep, _birds, _car_horn, _clapping, _clock, _crickets, _cry, _doorbell),
+        *(_drill, _engine, _fan, _fire, _footsteps, _glass, _kettle, _keyboard, _knock, _meow, _music, _rain, _saw),
+        *(_siren, _telephone, _vacuum_cleaner, _water, _wind),
+    )
 }
 """Sounds by name."""

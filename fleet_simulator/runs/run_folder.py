@@ -93,7 +93,7 @@ class RowFile:
 
     def write(self, row: int, rows: Floats) -> None:
         """Write one row, float32 [width], or several, [n, width], from a place on."""
-        data, place = np.ascontiguousarray(rows, np.float32).data.cast("B"), row * self.width * 4
+        data, place = np.ascontiguousarray(rows, np.float32).reshape(-1).view(np.uint8).data, row * self.width * 4
         while data:
             written = os.pwrite(self._descriptor, data, place)
             data, place = data[written:], place + written
@@ -101,7 +101,7 @@ class RowFile:
     def read(self, row: int, count: int) -> Floats:
         """Return float32 [count, width]."""
         rows = np.zeros((count, self.width), np.float32)
-        data, place = rows.data.cast("B"), row * self.width * 4
+        data, place = rows.reshape(-1).view(np.uint8).data, row * self.width * 4
         while data and (got := os.preadv(self._descriptor, [data], place)):
             data, place = data[got:], place + got
         return rows
