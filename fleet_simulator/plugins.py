@@ -5,7 +5,6 @@ A run's workers load the same bytes: a file that changes meanwhile is refused.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from edge_client.learning.personalisations.personalisation import personalisatio
 from fleet_protocol import local_method, personalisation
 from fleet_protocol.errors import PluginError
 from fleet_protocol.registry import ask_modules
+from fleet_protocol.tensors import digest
 
 ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 
@@ -52,7 +52,7 @@ def load_plugins(paths: Sequence[Path]) -> tuple[Plugin, ...]:
 
     Raises PluginError: a file cannot be read or imported, has no method, or one that cannot be used.
     """
-    plugins = tuple(Plugin(path.resolve(), hashlib.sha256(_read(path)).hexdigest()) for path in paths)
+    plugins = tuple(Plugin(path.resolve(), digest(_read(path))) for path in paths)
     use_plugins(plugins)
     return plugins
 
@@ -84,7 +84,7 @@ def _module(plugin: Plugin) -> ModuleType:
     if plugin in _modules:
         return _modules[plugin]
     source = _read(plugin.path)
-    if hashlib.sha256(source).hexdigest() != plugin.sha256:
+    if digest(source) != plugin.sha256:
         raise PluginError(f"the plugin {plugin.path} was changed while the run was on; begin the run anew")
     module = ModuleType(f"plugin_{plugin.sha256[:16]}")
     module.__file__ = str(plugin.path)

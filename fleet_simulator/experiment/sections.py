@@ -6,7 +6,6 @@ What a round does is said as to the aggregator, and becomes the same plan by the
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Choice, RoundPlan
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.setting import Value
+from fleet_protocol.tensors import digest
 from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
 from fleet_simulator.plugins import Plugin
@@ -287,8 +287,8 @@ class AnyExperiment:
         document: dict[str, Any] = dataclasses.asdict(self)
         del document["rounds"]["count"]
         document |= {"version": _DIGEST_VERSION, "plugins": [plugin.sha256 for plugin in self.plugins]}
-        document["bundles"] = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in self.bundles}
-        return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+        document["bundles"] = {str(path): digest(path.read_bytes()) for path in self.bundles}
+        return digest(json.dumps(document, sort_keys=True, default=str).encode())
 
 
 @dataclass(frozen=True)

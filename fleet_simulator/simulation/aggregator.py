@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +20,6 @@ from aggregator_server.aggregation.contract import (
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
-from aggregator_server.rounds.plan import plan_for_others
 from aggregator_server.strategies.mixed_networks import aggregate
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, unchanged
@@ -30,7 +28,7 @@ from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, RoundPlan, Work, WorkKind
 from fleet_protocol.public_set import PublicSet, pack_consensus
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.tensors import Arrays, digest
 from fleet_simulator.errors import SimulationError
 
 
@@ -51,9 +49,9 @@ class FleetState:
         """Return the names that the aggregator's blobs would have, as :class:`Work` has them."""
         consensus, prototypes = self.consensus, self.prototypes
         return {
-            "public_set": public_digest(self.public_set),
-            "consensus": None if consensus is None else _digest(pack_consensus(consensus, self.public_set.class_ids)),
-            "prototypes": None if prototypes is None else _digest(prototypes.pack()),
+            "public_set": digest(self.public_set.pack()),
+            "consensus": None if consensus is None else digest(pack_consensus(consensus, self.public_set.class_ids)),
+            "prototypes": None if prototypes is None else digest(prototypes.pack()),
         }
 
 
@@ -79,7 +77,7 @@ class Aggregator:
         self.state = state
         self._manifest = manifest if self.strategy.shares_model else None
         self._attacked = attacked
-        self._named: tuple[tuple[object, ...], dict[str, Any]] = ((), {})
+        self._named: tuple[tuple[object, ...], dict[str, Any]] = ((None,) * 3, {})
 
     def prepared(self, reported: Sequence[DeviceStatistics]) -> RoundPlan:
         """Return a round's plan, completed from what devices reported with their uploads so far.
@@ -98,14 +96,9 @@ class Aggregator:
         """Return what the devices of a round are asked for, but for assignments, which are each device's own."""
         state = self.state
         present = state.public_set, state.consensus, state.prototypes
-        if len(self._named[0]) != len(present) or any(a is not b for a, b in zip(self._named[0], present, strict=True)):
+        if any(one is not other for one, other in zip(self._named[0], present, strict=True)):
             self._named = present, state.digests()
         return Work(kind=kind, round_id=round_id, plan=plan, classes=state.public_set.classes, **self._named[1])
-
-    def work_for_others(self, work: Work) -> Work:
-        """Return the same for devices with another network than the shared model's."""
-        others = work.plan.others
-        return work if others is None else replace(work, plan=plan_for_others(work.plan, others))
 
     def close(
         self, work: Work, uploads: Uploads, *, new_classes: int | None = None, revoked: Collection[str] = ()
@@ -200,12 +193,3 @@ class Aggregator:
             else:
                 taken.append(upload)
         return taken
-
-
-def public_digest(public_set: PublicSet) -> str:
-    """Return the name that the aggregator's blob of a public set would have."""
-    return _digest(public_set.pack())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
+from aggregator_server.rounds.plan import plan_for_others
 from aggregator_server.selection.draw import Candidate, History, select
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.arrays import Bools, Ints
@@ -163,7 +164,7 @@ class Federation:
         if self.aggregator.prepares:
             plan = self.aggregator.prepared(self.devices.statistics(np.flatnonzero(self.state.uploaded).tolist()))
         work = self.aggregator.work("contribute", round_id, plan)
-        return work, self.aggregator.work_for_others(work)
+        return work, work if plan.others is None else replace(work, plan=plan_for_others(plan, plan.others))
 
     def play(self, round_id: int) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""

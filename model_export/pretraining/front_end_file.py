@@ -8,7 +8,6 @@ and a bundle beside the file can leave them out. In older files it is one with t
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import zipfile
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet_protocol.front_end_members import DESCRIPTION, SUFFIX, find_member
-from fleet_protocol.tensors import Arrays, unpack
+from fleet_protocol.tensors import Arrays, digest, unpack
 from model_export.errors import ExportError
 
 FORMAT, VERSION = "auricle-front-end", 1
@@ -59,7 +58,7 @@ def serialise(
         left_out: names of members that another file of the same folder holds.
     """
     members = {FLOAT32: float32, INT8: int8, STATISTICS: statistics} | ({HEAD: head} if head else {})
-    files = {name: {"bytes": len(data), "sha256": _digest(data)} for name, data in members.items()}
+    files = {name: {"bytes": len(data), "sha256": digest(data)} for name, data in members.items()}
     document = {"format": FORMAT, "version": VERSION, **description, "files": files}
     members[DESCRIPTION] = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     buffer = io.BytesIO()
@@ -91,7 +90,7 @@ def read(path: Path) -> FrontEndFile:
             f"{path} is no readable front end ({error}); make one with `auricle-export pretrain`"
         ) from error
     for name, sha256 in files.items():
-        if _digest(members[name]) != sha256:
+        if digest(members[name]) != sha256:
             raise ExportError(f"{path} is damaged: {name} does not match its digest; copy or make it again")
     statistics, document = unpack(members[STATISTICS])
     if HEAD in members:
@@ -108,7 +107,3 @@ def require_output(path: Path) -> None:
         raise ExportError(f"--output must end in {SUFFIX}, not be {path}")
     if not path.parent.is_dir():
         raise ExportError(f"there is no folder {path.parent}; make it first")
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
