@@ -18,10 +18,19 @@ def write_experiment(path: Path, bundle: Path, **sections) -> Path:
         "model": {"bundle": str(bundle)},
         "rounds": {"count": 3, "seed": 5, "local": {"epochs": 1}},
     }
+    return write_toml(path, document, sections)
+
+
+def write_toml(path: Path, document, sections, users=()) -> Path:
+    """Write a file of sections, over which the keys of others go, and of users with their events."""
     lines = []
     for section in [*document, *(sections.keys() - document.keys())]:
         merged = document.get(section, {}) | sections.get(section, {})
         lines += [f"[{section}]", *(f"{key} = {toml(value)}" for key, value in merged.items()), ""]
+    for user in users:
+        lines += ["[[users]]", *(f"{key} = {toml(value)}" for key, value in user.items() if key != "events")]
+        for event in user.get("events", ()):
+            lines += ["[[users.events]]", *(f"{key} = {toml(value)}" for key, value in event.items())]
     path.write_text("\n".join(lines))
     return path
 

@@ -33,7 +33,7 @@ from fleet_simulator.simulation.federation import Federation
 from fleet_simulator.simulation.run import run as run_experiment
 from fleet_simulator.simulation.users import Users
 from tests.support.core_fleet import accept
-from tests.support.simulated_fleet import Progress, refused, toml
+from tests.support.simulated_fleet import Progress, refused, write_toml
 
 LOCAL = {"epochs": 2, "impression_steps": 10, "impressions": 8, "augmented_copies": 1}
 COPIES = {"source": "log_mel", "path": "archive.zip", "clips": 10_000, "classes": 10, "noise": 2.0, "variants": 3}
@@ -47,16 +47,7 @@ def write(path: Path, bundles, *, users=None, **sections) -> Path:
         "rounds": {"count": 3, "strategy": "zero_shot", "seed": 3, "local": LOCAL},
         "zero_shot": {"public": 12, "clips": [12, 16]},
     }
-    lines = []
-    for section in [*document, *(sections.keys() - document.keys())]:
-        merged = document.get(section, {}) | sections.get(section, {})
-        lines += [f"[{section}]", *(f"{key} = {toml(value)}" for key, value in merged.items()), ""]
-    for user in users or standard_users(bundles):
-        lines += ["[[users]]", *(f"{key} = {toml(value)}" for key, value in user.items() if key != "events")]
-        for event in user.get("events", ()):
-            lines += ["[[users.events]]", *(f"{key} = {toml(value)}" for key, value in event.items())]
-    path.write_text("\n".join(lines))
-    return path
+    return write_toml(path, document, sections, users or standard_users(bundles))
 
 
 def standard_users(bundles):
