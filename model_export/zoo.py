@@ -121,7 +121,8 @@ def _residual(source: ModuleType, x: Tensor, share: Share, channels: int, convol
 
 def _attention_recurrent(source: ModuleType, x: Tensor, share: Share, units: int, heads: int) -> Tensor:
     """Rybakov et al. 2020: two convolutions over time, recurrent layers, attention of the middle frame to all."""
-    frames, coefficients, units = *x.shape[1:], share(units, heads)
+    frames, coefficients = x.shape[1:]
+    units = share(units, heads)
     x = source.Reshape((frames, coefficients, 1), name="channel")(x)
     for number, filters in enumerate((10, 1), start=1):
         x = source.Conv2D(filters, (5, 1), padding="same", use_bias=False, name=f"conv{number}")(x)
