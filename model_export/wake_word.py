@@ -53,7 +53,7 @@ def export(chosen: argparse.Namespace) -> Path:
 
     from model_export.wake_word_graph import wake_word_graph  # heavy: TensorFlow
 
-    write_durably(output, wake_word_graph(word), 0o644)
+    write_durably(output, wake_word_graph(**vars(word)), 0o644)
     return output
 
 
