@@ -53,6 +53,8 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
         pairs = [(clip, new_label) for clip in clips]
         if len(clips) == len(store.clips(former)):
             source, target = (new_label, former) if joined else (former, new_label)
+            if not joined:
+                teaching.state.choices.rename_threshold(former, new_label)
             pairs += [(clip, rejected(target)) for clip in store.clips(rejected(source))]
         # Written before anything moves: what a power cut leaves undone is skipped by an undo.
         moves = tuple(
@@ -162,6 +164,8 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
             store.relabel(Clip(move.target, path), move.source)
         back += is_label(move.source)
     teaching.state.choices.forget_renaming(renaming.number)
+    if renaming.label not in store.labels():
+        teaching.state.choices.rename_threshold(renaming.label, renaming.former)
     teaching.forget_emptied([renaming.label])
     return back
 

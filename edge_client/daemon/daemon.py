@@ -31,6 +31,7 @@ from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TeachingLoop, TrainingProcess
 from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
+from edge_client.detection.sensitivity import together
 from edge_client.events import Heard, Reply
 from edge_client.events.delivery import Delivery
 from edge_client.events.publisher import Publisher, open_sinks
@@ -189,8 +190,18 @@ class Daemon:
             forget_noted(self._config, self._state)
             if self._state.model.key() != self._model_key and not self._training.status["training"]:
                 self._reload()
+            self._follow_thresholds()
         except (AuricleError, OSError) as error:  # what listens goes on with the model that it has
             self._trouble.warning("cannot take up what a command changed: %s", error)
+
+    def _follow_thresholds(self) -> None:
+        chosen = self._state.choices.thresholds()
+        with self._loading:
+            if self._loaded is None or self._loaded.thresholds == chosen:
+                return
+            self._loaded = dataclasses.replace(self._loaded, thresholds=chosen)
+        for loop in filter(None, self._listening.values()):
+            loop.reload()
 
     def _follow_questions(self) -> None:
         """Publish which questions are open, where that changed; what is a day old goes."""
@@ -351,6 +362,7 @@ class Daemon:
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": next(iter(inputs.values()), None),
             "inputs": inputs,
+            "sensitivity": together([loop.hearings.to_json() for loop in self._listening.values() if loop]),
             "room": room.status(self._config.detector.false_accepts_per_hour) if (room := self._room) else None,
             "server": self._rounds.status if self._rounds else None,
             "training": self._training.status,

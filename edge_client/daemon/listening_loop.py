@@ -15,6 +15,7 @@ from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
+from edge_client.detection.sensitivity import Hearings
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import AudioError
 from edge_client.events.publisher import Publisher
@@ -50,7 +51,7 @@ def load_listening(config: Config) -> Loaded:
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
     labels, near = saved.progress.listening_labels, saved.progress.listening_prototypes
     here = tails_here(config, state, model, labels, tails, near)
-    return Loaded(model, labels, here, near, lasting_labels(saved, state))
+    return Loaded(model, labels, here, near, state.choices.thresholds(), lasting_labels(saved, state))
 
 
 def lasting_labels(saved: SavedModel, state: DeviceState) -> frozenset[str]:
@@ -62,7 +63,11 @@ def lasting_labels(saved: SavedModel, state: DeviceState) -> frozenset[str]:
 
 
 class ListeningLoop:
-    """One microphone's loop; :meth:`run` in one thread, everything else in any."""
+    """One microphone's loop; :meth:`run` in one thread, everything else in any.
+
+    Attributes:
+        hearings: What would have been heard at other thresholds.
+    """
 
     def __init__(
         self,
@@ -99,6 +104,8 @@ class ListeningLoop:
         self._patient = patient
         loaded = load()
         self._detector = Detector(loaded, config, input_name=input_name)
+        self._lasting = loaded.lasting
+        self.hearings = Hearings(config)
         self._pending: Loaded | None = None
         self._lock = threading.Lock()
         self._latencies_s: deque[float] = deque(maxlen=_RECENT)
@@ -177,6 +184,7 @@ class ListeningLoop:
             loaded, self._pending = self._pending, None
         if loaded is not None:
             self._detector = self._detector.following(loaded)
+            self._lasting = loaded.lasting
             self._publish_labels()
             self._publisher.announce(self._detector.labels)
 
@@ -190,6 +198,7 @@ class ListeningLoop:
         if hops:
             with self._lock:
                 self._latencies_s.append((time.perf_counter() - begin) / hops)
+            self.hearings.update(self._detector.standing, self._lasting)
         for event in self._detector.take_followed():
             self._publisher.follow(event)
         for heard in found:

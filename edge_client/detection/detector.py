@@ -37,6 +37,7 @@ class Loaded:
     Attributes:
         tails: How high other sounds score, by label; a label without one gets a fixed threshold.
         prototypes: Directions of words, float32 [numbers], by label; ``edge_client.detection.scores``.
+        thresholds: The owner's choices by label, 0..1, before all others.
         lasting: Labels of everyday sounds, which have a begin and an end; see :meth:`Detector.take_followed`.
         look: Takes the features of every window, None for one too quiet, the best averaged score, what was detected,
             and the input (:meth:`edge_client.room.reservoir.Reservoir.look`).
@@ -47,6 +48,7 @@ class Loaded:
     label_map: LabelMap
     tails: Mapping[str, Tail] = field(default_factory=dict)
     prototypes: Mapping[str, Floats] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
     lasting: frozenset[str] = frozenset()
     look: Callable[[Floats | None, float, str, str], None] | None = None
     doubt: Callable[[Doubt], None] | None = None
@@ -115,7 +117,7 @@ class Detector:
         self._label_map = label_map
         self._scorer = Scorer(model, label_map, loaded.prototypes)
         self._decisions = PosteriorHandler(
-            self._thresholds(loaded.tails),
+            self._thresholds(loaded.tails, loaded.thresholds),
             self._pace.average_s,
             self._config.refractory_s,
             [slot for slot, name in enumerate(label_map.names) if name in loaded.lasting],
@@ -180,7 +182,7 @@ class Detector:
             self.counters.skipped += 1
             self._features.reset()
 
-    def _thresholds(self, tails: Mapping[str, Tail]) -> Floats:
+    def _thresholds(self, tails: Mapping[str, Tail], chosen: Mapping[str, float]) -> Floats:
         """Return every label's threshold."""
         names = self._label_map.names
         for name in sorted(self._config.thresholds.keys() - set(names) - self._warned):
@@ -188,7 +190,8 @@ class Detector:
             log.warning(
                 "[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(self.labels)
             )
-        return np.array([threshold_of(name, self._config, tails) for name in names], np.float32)
+        found = [chosen[name] if name in chosen else threshold_of(name, self._config, tails) for name in names]
+        return np.array(found, np.float32)
 
     def _hops(self, samples: Floats) -> Iterator[None]:
         """Take samples; yield after every hop that completes a window."""

@@ -19,15 +19,18 @@ from edge_client import owner_changes
 from edge_client.clips.files import KINDS, WORD, Clip
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.config import Config
+from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_page.access import COOKIE, CSRF, SESSION, Access, Guard
+from edge_client.owner_page.adding import LARGEST_BYTES, AddingPage
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
 from edge_client.room.accept_rates import rate_sentences
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.feature_settings import JointSettings
 
 _WRONG_TOKEN_S = 0.5
 _COOKIE_S = 30 * 86_400
@@ -81,7 +84,21 @@ def _kind(teaching: Teaching, form: dict[str, str]) -> str:
     if kind not in KINDS:
         raise ClipError(f"a sound is one of {', '.join(KINDS)}, not {kind[:100]!r}")
     owner_changes.set_kind(teaching, label, kind)
-    return f"{label} is {'a word' if kind == WORD else 'an everyday sound'}. {teaching.after(terminal=False)}"
+    return f"{label} is {'a word' if kind == WORD else 'an everyday sound'} now. {teaching.after(terminal=False)}"
+
+
+def _sensitivity(teaching: Teaching, form: dict[str, str]) -> str:
+    """Choose from which score a sound counts as heard, by the step of a slider; "auto": the device chooses again."""
+    label, step = form.get("label", ""), form.get("step", "")
+    if label not in teaching.known_labels():
+        raise ClipError(f"no sound is called {label[:100]!r} (any more)")
+    if step == "auto":
+        teaching.state.choices.set_threshold(label, None)
+        return f"The device chooses from which score {label} counts as heard."
+    if number_of(step) > STEPS:
+        raise ClipError(f"a sensitivity is a step from 0 to {STEPS}, not {step}")
+    teaching.state.choices.set_threshold(label, threshold_at(int(step)))
+    return f"{label} counts as heard from another score on now."
 
 
 def _taught(teaching: Teaching, label: str) -> list[Clip]:
@@ -99,6 +116,7 @@ _CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
     "/sounds/undo": _undo,
     "/sounds/differ": _differ,
     "/sounds/kind": _kind,
+    "/sounds/sensitivity": _sensitivity,
 }
 
 
@@ -125,6 +143,7 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Route("/status", page.status),
         Route("/teach", page.teach),
         Route("/teach/record", page.record, methods=["POST"]),
+        Route("/teach/add", AddingPage(device).add, methods=["POST"]),
         Route("/sounds", page.sounds),
         Route("/sounds/clip", page.clip),
         *(_changing(device, address) for address in _CHANGES),
@@ -143,7 +162,7 @@ class OwnerPage:
     def __init__(self, device: OwnedDevice, access: Access) -> None:
         self._device = device
         self._access = access
-        self._pages = Pages(device.config.device.name, access.sign(CSRF))
+        self._pages = Pages(device.config.device.name, access.sign(CSRF), device.plays)
         self._live = LiveStream(device.config.device.state)
         self.asking = AskingPage(device, self._pages)
 
@@ -207,7 +226,15 @@ class OwnerPage:
         teaching = self._device.teaching()
         labels, label = teaching.known_labels(), request.query_params.get("label", "")
         alone = bool(teaching.label_map.reserved)
-        return self._pages.page("teach.html", labels=labels, label=label, clip_s=teaching.settings.clip_s, alone=alone)
+        return self._pages.page(
+            "teach.html",
+            labels=labels,
+            label=label,
+            clip_s=teaching.settings.clip_s,
+            alone=alone,
+            words_alone=not teaching.settings.hears_sounds and not isinstance(teaching.settings, JointSettings),
+            largest=LARGEST_BYTES,
+        )
 
     async def record(self, request: Request) -> Response:
         """Record takes; the answer is a line of JSON for every step."""
@@ -225,10 +252,13 @@ class OwnerPage:
         teaching = self._device.teaching()
         return self._pages.page(
             "sounds.html",
+            largest=LARGEST_BYTES,
+            steps=STEPS,
             sounds=self._device.sounds(teaching),
             same=self._device.same_sounds(teaching.store.labels()),
             changes=owner_changes.changes(teaching),
             status=self._device.status(),
+            clip_s=teaching.settings.clip_s,
             bundle=self._device.bundle_name(),
             room=teaching.label_map.free,
             fleet=self._device.config.server,

@@ -13,6 +13,7 @@ from edge_client.clips.files import clip_files, folder_of, rejected, store_diges
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
 from edge_client.daemon.status import read_status
+from edge_client.detection.sensitivity import step_at
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
@@ -33,8 +34,9 @@ _POLL_S = 0.1
 class HeardSound:
     """One row of what the device heard; kind and time name the event.
 
-    ``level_db`` is None where the journal has the event no more; ``answer`` is the owner's since the page was started,
-    or "". ``lasted_s`` is how long an everyday sound was heard, None while it lasts.
+    ``level_db`` is None where the journal has the event no more; ``answer`` is what the owner said it is since the page
+    was started, or "", and ``learned`` whether the model knows all clips since. ``lasted_s`` is how long an everyday
+    sound was heard, None while it lasts.
     """
 
     at_ms: int
@@ -44,7 +46,22 @@ class HeardSound:
     level_db: float | None
     kept: bool
     answer: str = ""
+    learned: bool = False
     lasted_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """From which score, 0..1, a sound counts as heard, the step of a slider next to it, and whether the owner chose it.
+
+    ``heard``: how often it would have been heard in the last ``hours`` at each step.
+    """
+
+    threshold: float
+    step: int
+    chosen: bool
+    hours: float
+    heard: list[int]
 
 
 @dataclass(frozen=True)
@@ -64,6 +81,7 @@ class KnownSound:
     heard: bool
     provisional: bool
     expected: dict[str, Any] | None
+    sensitivity: Sensitivity | None
 
 
 class OwnedDevice:
@@ -82,8 +100,15 @@ class OwnedDevice:
         }
 
     def teaching(self) -> Teaching:
-        """Return the device as its owner teaches it."""
-        return Teaching.open(self._config_path)
+        """Return the device as its owner teaches it now."""
+        teaching = Teaching.open(self._config_path)
+        self.config = teaching.config
+        return teaching
+
+    def plays(self) -> str:
+        """Return which recordings it listens to in place of a microphone; "" where it does not."""
+        microphone = self.config.microphone
+        return str(microphone.file) if microphone is not None and microphone.backend == "file" else ""
 
     def status(self) -> dict[str, Any]:
         """Return the daemon's status; with ``running`` false and ``error`` where it has none."""
@@ -107,7 +132,7 @@ class OwnedDevice:
         Raises StateError if the journal cannot be read.
         """
         kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
-        rows = {}
+        rows, learned = {}, not self.learning()
         for event in reversed(past_events(self.state.database, _SHOWN)):
             at_ms = _at_ms(event.time)
             rows[event.kind, at_ms] = HeardSound(
@@ -118,6 +143,7 @@ class OwnedDevice:
                 event.level_db,
                 at_ms in kept[event.kind],
                 self._answers.get((event.kind, at_ms), ""),
+                learned,
                 event.lasted_s,
             )
         for at_ms, sound in kept["unknown"].items():
@@ -165,7 +191,7 @@ class OwnedDevice:
         teaching.take_in([sound], folder)
         if kind == "detected" and (heard_as != label if is_label else heard_as == label):
             add_wrong_detections(self.state.database, [(at_ms / 1e3, heard_as)])
-        self._answers[kind, at_ms] = f"You said: {label}" if is_label else f"You said: not {label}"
+        self._answers[kind, at_ms] = label if is_label else f"not {label}"
         while len(self._answers) > _ANSWERS:
             self._answers.popitem(last=False)
         return teaching.after(terminal=False)
@@ -179,6 +205,7 @@ class OwnedDevice:
             clips.setdefault(clip.label, []).append(clip.clip_id)
         others = Counter(folder_of(path, folder) for path in clip_files(folder))
         expected = {found["label"]: found for found in self.state.expectations()}
+        sensitive, chosen = self.status().get("sensitivity") or {}, self.state.choices.thresholds()
         found = []
         for label in sorted({*label_map.labels, *clips}):
             learned = label in label_map.labels
@@ -193,6 +220,7 @@ class OwnedDevice:
                     heard=slot is not None and slot not in progress.unheard,
                     provisional=label in teaching.provisional,
                     expected=expected.get(label),
+                    sensitivity=_sensitivity(sensitive.get(label), chosen.get(label)),
                 )
             )
         return found
@@ -213,6 +241,14 @@ class OwnedDevice:
         """Return the bundle's name, for people."""
         path = self.config.bundle
         return f"{path.stem}, which comes with Auricle" if path.parent == FOLDER else path.name
+
+
+def _sensitivity(now: dict[str, Any] | None, chosen: float | None) -> Sensitivity | None:
+    """Return a label's; None where the daemon has not said (yet) how it hears it."""
+    if now is None:
+        return None
+    threshold = now["threshold"] if chosen is None else chosen
+    return Sensitivity(threshold, step_at(threshold), chosen is not None, now["hours"], now["heard"])
 
 
 def _at_ms(moment: float) -> int:

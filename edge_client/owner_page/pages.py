@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs
@@ -54,8 +55,8 @@ def root_of(path: str) -> str:
 class Pages:
     """Renders the templates of a device."""
 
-    def __init__(self, name: str, csrf_token: str) -> None:
-        """Prepare. ``csrf_token``: what every form of the page sends with it."""
+    def __init__(self, name: str, csrf_token: str, plays: Callable[[], str] = str) -> None:
+        """Prepare. ``csrf_token``: what every form of the page sends with it; ``plays``: ``OwnedDevice.plays``."""
         self._environment = Environment(
             loader=PackageLoader("edge_client.owner_page"),
             autoescape=True,
@@ -64,7 +65,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"clock": _clock, "iso": _iso}
-        self._environment.globals |= {"device": name, "csrf_token": csrf_token, "root": root_of("/")}
+        self._environment.globals |= {"device": name, "csrf_token": csrf_token, "plays": plays, "root": root_of("/")}
 
     def page(self, template: str, code: int = 200, /, **values: Any) -> HTMLResponse:  # noqa: ANN401  (what it shows)
         """Return a page with an HTTP status."""

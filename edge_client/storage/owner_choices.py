@@ -1,4 +1,5 @@
-"""What an owner decided beside the clips: whether detected sounds are kept, which sounds differ, what was renamed."""
+"""What an owner decided beside the clips: thresholds, which sounds differ, what was renamed,
+whether detected sounds are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from edge_client.storage.database import Database
 
-_KEEPS_DETECTED = "keeps_detected"
+_KEEPS_DETECTED, _THRESHOLDS = "keeps_detected", "thresholds"
 # Renamings that can be undone, and pairs that are remembered: the newest.
 _RENAMINGS, _PAIRS = 50, 1000
 
@@ -52,6 +53,22 @@ class OwnerChoices:
     def keep_detected(self, *, on: bool) -> None:
         """Keep detected sounds from now on, or none."""
         self._database.set_note(_KEEPS_DETECTED, on)
+
+    def thresholds(self) -> dict[str, float]:
+        """Return by label from which score, 0..1, it counts as heard, where the owner chose it."""
+        return {str(label): float(value) for label, value in (self._database.note(_THRESHOLDS) or {}).items()}
+
+    def set_threshold(self, label: str, threshold: float | None) -> None:
+        """Choose from which score a label counts as heard; None: the device chooses."""
+        others = {name: value for name, value in self.thresholds().items() if name != label}
+        self._database.set_note(_THRESHOLDS, others if threshold is None else others | {label: threshold})
+
+    def rename_threshold(self, former: str, label: str) -> None:
+        """Let a choice follow a label's new name, which has none of its own."""
+        chosen = self.thresholds()
+        if former in chosen:
+            self.set_threshold(former, None)
+            self.set_threshold(label, chosen[former])
 
     def same_sounds(self, expected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
         """Return pairs of labels expected to sound the same, of which the owner did not say that they differ."""
@@ -98,6 +115,8 @@ class OwnerChoices:
 
     def forget_labels(self, labels: Collection[str]) -> None:
         """Forget whatever names one of some labels."""
+        for label in self.thresholds().keys() & set(labels):
+            self.set_threshold(label, None)
         pairs = [(label, label) for label in labels]
         with self._database.changing() as connection:
             connection.executemany("DELETE FROM different WHERE first = ? OR second = ?", pairs)

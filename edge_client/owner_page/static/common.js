@@ -2,12 +2,12 @@
 
 const token = document.querySelector("meta[name=csrf-token]").content;
 
-// Send a form's fields; throws an Error with the device's own words where it refuses.
+// Send a form's fields, or a file; throws an Error with the device's own words where it refuses.
 export async function send(address, fields, options = {}) {
   const answer = await fetch(address, {
     method: "POST",
-    headers: { "x-csrf-token": token, "content-type": "application/x-www-form-urlencoded" },
-    body: new URLSearchParams(fields),
+    headers: { "x-csrf-token": token },
+    body: fields instanceof Blob ? fields : new URLSearchParams(fields),
     ...options,
   });
   if (!answer.ok) {

@@ -5,7 +5,32 @@ const known = document.getElementById("known");
 const told = document.getElementById("told");
 told.tabIndex = -1;
 
-const busy = () => isPlaying() || known.querySelector("form:not([hidden])") !== null;
+const busy = () => isPlaying() || known.querySelector("form:not([hidden]), input[type=range]:active") !== null;
+
+// What a slider's step means; before it is moved, what the device does now.
+function explain(slider, moved = true) {
+  const { threshold, hours, heard } = slider.dataset;
+  const score = moved ? 1 / (1 + Math.exp((slider.value - slider.max) / 2)) : Number(threshold);
+  const percent = (100 * score).toFixed(score > 0.99 ? 2 : 0);
+  const count = heard.split(" ")[slider.value];
+  const span = hours >= 23 ? "day" : hours >= 1.5 ? `${Math.round(hours)} hours` : `${Math.max(1, Math.round(60 * hours))} minutes`;
+  const words = `Heard from ${percent} % on: would have been ${count === "1" ? "1 detection" : `${count} detections`} in the last ${span}.`;
+  slider.setAttribute("aria-valuetext", `${percent} %`);
+  slider.parentElement.querySelector("p").textContent = words;
+}
+
+const explainAll = () => known.querySelectorAll("input[type=range]").forEach((slider) => explain(slider, false));
+explainAll();
+
+async function sense(slider) {
+  try {
+    await send("sounds/sensitivity", { label: slider.dataset.label, step: slider.value });
+    slider.parentElement.querySelector("button").hidden = false;
+  } catch (error) {
+    told.className = "error";
+    told.textContent = error.message;
+  }
+}
 
 async function refresh(changed = false) {
   const answer = await fetch("sounds").catch(() => null);
@@ -14,6 +39,7 @@ async function refresh(changed = false) {
   if (busy() && !changed) return;
   const open = [...known.querySelectorAll("details[open]")].map((part) => part.closest(".card").querySelector("h2").textContent);
   known.replaceChildren(...page.getElementById("known").childNodes);
+  explainAll();
   document.getElementById("labels").replaceWith(page.getElementById("labels"));
   for (const card of known.querySelectorAll(".card")) {
     const details = card.querySelector("details");
@@ -57,7 +83,10 @@ known.addEventListener("click", (event) => {
     if (!form.hidden) form.querySelector("input, button").focus();
   }
 });
+document.addEventListener("taught", () => refresh(true));
+known.addEventListener("change", (event) => event.target.type === "range" && sense(event.target));
 known.addEventListener("input", (event) => {
+  if (event.target.type === "range") return explain(event.target);
   const form = event.target.closest("form[data-do=rename]");
   const name = event.target.value.trim();
   const together = isKnown(name) && name !== form.dataset.label;

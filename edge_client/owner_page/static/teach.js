@@ -58,6 +58,7 @@ const STEPS = {
 
 function show(section) {
   for (const name of ["begin", "stage", "after"]) part(name).hidden = name !== section;
+  part("adding").hidden = section !== "begin";
 }
 
 // Read the answer's lines; return the last one's result.

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from edge_client.config import load_config
+from edge_client.detection.sensitivity import threshold_at
 from edge_client.learning.worker import run
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
@@ -67,7 +68,7 @@ class Shelf:
 def shelf(taught, tmp_path):
     one = Shelf(taught, tmp_path)
     with one.daemon, one.ui:
-        wait_for(lambda: set(NAMES) <= one.labels(), what="the taught sounds")
+        wait_for(lambda: set(NAMES) <= one.daemon.status().get("sensitivity", {}).keys(), what="the taught sounds")
         yield one
         status, errors = one.ui.end()
         assert (status, one.daemon.end(signal.SIGTERM)) == (0, 0)
@@ -85,8 +86,19 @@ def card(page, name):
     return page.locator(".cards .card").filter(has=page.get_by_role("heading", name=name, exact=True))
 
 
-def test_a_sound_is_renamed_deleted_and_both_are_undone(opened, shelf):
-    before = shelf.takes("kettle")
+def heard_from(shelf, name):
+    return shelf.daemon.status().get("sensitivity", {}).get(name, {}).get("threshold")
+
+
+def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(opened, shelf):
+    before, chosen, step = shelf.takes("kettle"), heard_from(shelf, "kettle"), 3
+    opened.locator(".banner", has_text=str(shelf.daemon.folder / "recordings")).wait_for()
+    slider = card(opened, "kettle").get_by_label("Sensitivity to kettle", exact=True)
+    slider.fill(str(step))
+    card(opened, "kettle").get_by_text(
+        re.compile(r"Heard from 99.85 % on: would have been \d+ detections? in")
+    ).wait_for()
+    wait_for(lambda: heard_from(shelf, "kettle") == round(threshold_at(step), 5), what="another threshold")
     card(opened, "kettle").get_by_role("button", name="Rename kettle").click()
     card(opened, "kettle").get_by_label("What shall kettle be called?").fill("teapot")
     opened.keyboard.press("Enter")
@@ -94,10 +106,14 @@ def test_a_sound_is_renamed_deleted_and_both_are_undone(opened, shelf):
     assert "auricle-edge" not in opened.locator("main").inner_text()
     assert shelf.takes("teapot") == before
     wait_for(lambda: "teapot" in shelf.labels() and "kettle" not in shelf.labels(), what="the new name")
+    wait_for(lambda: heard_from(shelf, "teapot") == round(threshold_at(step), 5), what="its threshold")
     opened.get_by_role("button", name="Undo: kettle was renamed").click()
     card(opened, "kettle").wait_for()
     assert (shelf.takes("kettle"), shelf.takes("teapot")) == (before, set())
     wait_for(lambda: "kettle" in shelf.labels() and "teapot" not in shelf.labels(), what="the former name")
+    card(opened, "kettle").get_by_role("button", name="Let the device choose").click()
+    opened.locator("#told", has_text="The device chooses").wait_for()
+    wait_for(lambda: heard_from(shelf, "kettle") == chosen, what="the device's own threshold")
 
     card(opened, "kettle").get_by_role("button", name="Delete kettle").click()
     assert shelf.takes("kettle") == before  # it asks first
@@ -122,7 +138,7 @@ def test_one_sound_under_two_names_is_asked_about_put_together_and_taken_apart(o
     question = opened.locator("[data-same]")
     question.get_by_role("heading", name="digit0 and zero sound the same").wait_for()
     assert "--" not in opened.locator("main").inner_text()  # no option of a command on somebody's phone
-    question.get_by_role("button", name="One sound: call it zero").click()
+    question.get_by_role("button", name="Put together as zero").click()
     opened.locator("#told", has_text="digit0 is zero now").wait_for()
     assert shelf.takes("zero") == both[0] | both[1]
     assert question.count() == 0
@@ -133,7 +149,7 @@ def test_one_sound_under_two_names_is_asked_about_put_together_and_taken_apart(o
     assert (shelf.takes("zero"), shelf.takes("digit0")) == both
     wait_for(lambda: "sound the same" in shelf.daemon.command("clips").stdout, what="the question again")
     opened.reload()
-    question.get_by_role("button", name="They differ").click()
+    question.get_by_role("button", name="Keep apart").click()
     opened.locator("#told", has_text="will not be asked again").wait_for()
     assert question.count() == 0
     opened.reload()
@@ -163,13 +179,17 @@ def test_a_name_that_another_sound_has_is_given_only_to_who_wants_both_put_toget
             "/sounds/delete": {"label": "_background_"},
             "/sounds/undo": {"kind": "deleted", "number": "1"},
             "/sounds/differ": {"first": "kettle", "second": "nobody's"},
+            "/sounds/sensitivity": {"label": "kettle", "step": "17"},
+            "/sounds/sensitivity?": {"label": "nobody's", "step": "1"},
         }.items():
             assert post(address, **fields).status_code == 409, address
         assert client.post("/sounds/delete", data={"label": "kettle"}).status_code == 403
     assert all(len(shelf.takes(name)) == 8 for name in NAMES)
 
 
-def test_detected_sounds_are_kept_once_the_owner_says_so_without_a_restart(opened, shelf):
+def test_detected_sounds_are_kept_once_the_owner_says_so_and_recordings_are_added_without_a_restart(
+    opened, shelf, tmp_path
+):
     opened.goto(shelf.ui.url)
     switch = opened.get_by_role("switch", name="Keep the sounds that it detects")
     event = opened.locator(".event[data-kind=detected]")
@@ -185,7 +205,26 @@ def test_detected_sounds_are_kept_once_the_owner_says_so_without_a_restart(opene
     wait_for(shelf.kept, what="a sound that is kept")
     assert shelf.daemon.status()["pid"] == pid
     event.locator("[data-says=is]").first.click()
-    opened.locator(".answer", has_text="You said:").first.wait_for()
+    opened.locator(".answer", has_text="Learned: ").first.wait_for()
     switch.uncheck()
     opened.locator("#told", has_text="keeps no detected sounds").wait_for()
     wait_for(lambda: shelf.kept() == 0, what="nothing kept")
+
+    opened.get_by_role("link", name="Teach", exact=True).click()
+    (tmp_path / "chime.mp3").write_text("no sound")
+    recordings = [next((shelf.daemon.folder / "recordings" / "yes").iterdir()), tmp_path / "chime.mp3"]
+    opened.get_by_label("Choose files").set_input_files(recordings)
+    opened.get_by_role("button", name=f"Play {recordings[0].name}").click()
+    opened.locator("#chosen [data-playing]").wait_for()
+    opened.get_by_label("What are they recordings of?").fill("chime")
+    opened.get_by_role("button", name="Keep them").click()
+    opened.locator("#recordings-told", has_text="1 of 2 kept as chime").wait_for()
+    opened.locator("#chosen .error", has_text="chime.mp3: cannot read chime.mp3").wait_for()
+    assert len(shelf.takes("chime")) == 1
+    opened.get_by_role("link", name="Sounds", exact=True).click()
+    opened.locator("#chosen").wait_for(state="attached")
+    opened.get_by_label("Choose files").set_input_files(recordings[:1])
+    opened.get_by_label("What are they recordings of?").fill("gong")
+    opened.get_by_role("button", name="Keep them").click()
+    card(opened, "gong").get_by_text("1 clip").wait_for()
+    wait_for(lambda: "gong" in shelf.labels(), what="the sound that was added")

@@ -1,0 +1,75 @@
+"""Recordings that a browser sends, one at a time; each passes what `auricle-edge import` asks of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from edge_client.clips.importing import import_folder
+from edge_client.errors import ClipError
+from edge_client.owner import Teaching
+from edge_client.owner_page.device import OwnedDevice
+
+# Of one recording: more than a minute, of which no more is read, in two channels at 48 kHz.
+LARGEST_BYTES = 16 * 2**20
+# For one recording to come.
+_LONGEST_S = 60.0
+_NAME = 80
+
+
+class AddingPage:
+    """Takes recordings; a second one is refused while one is read, since each may need much memory."""
+
+    def __init__(self, device: OwnedDevice) -> None:
+        self._device = device
+        self._busy = asyncio.Lock()
+
+    async def add(self, request: Request) -> Response:
+        """Take the body for a recording of a ``label``, with the ``name`` of its file.
+
+        Raises ClipError if it is too large or slow or no clip; EdgeError as :func:`import_folder` does.
+        """
+        if self._busy.locked():
+            raise ClipError("another recording is being added; wait a moment, then try again")
+        async with self._busy:
+            teaching = await run_in_threadpool(self._device.teaching)
+            label = teaching.require_slot(request.query_params.get("label", "").strip())
+            data = await _body(request)
+            told = await run_in_threadpool(_import, teaching, label, request.query_params.get("name", ""), data)
+        return JSONResponse({"message": told, "after": teaching.after(terminal=False)})
+
+
+async def _body(request: Request) -> bytes:
+    data = bytearray()
+    try:
+        async with asyncio.timeout(_LONGEST_S):
+            async for part in request.stream():
+                data += part
+                if len(data) > LARGEST_BYTES:
+                    raise ClipError(
+                        f"a recording of more than {LARGEST_BYTES // 2**20} MB is refused: cut out the sound, or use "
+                        "`auricle-edge import` on the device"
+                    )
+    except ClientDisconnect:
+        raise ClipError("the browser left before the recording was whole") from None
+    except TimeoutError:
+        raise ClipError(f"the recording did not come within {_LONGEST_S:g} seconds: send a shorter one") from None
+    return bytes(data)
+
+
+def _import(teaching: Teaching, label: str, name: str, data: bytes) -> str:
+    """Store a recording; return what became of it, or raise why it is refused, in words that know its name alone."""
+    plain = re.sub(r"[^\w.-]+", "_", name)[-_NAME:].lstrip(".") or "recording"
+    with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
+        path = Path(folder) / plain
+        path.write_bytes(data)
+        found = import_folder(path, label, teaching.store, teaching.settings, teaching.require_slot)
+    for problem in found.refused.values():
+        raise ClipError(problem.replace(f"{folder}/", ""))
+    return "The device has it already." if found.present else "The device keeps it."

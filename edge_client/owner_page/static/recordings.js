@@ -1,0 +1,78 @@
+// Recordings from elsewhere: chosen or dropped, heard here, and sent to the device one after the other.
+import { send } from "./common.js";
+
+const form = document.getElementById("recordings");
+const picker = document.getElementById("files");
+const list = document.getElementById("chosen");
+const keep = document.getElementById("keep-recordings");
+const told = document.getElementById("recordings-told");
+const chosen = new Map();
+
+function button(words, label, row) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.className = "quiet small";
+  made.textContent = words;
+  made.setAttribute("aria-label", label);
+  row.append(made);
+  return made;
+}
+
+function leave(row) {
+  URL.revokeObjectURL(row.querySelector("[data-play]").dataset.play);
+  chosen.delete(row);
+  row.remove();
+  keep.hidden = chosen.size === 0;
+}
+
+function choose(files) {
+  for (const file of files) {
+    const row = document.createElement("li");
+    const said = document.createElement("span");
+    said.textContent = file.name;
+    row.append(said);
+    button("▶ Play", `Play ${file.name}`, row).dataset.play = URL.createObjectURL(file);
+    button("Leave out", `Leave out ${file.name}`, row).addEventListener("click", () => leave(row));
+    list.append(row);
+    chosen.set(row, file);
+  }
+  keep.hidden = chosen.size === 0;
+  told.textContent = "";
+}
+
+picker.addEventListener("change", () => {
+  choose(picker.files);
+  picker.value = "";
+});
+choose(picker.files); // which were chosen while this page was loading
+for (const name of ["dragover", "drop"]) {
+  form.addEventListener(name, (event) => {
+    event.preventDefault();
+    if (name === "drop") choose(event.dataTransfer.files);
+  });
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const label = new FormData(form).get("label").trim();
+  const all = chosen.size;
+  let kept = 0;
+  let after = "";
+  keep.disabled = true;
+  for (const [row, file] of [...chosen]) {
+    told.textContent = `Sending ${file.name}.`;
+    try {
+      if (file.size > form.dataset.largest) throw new Error(`more than ${form.dataset.largest >> 20} MB: cut out the sound`);
+      const reply = await send(`teach/add?${new URLSearchParams({ label, name: file.name })}`, file);
+      after = (await reply.json()).after;
+      kept += 1;
+      leave(row);
+    } catch (error) {
+      row.querySelector("span").textContent = `${file.name}: ${error.message}`;
+      row.querySelector("span").className = "error";
+    }
+  }
+  keep.disabled = false;
+  told.textContent = `${kept} of ${all} kept as ${label}. ${after}`;
+  document.dispatchEvent(new Event("taught"));
+});
