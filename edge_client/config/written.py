@@ -60,42 +60,39 @@ def write_new(path: Path, answers: Answers, *, replace: bool) -> None:
 
 
 def _text(answers: Answers) -> str:
-    lines = [
-        "# Written by `auricle-edge init`. docs/device.md lists all keys; without [server] the device learns alone.",
-        "[device]",
-        f"name = {_quoted(answers.name)}",
-        "# What the device must not lose.",
-        f"state = {_quoted(answers.state)}",
-        "# Whether your words for sounds travel to the aggregator of a fleet.",
-        f"share_names = {str(answers.share_names).lower()}",
-        "",
-        "[model]",
-        f"bundle = {_quoted(answers.bundle)}",
-    ]
+    text = f"""\
+# Written by `auricle-edge init`. docs/device.md lists all keys; without [server] the device learns alone.
+[device]
+name = {_quoted(answers.name)}
+# What the device must not lose.
+state = {_quoted(answers.state)}
+# Whether your words for sounds travel to the aggregator of a fleet.
+share_names = {str(answers.share_names).lower()}
+
+[model]
+bundle = {_quoted(answers.bundle)}
+"""
     if answers.played is not None:
-        lines += [
-            "",
-            "[microphone]",
-            "# Recordings in the place of a microphone.",
-            'backend = "file"',
-            f"file = {_quoted(str(answers.played))}",
-        ]
+        text += f"""
+[microphone]
+# Recordings in the place of a microphone.
+backend = "file"
+file = {_quoted(str(answers.played))}
+"""
     elif answers.microphone is not None:
-        lines += [
-            "",
-            "[microphone]",
-            '# Part of its name (`auricle-edge devices`); "": the system\'s default.',
-            f"device = {_quoted(answers.microphone)}",
-            f"backend = {_quoted(answers.backend)}",
-        ]
+        text += f"""
+[microphone]
+# Part of its name (`auricle-edge devices`); "": the system's default.
+device = {_quoted(answers.microphone)}
+backend = {_quoted(answers.backend)}
+"""
     if answers.recordings is not None:
-        lines += [
-            "",
-            "[recordings]",
-            "# Clips to learn from, as LABEL/*.wav.",
-            f"folder = {_quoted(str(answers.recordings))}",
-        ]
-    return "\n".join(lines) + "\n"
+        text += f"""
+[recordings]
+# Clips to learn from, as LABEL/*.wav.
+folder = {_quoted(str(answers.recordings))}
+"""
+    return text
 
 
 def _quoted(text: str) -> str:

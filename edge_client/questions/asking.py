@@ -1,10 +1,16 @@
-"""A daemon's part of asking: it takes what the detector is in doubt about, and keeps what is worth a question."""
+"""A daemon's part of asking: it takes what the detector is in doubt about, and keeps what is worth a question.
+
+The value of an answer is how open the question is, times how often the device was wrong about such sounds, times how
+new the sound is. Of a week's candidates the best are asked about, a few a day: a candidate is asked about where it
+would have been among them.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -13,8 +19,19 @@ from edge_client.detection.doubts import Doubt
 from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
-from edge_client.questions.choice import is_chosen, is_unwanted, novelty, openness
-from edge_client.questions.store import Candidate, Question, QuestionStore, sound_of
+from edge_client.questions.store import (
+    DAY_S,
+    NEVER,
+    NO,
+    WAS,
+    WEEK_S,
+    YES,
+    Book,
+    Candidate,
+    Question,
+    QuestionStore,
+    sound_of,
+)
 from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
@@ -28,6 +45,8 @@ log = logging.getLogger(__name__)
 
 # Names of the cache's arrays that are no clips'.
 _NO_CLIP = ("windows-", "spliced-")
+ALIKE = 0.75
+"""Whitened cosine from which a sound counts as one about which the owner does not want to be asked."""
 
 
 class Asker:
@@ -132,3 +151,58 @@ class Asker:
         return tuple(
             Asked(one.question_id, one.at, one.label, one.detected, one.score) for one in found if one.label in known
         )
+
+
+def openness(margin: float) -> float:
+    """Return how open the question is, 0..1, of a margin in logits: 1 at the threshold, 0.42 two logits off it."""
+    chance = 1 / (1 + math.exp(-margin))
+    return 4 * chance * (1 - chance)
+
+
+def error_rate(book: Book, *, detected: bool) -> float:
+    """Return how often the device was wrong about detections, or about near misses, by the answers so far, 0..1.
+
+    Half of the time before there are any (Laplace's rule of succession). In a room full of talk near misses are seldom
+    the label, and their questions make room for those about detections.
+    """
+    answered = [one for one in book.questions if one.said in (YES, NO, WAS) and one.detected == detected]
+    wrong = sum((one.said == YES) != detected for one in answered)
+    return (wrong + 1) / (len(answered) + 2)
+
+
+def novelty(embedding: Floats, known: Sequence[Floats], statistics: EmbeddingStatistics) -> float:
+    """Return how new a sound is, 0..1: 1 - its whitened cosine to the most similar one that is known.
+
+    Args:
+        embedding: float32 [numbers].
+        known: float32 [numbers] each: taught clips, and sounds that were asked about.
+    """
+    return 1.0 - max(0.0, nearest(embedding, known, statistics))
+
+
+def nearest(embedding: Floats, known: Sequence[Floats], statistics: EmbeddingStatistics) -> float:
+    """Return the highest whitened cosine of an embedding to others, -1..1; -1 where there are none."""
+    if not len(known):
+        return -1.0
+    return float((statistics.whitened(np.stack(known)) @ statistics.whitened(embedding[None])[0]).max())
+
+
+def is_unwanted(embedding: Floats, book: Book, statistics: EmbeddingStatistics) -> bool:
+    """Return whether the owner said of such a sound never to ask about it."""
+    never = [one.embedding for one in book.questions if one.said == NEVER]
+    return nearest(embedding, never, statistics) >= ALIKE
+
+
+def is_chosen(candidate: Candidate, book: Book, per_day: int, now: float) -> bool:
+    """Return whether a candidate is asked about; ``per_day``: questions of a day at most; ``now``: s since 1970."""
+    asked = sum(one.is_fresh(now) for one in book.questions)
+    if asked >= per_day:
+        return False
+    rates = {detected: error_rate(book, detected=detected) for detected in (False, True)}
+
+    def value(one: Candidate) -> float:
+        return one.worth * rates[one.detected]
+
+    week = [one for one in book.candidates if 0 <= now - one.at < WEEK_S]
+    days = max(1.0, (now - min((one.at for one in week), default=now)) / DAY_S)
+    return sum(value(one) > value(candidate) for one in week) < per_day * days

@@ -37,9 +37,6 @@ def test_it_holds_the_labels_in_the_order_asked_and_so_many_of_each(folder):
     assert public.features.shape == (15, 20, 13)
     assert not public.synthetic.any()
     assert public.settings == GUDUR
-
-
-def test_all_labels_are_taken_where_none_are_named(folder):
     assert build_public_set(folder, GUDUR, None, 5).class_ids == ("día", "no", "yes")
 
 

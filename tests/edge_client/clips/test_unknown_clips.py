@@ -45,11 +45,6 @@ def test_sounds_expire_and_what_a_power_cut_left_goes(tmp_path):
     assert ring.sounds() == []
 
 
-def test_a_count_of_zero_keeps_nothing(tmp_path):
-    ring_at(tmp_path / "unknown", unknown_count=0).add(NOW, 0.1, window(1))
-    assert not (tmp_path / "unknown").exists()
-
-
 def test_a_named_sound_moves_into_the_store_whole(tmp_path):
     ring, store = ring_at(tmp_path / "unknown"), ClipStore(tmp_path / "clips", ClipsConfig(), RATE)
     ring.add(NOW, 0.1, window(1))
@@ -72,6 +67,7 @@ def test_a_sound_for_which_the_store_has_no_room_stays_where_it_is(tmp_path):
 
 def test_detected_sounds_are_kept_only_where_the_owner_wants_it_and_found_by_their_event(tmp_path):
     DetectedClips(tmp_path / "none", ClipsConfig(), RATE).add(NOW, 0.9, window(1))
+    ring_at(tmp_path / "none", unknown_count=0).add(NOW, 0.1, window(1))
     assert not (tmp_path / "none").exists()
     ring = DetectedClips(tmp_path / "detected", ClipsConfig(detected_count=2, detected_days=36_500), RATE)
     for number in range(3):

@@ -135,11 +135,8 @@ def written(path, text, **options):
     return path.read_text()
 
 
-def test_a_file_without_the_section_gets_it_at_its_end(path):
+def test_a_file_without_the_section_gets_it_at_its_end_and_one_that_is_there_keeps_its_other_keys(path):
     assert written(path, PLAIN) == PLAIN + f'\n[server]\nurl = "{URL}"\n'
-
-
-def test_a_section_that_is_there_keeps_its_other_keys(path):
     text = written(path, GIVEN, insecure_http=True)
     assert tomllib.loads(text)["server"] == {"url": URL, "insecure_http": True, "wait_s": 5, "enrol_token": "t"}
     assert text.startswith(PLAIN)

@@ -74,12 +74,8 @@ def test_a_background_shorter_than_a_clip_is_repeated():
     noise = BackgroundNoise((np.array([0.1, 0.2, 0.3], np.float32),))
     mixed = mix_noise(np.zeros((1, 7), np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
     np.testing.assert_allclose(mixed[0], [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1])
-
-
-def test_the_sum_stays_in_range():
-    noise = BackgroundNoise((np.ones(100, np.float32),))
-    mixed = mix_noise(np.full((5, 10), 0.95, np.float32), noise, np.random.default_rng(0), 0.1, 1.0)
-    assert mixed.max() == 1.0
+    loud = mix_noise(np.full((5, 10), 0.95, np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
+    assert loud.max() == 1.0  # the sum stays in range
 
 
 def test_clips_given_are_left_alone_and_equal_seeds_give_equal_clips():
@@ -103,11 +99,9 @@ def test_backgrounds_are_read_from_a_folder_and_a_damaged_one_is_left_out(tmp_pa
     assert [len(recording) for recording in noise.recordings] == [16_000]
     assert np.median(noise.recordings[0]) == pytest.approx(0.25, abs=1e-3)
     assert "broken.flac" in caplog.text
-
-
-def test_a_folder_without_backgrounds_is_an_error(tmp_path):
+    (tmp_path / "empty").mkdir()
     with pytest.raises(RecordingError, match=r"no background recordings in .*put .wav, .+ or .caf files there"):
-        BackgroundNoise.load(tmp_path, 16_000)
+        BackgroundNoise.load(tmp_path / "empty", 16_000)
 
 
 def test_listening_hears_clips_elsewhere_nearer_or_farther_and_in_noise():

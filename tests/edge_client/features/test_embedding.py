@@ -100,8 +100,3 @@ def test_a_network_that_is_cut_off_makes_frames(embedding_bundles):
     assert FeatureSettings.from_json(settings.to_json()).digest == settings.digest
     with pytest.raises(FeatureError, match=r"\(25, 48\) of a clip, not the 48 numbers in 24 frames"):
         open_front_end(dataclasses.replace(settings, network_frames=24))
-
-
-def test_the_digest_of_an_embedding_is_what_it_was_before_a_network_could_be_cut_off(settings):
-    assert "network_frames" not in settings.to_json()
-    assert dataclasses.replace(settings, network_frames=2).digest != settings.digest

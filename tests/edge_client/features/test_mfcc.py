@@ -93,12 +93,8 @@ def test_quiet_parts_beside_loud_ones_equal_the_reference(features):
     mfcc = Mfcc(features)
     for name, clip in hard_clips(features).items():
         np.testing.assert_allclose(mfcc(clip), reference(clip, features), atol=1e-4, err_msg=name)
-
-
-@pytest.mark.slow
-def test_double_precision_samples_equal_the_reference(features):
-    clip = 0.1 * np.random.default_rng(1).standard_normal(features.clip_samples)
-    np.testing.assert_allclose(Mfcc(features)(clip), reference(clip, features), atol=1e-4)
+    exact = 0.1 * np.random.default_rng(1).standard_normal(features.clip_samples)  # in double precision
+    np.testing.assert_allclose(mfcc(exact), reference(exact, features), atol=1e-4)
 
 
 @given(
@@ -144,13 +140,8 @@ def test_many_clips_equal_one_by_one(features, clips):
     together = mfcc(batch)
     assert together.shape == (clips, *features.shape)
     np.testing.assert_allclose(together, np.stack([mfcc(clip) for clip in batch]), atol=1e-5)
-
-
-def test_views_of_other_memory_layouts_give_the_same(features):
-    batch = noise(features, clips=6)
-    expected = Mfcc(features)(batch)
-    np.testing.assert_array_equal(Mfcc(features)(np.asfortranarray(batch)), expected)
-    np.testing.assert_array_equal(Mfcc(features)(np.repeat(batch, 2, axis=0)[::2]), expected)
+    for view in (np.asfortranarray(batch), np.repeat(batch, 2, axis=0)[::2]):
+        np.testing.assert_array_equal(mfcc(view), together)
 
 
 @pytest.mark.slow

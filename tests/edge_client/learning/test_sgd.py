@@ -8,10 +8,6 @@ from edge_client.learning.targets import at_temperature, from_consensus, from_sl
 from edge_client.model.runtime import ModelRuntime
 
 
-def test_one_hot_targets():
-    assert from_slots(np.array([2, 0]), 3).tolist() == [[0, 0, 1], [1, 0, 0]]
-
-
 def test_consensus_targets_are_normalised_over_the_device_s_classes_and_unscored_rows_do_not_pull():
     scores = np.array([[3.0, 1.0], [0.0, 0.0]], np.float32)
     assert from_consensus(scores, [2, 0], 4).tolist() == [[0.25, 0, 0.75, 0], [0, 0, 0, 0]]
@@ -69,8 +65,3 @@ def test_a_label_at_temperature_one_is_nearly_sure_and_softer_at_a_higher_one():
     logits = 4 * np.log(soft[0, :3])  # what a network says at T = 4 is what it says at T = 1
     powers = np.exp(logits - logits.max())
     assert powers[0] / powers.sum() == pytest.approx(0.99, abs=1e-4)
-
-
-def test_a_single_class_is_sure_at_any_temperature():
-    mask = np.array([1, 0], np.float32)
-    np.testing.assert_allclose(at_temperature(from_slots(np.array([0]), 2), mask, 4.0), [[1.0, 0.0]])

@@ -1,13 +1,11 @@
 """The training process: what it is asked for, and with what it does it."""
 
-import json
-
 import pytest
 
 from aggregator_server.strategies.registry import complete
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
-from edge_client.learning.training_job import from_line, to_line
+from edge_client.learning.training_job import from_line
 from edge_client.learning.worker import run
 from edge_client.model import runtime
 from edge_client.storage.device_state import DeviceState
@@ -57,14 +55,6 @@ def device(tmp_path, bundles):
         model=digest(blobs["model"]),
     )
     return config, work
-
-
-def test_a_job_is_one_line_that_is_read_as_it_was_written(device):
-    for job, kind in ((None, "teach"), (device[1], "contribute")):
-        line = to_line(job)
-        assert line.count("\n") == 1
-        assert json.loads(line)["kind"] == kind
-        assert from_line(line) == job
 
 
 @pytest.mark.parametrize("line", ["", "no JSON\n", "[]\n", '{"kind": "dance"}\n'])

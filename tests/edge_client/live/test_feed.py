@@ -34,6 +34,7 @@ def connected(feed, folder):
 
 
 def test_a_watcher_gets_levels_spectrum_scores_and_events(feed, tmp_path):
+    assert not feed.watched()
     reader = connected(feed, tmp_path)
     feed.send(tone(1_000), STANDING, [Heard(EVENT, tone(1_000))])
     moment = reader.read(5)
@@ -44,6 +45,8 @@ def test_a_watcher_gets_levels_spectrum_scores_and_events(feed, tmp_path):
     assert len(moment.columns) == BANDS * len(moment.levels_db)
     assert abs(time.time() - moment.time) < 60
     reader.close()
+    feed.send(tone(1_000), {}, [])
+    assert not feed.watched()
 
 
 def test_columns_follow_one_another_whatever_the_pieces():
@@ -60,14 +63,6 @@ def test_a_higher_tone_stands_in_a_higher_band_and_silence_is_dark():
 
     assert band(200) < band(800) < band(3_200)
     assert set(Spectrum(RATE)(np.zeros(RATE, np.float32))[0]) == {0}
-
-
-def test_nobody_watches_at_first_and_none_after_the_watcher_left(feed, tmp_path):
-    assert not feed.watched()
-    reader = connected(feed, tmp_path)
-    reader.close()
-    feed.send(tone(1_000), {}, [])
-    assert not feed.watched()
 
 
 def test_a_watcher_that_does_not_read_misses_hops_and_others_do_not(feed, tmp_path):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_client.questions.choice import error_rate, is_chosen, is_unwanted, novelty, openness
+from edge_client.questions.asking import error_rate, is_chosen, is_unwanted, novelty, openness
 from edge_client.questions.store import DAY_S, NEVER, NO, WEEK_S, Book, Candidate, Question
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle

@@ -26,9 +26,12 @@ def test_without_hours_the_threshold_is_that_of_the_pretraining_or_little_above(
     assert logit_of(heard(0.0, []).threshold(promise)) == pytest.approx(PRIOR.logit(promise) + flatter, abs=1e-5)
 
 
-def test_a_quiet_hour_lowers_the_threshold_by_little():
+def test_a_quiet_hour_lowers_the_threshold_by_little_and_many_by_more():
     lower = logit_of(heard(0.0, []).threshold(1.0)) - logit_of(heard(1.0, []).threshold(1.0))
     assert 0 < lower < PRIOR.scale * np.log(1 + 1.0 / QUIET_HOURS) + 0.1
+    found = [heard(hours, []).threshold(1.0) for hours in (0, 10, 100)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0]
 
 
 def test_what_is_heard_several_times_an_hour_tells_in_hours_how_often_higher_scores_come():
@@ -39,12 +42,6 @@ def test_what_is_heard_several_times_an_hour_tells_in_hours_how_often_higher_sco
         thresholds.append(logit_of(heard(4.0, logits).threshold(1.0)))
     assert (np.diff(thresholds) > 0.5).all()
     assert (np.diff(thresholds) < 1.0).all()  # the pretraining's is believed, too
-
-
-def test_a_quiet_room_needs_a_lower_threshold_the_longer_it_was_heard():
-    found = [heard(hours, []).threshold(1.0) for hours in (0, 10, 100)]
-    assert found == sorted(found, reverse=True)
-    assert found[-1] < found[0]
 
 
 @pytest.mark.parametrize("promise", [0.5, 1.0, 2.0])

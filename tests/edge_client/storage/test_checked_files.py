@@ -38,16 +38,6 @@ def test_a_file_that_was_cut_short_is_noticed(path, left):
         read_checked(path)
 
 
-def test_the_copy_takes_the_place_of_a_damaged_file(path):
-    write_twice(path, b"first")
-    write_twice(path, b"second")
-    flip(path)
-    assert read_file_or_copy(path) == (b"second", True)
-    assert mend_twice(path) == "file was damaged; its copy took its place"
-    assert read_file_or_copy(path) == (b"second", False)
-    assert mend_twice(path) == ""
-
-
 def test_a_copy_that_a_killed_process_left_behind_follows_the_file(path):
     write_twice(path, b"old")
     write_checked(path, b"new")

@@ -16,9 +16,6 @@ def test_class_similarity_by_hand():
     head = np.array([[1.0, 0.0, 1.0], [0.0, 2.0, 1.0]])
     expected = [[1, 0, 0.5**0.5], [0, 1, 0.5**0.5], [0.5**0.5, 0.5**0.5, 1]]
     assert np.allclose(class_similarity(head), expected)
-
-
-def test_a_class_without_weights_is_like_no_other():
     assert class_similarity(np.zeros((3, 2))).tolist() == [[0, 0], [0, 0]]
 
 

@@ -79,14 +79,8 @@ def test_a_result_that_loses_own_clips_is_refused_and_says_by_how_much(model, we
     assert verdict.metrics["held_out_before"] > 90
     assert verdict.metrics["held_out_after"] < 10
     assert verdict.metrics.keys() == {"held_out_before", "held_out_after"}
-    back = judge(model, worse, present, evidence)
-    assert not back.kept_own
-
-
-def test_of_equals_the_round_s_result_is_taken(model, weights):
-    evidence = Evidence(some(model, [0, 1], 16), "held_out", nothing(model))
-    scaled = {name: array.copy() for name, array in weights.items()}
-    assert not judge(model, Listener(weights, LABELS), Listener(scaled, LABELS), evidence).kept_own
+    assert not judge(model, worse, present, evidence).kept_own
+    assert not judge(model, present, Listener(dict(weights), LABELS), evidence).kept_own  # of equals the round's
 
 
 def test_a_class_without_own_clips_is_guarded_by_the_public_set(model, weights):

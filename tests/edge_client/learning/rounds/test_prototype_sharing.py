@@ -138,18 +138,14 @@ def test_it_sends_means_of_what_its_owner_said_is_not_a_class_until_the_owner_ta
     assert set(arrays) == {"prototypes", "counts"}
 
 
-def test_it_sends_none_to_an_aggregator_that_does_not_ask(device, public):
+@pytest.mark.parametrize("asked", [False, True])
+def test_it_sends_none_that_nobody_asked_for_or_its_owner_does_not_want_to_send(device, public, asked):
     denied(device, "yes", "up", 3)
-    arrays, document = sent(device, work_of(device, public, corrections=False))
-    assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
-
-
-def test_it_sends_none_if_its_owner_does_not_want_to(device, public):
-    denied(device, "yes", "up", 3)
-    path = device.folder / "edge.toml"
-    path.write_text(path.read_text().replace("[device]", "[device]\nshare_corrections = false"))
-    device.config = load_config(path)
-    arrays, document = sent(device, work_of(device, public))
+    if asked:
+        path = device.folder / "edge.toml"
+        path.write_text(path.read_text().replace("[device]", "[device]\nshare_corrections = false"))
+        device.config = load_config(path)
+    arrays, document = sent(device, work_of(device, public, corrections=asked))
     assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
 
 

@@ -60,12 +60,9 @@ def test_else_its_own_model_takes_up_the_classes_and_is_fine_tuned(bundles, own,
     assert len(job.label_map.slots) == classes
     assert job.own_weights is None
     assert same(job.model.get_weights(), before)
-
-
-def test_without_fine_tuning_it_listens_with_its_own_model_as_it_is(bundles):
-    job, _, before = learned(bundles, "cnn1", fine_tune=False)
-    assert (job.label_map, job.own_weights) == (OWN, None)
-    assert same(job.model.get_weights(), before)
+    unchanged, _, before = learned(bundles, own, label_map, fine_tune=False)
+    assert (unchanged.label_map, unchanged.own_weights) == (label_map, None)
+    assert same(unchanged.model.get_weights(), before)
 
 
 def test_a_head_without_room_for_the_fleet_s_classes_keeps_its_labels(bundles):
