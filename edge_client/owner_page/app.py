@@ -254,6 +254,7 @@ class OwnerPage:
             "sounds.html",
             largest=LARGEST_BYTES,
             steps=STEPS,
+            listens=self._device.config.microphone is not None,
             sounds=self._device.sounds(teaching),
             same=self._device.same_sounds(teaching.store.labels()),
             changes=owner_changes.changes(teaching),

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
-from edge_client.errors import WorkError
 from edge_client.learning.rounds.local_training import LocalTask, TrainingPlan
 from fleet_protocol.local_method import MethodTerms
 from fleet_protocol.registry import Registry, discover
@@ -68,12 +67,3 @@ def local_methods() -> Registry[LocalMethod | UnsharedMethod]:
 def shared_model_methods() -> dict[str, LocalMethod]:
     """Return the local methods that train the shared model, by name."""
     return {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}
-
-
-def shared_model_method(name: str) -> LocalMethod:
-    """Return a local method that trains the shared model. Raises WorkError if this device knows none of that name."""
-    method = local_methods().get(name)
-    if not isinstance(method, LocalMethod):
-        known = ", ".join(shared_model_methods())
-        raise WorkError(f"no local method {name!r} trains a shared model here (these do: {known})")
-    return method

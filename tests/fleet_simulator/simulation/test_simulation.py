@@ -13,7 +13,7 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, SharedModel
 from aggregator_server.strategies.registry import strategy as chosen
-from edge_client.learning.methods.local_method import shared_model_method
+from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
@@ -47,7 +47,7 @@ def real_upload(bundle, simulation, plan, round_id, number, weights):
     shared, first = replace(bundle, weights=weights), round_id == 1
     context = RoundContext(public, None, shared, trained=not first, first=first)
     job = WeightSharing(
-        shared_model_method(plan.local.name),
+        local_methods()[plan.local.name],
         ModelRuntime(bundle),
         label_map,
         replace(work, model="1" * 64),

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_client.learning.methods.local_method import shared_model_method
+from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisations.personalisation import fine_tune
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.clips import public_clips
@@ -169,7 +169,7 @@ def test_public_rows_have_the_device_s_slots_and_no_impressions_of_classes_that_
     labels, synthetic = np.array([0, 1, 2, 3, 0, 3]), np.array([0, 0, 0, 1, 1, 1], np.bool_)
     public = PublicSet(bundle.manifest.feature_settings, classes, x, labels, synthetic)
     label_map = LabelMap(32, (Slot("kettle"), Slot("d", "c3"), Slot("a", "c0"), Slot("c", "c2")))
-    method = shared_model_method("fedavg")
+    method = local_methods()["fedavg"]
     job = WeightSharing(method, model, label_map, work_of(), RoundContext(public, None, bundle), "1" * 32, model)
     own = Clips(np.zeros((1, 2, *model.manifest.input_shape), np.float32), np.array([2, 2]))
     found = public_clips(job, own)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_client.learning.methods.local_method import shared_model_method
+from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.model.runtime import ModelRuntime
@@ -27,7 +27,7 @@ def learned(bundles, own, label_map=OWN, *, fine_tune=True):
     public = PublicSet(bundle.manifest.feature_settings, CLASSES, x, np.arange(3), np.zeros(3, np.bool_))
     work = dataclasses.replace(work_of("fedmlac"), kind="learn", classes=CLASSES, fine_tune=fine_tune)
     context = RoundContext(public, None, dataclasses.replace(bundle, weights=fleets), trained=True)
-    method = shared_model_method("fedmlac")
+    method = local_methods()["fedmlac"]
     job = WeightSharing(method, model, label_map, work, context, "1" * 32, ModelRuntime(context.model))
     before = model.get_weights()
     job.apply_result(adopt=True)
