@@ -5,17 +5,19 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from aggregator_server.commands import classes, devices, new, rounds, run, tokens, upkeep
+from aggregator_server.commands import classes, devices, new, rounds, run, tokens, try_, upkeep
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (new, run, tokens, devices, rounds, classes, upkeep)
+_COMMANDS = (try_, new, run, tokens, devices, rounds, classes, upkeep)
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     root = argparse.ArgumentParser(
-        prog="auricle-aggregator", description="Combine what devices learned about sounds, without their audio."
+        prog="auricle-aggregator",
+        description="Combine what devices learned about sounds, without their audio. "
+        "Begin with `auricle-aggregator try`.",
     )
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:

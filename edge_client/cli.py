@@ -29,6 +29,7 @@ from fleet_protocol.command_line import describe_missing, parse, program, with_v
 from fleet_protocol.errors import AuricleError
 
 _COMMANDS = (try_, init, daemon, watch, services, teach, questions, clips, events, devices, backup, convert, fleet)
+_DESCRIPTION = "Hear sounds, learn new ones from you, and learn with other devices. Begin with `auricle-edge try`."
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000
 # Which extra brings a module that is not there.
@@ -37,7 +38,7 @@ _EXTRAS = {"starlette": "ui", "uvicorn": "ui", "jinja2": "ui", "wyoming": "wyomi
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
-    root = argparse.ArgumentParser(prog="auricle-edge", description=__doc__)
+    root = argparse.ArgumentParser(prog="auricle-edge", description=_DESCRIPTION)
     commands = root.add_subparsers(required=True, metavar="COMMAND")
     for group in _COMMANDS:
         group.add(commands)

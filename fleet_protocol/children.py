@@ -57,13 +57,20 @@ class Children:
     def wait(self, until: Callable[[], object], limit_s: float = float("inf")) -> None:
         """Wait for something. Raises ChildError if one of the programs ends meanwhile, or it lasts too long."""
         over = time.monotonic() + limit_s
-        while not until():
+        while True:
             for name, child in self._running.items():
                 if child.poll() is not None:
                     raise ChildError(f"{name} ended with status {child.returncode}: {self._last_line(name)}")
+            if until():
+                return
             if time.monotonic() > over:
                 raise ChildError(f"{', '.join(self._running)}: not ready after {limit_s:.0f} s")
             time.sleep(_LOOK_S)
+
+    def watch(self, seconds: float) -> None:
+        """Let them run for so long. Raises ChildError if one of them ends."""
+        over = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() >= over)
 
     def end(self) -> None:
         """End all that runs, the newest first; what does not end in time is killed."""

@@ -18,7 +18,7 @@ from typing import Any
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Bundle, unpack_bundle, without_shipped
 from fleet_protocol.feature_settings import PRESETS, JointSettings
-from fleet_protocol.ready_bundles import FOLDER, SUFFIX
+from fleet_protocol.ready_bundles import FIRST_CHOICE, FOLDER, SUFFIX
 from fleet_protocol.tensors import digest
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
@@ -140,8 +140,9 @@ def listing() -> Iterator[str]:
     """Yield the lines of `auricle-export list`. Raises ExportError: the catalogue or a front end cannot be read."""
     yield "Ready bundles, for [model] bundle in edge.toml and wherever a command takes a bundle:"
     yield f"  {'name':<17}{'architecture':<13}{'front end':<17}{'weights':>8}{'multiply-adds':>15}{'kB':>5}  what for"
-    for name, entry in read_catalogue()[1].items():
-        recipe = RECIPES[name]
+    entries = read_catalogue()[1]
+    for name in sorted(entries, key=lambda name: name != FIRST_CHOICE):  # the others as they are made
+        entry, recipe = entries[name], RECIPES[name]
         front_end = recipe.features + (" int8" if recipe.precision == "int8" else "")
         yield (
             f"  {name:<17}{recipe.architecture:<13}{front_end:<17}{entry.weights:>8,}{entry.multiply_adds:>15,}"

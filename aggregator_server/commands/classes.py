@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
     actions = classes.add_subparsers(metavar="ACTION")
     rename = actions.add_parser("rename", help="give a class another name")
     rename.set_defaults(run=_changing(lambda client, options: _patch(client, options, name=options.name)))
-    merge = actions.add_parser("merge", help="make a class one with another; its name is that of the other")
+    merge = actions.add_parser("merge", help="join a class to another, whose name stays")
     merge.set_defaults(run=_changing(_merge))
     retire = actions.add_parser("retire", help="give a class up; owners keep their clips and labels")
     retire.set_defaults(run=_changing(_remove))

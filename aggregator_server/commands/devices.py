@@ -30,11 +30,11 @@ def add(commands: Commands) -> None:
     add_data(listing)
     listing.set_defaults(run=_list)
     helps = {
-        "admit": "let a device take part that waits for it (`run --approve`)",
+        "admit": "let a waiting device take part (`run --approve`)",
         "revoke": "shut a device out for good",
         "new-secret": "ask a device to change its secret",
-        "quarantine": "let a device's uploads no longer count, until it is released",
-        "release": "let the uploads of a device in quarantine count again",
+        "quarantine": "do not count a device's uploads until it is released",
+        "release": "count the uploads of a device in quarantine again",
     }
     for name, text in helps.items():
         action = actions.add_parser(name, help=text)

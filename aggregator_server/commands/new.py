@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # The device's program, which computes features; the server imports nothing of it.
-_EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")
+EDGE, _NEEDED = "edge_client.cli", ("httpx", "soundfile")
 
 
 def add(commands: Commands) -> None:
@@ -99,13 +99,18 @@ def _progress(what: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(what)
 
 
-def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) -> str:
-    """Have the device's program compute a public set; return its labels."""
+def require_edge() -> None:
+    """Check that the device's program can run here. Raises AggregatorError: it cannot, with what to install."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise AggregatorError(f"{', '.join(missing)} is not installed; needs: pip install 'auricle[edge,server]'")
+
+
+def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) -> str:
+    """Have the device's program compute a public set; return its labels."""
+    require_edge()
     given = ["--bundle", str(bundle), "--per-label", options.per_label, "-o", str(output)]
-    command = [sys.executable, "-m", _EDGE, "public-set", str(options.source), *given]
+    command = [sys.executable, "-m", EDGE, "public-set", str(options.source), *given]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AggregatorError(f"no public set: {done.stderr.strip().removeprefix('auricle-edge: ')}")

@@ -68,9 +68,9 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     for part in ("aggregation", "selection", "personalisation", "others"):
         start.add_argument(f"--{part}", type=choice, metavar="NAME[:SETTING=VALUE,...]", help=_PART_HELP[part])
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
-    start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices, without which it fails (0.5)")
+    start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices: if fewer upload, it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
-    start.add_argument("--new-classes", type=int, metavar="N", help="how many there are, where it is known")
+    start.add_argument("--new-classes", type=int, metavar="N", help="how many new sounds there are, if known")
     start.add_argument(
         "--replace-model",
         action="store_true",

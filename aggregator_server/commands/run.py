@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
         nargs="?",
         const="all",
         default="last",
-        help="of which rounds that are over what devices sent is kept (default: last, until the next one is over)",
+        help="which finished rounds keep what devices sent (default: last, until the next one ends)",
     )
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     run.add_argument(

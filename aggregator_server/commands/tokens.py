@@ -24,19 +24,20 @@ _ROLES = ("viewer", "operator", "admin")
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    tokens = commands.add_parser("tokens", help="people's tokens; alone: print the administrator's and enrolment token")
+    tokens = commands.add_parser("tokens", help="make, list, revoke people's tokens; alone: print the server's own")
     tokens.add_argument("--data", type=Path, help="the server's data folder")
     add_state(tokens)
+    add_json(tokens)
     tokens.set_defaults(run=_print)
     actions = tokens.add_subparsers(metavar="ACTION")
     new = actions.add_parser("add", help="make a token and print it, this once")
     new.add_argument("name", help="whose it is")
     new.add_argument("--role", choices=_ROLES, required=True, help="each may do what those before it may")
     new.add_argument("--expires", type=duration, default="365d", metavar="TIME", help="like 12h, 30d, never (365d)")
-    add_json(new)
+    add_json(new, below=True)
     new.set_defaults(run=_add)
     listing = actions.add_parser("list", help="list the tokens")
-    add_json(listing)
+    add_json(listing, below=True)
     listing.set_defaults(run=_list)
     revoke = actions.add_parser("revoke", help="refuse a token from now on")
     revoke.add_argument("token", metavar="NUMBER|NAME", help="as `tokens list` shows it")
@@ -62,7 +63,11 @@ def _print(options: argparse.Namespace) -> int:
             "FOLDER` makes one)"
         )
     tokens = load_tokens(folder, os.environ)
-    print(json.dumps({"admin": tokens.admin, "enrol": tokens.enrol}))
+    if options.json:
+        print(json.dumps({"admin": tokens.admin, "enrol": tokens.enrol}))
+    else:
+        print(f"{tokens.admin}  signs an administrator in to the dashboard, and opens everything")
+        print(f"{tokens.enrol}  lets any number of devices in; for one, `auricle-aggregator invite` is safer")
     if any(name in os.environ for name in (ADMIN_VARIABLE, ENROL_VARIABLE)):
         print("(from the environment; the server must run with the same)", file=sys.stderr)
     return 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def add(commands: Commands) -> None:
     """Add the commands."""
     _add_audit(commands)
-    backup = commands.add_parser("backup", help="copy a data folder into a file, of a running server too")
+    backup = commands.add_parser("backup", help="copy a data folder into a file; the server may run")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
     backup.add_argument(
         "--keep",
@@ -30,7 +30,7 @@ def add(commands: Commands) -> None:
     )
     add_json(backup)
     backup.set_defaults(run=_backup)
-    restore = commands.add_parser("restore", help="make a data folder of a backup")
+    restore = commands.add_parser("restore", help="make a data folder from a backup")
     restore.add_argument("file", type=Path, help="what `backup` made")
     add_json(restore)
     restore.set_defaults(run=_restore)
@@ -134,7 +134,7 @@ def _move(options: argparse.Namespace) -> int:
 
 
 def _add_audit(commands: Commands) -> None:
-    audit = commands.add_parser("audit", help="what happened to the fleet, newest first")
+    audit = commands.add_parser("audit", help="list what happened to the fleet, newest first")
     add_data(audit)
     audit.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many entries (100)")
     audit.add_argument("--before", type=int, metavar="NUMBER", help="only entries with a smaller number")

@@ -34,7 +34,7 @@ def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) ->
         The file, and what was left out of it, as :func:`back_up` says it.
 
     Raises:
-        BackupError: there is no data folder, the disk has too little room, or another backup into the folder runs.
+        BackupError: there is no data folder, the disk has too little space, or another backup into the folder runs.
         OSError: the disk refuses.
     """
     if keep < 1:
@@ -77,7 +77,7 @@ def _require_room(location: Location, copies: Path) -> None:
     room = free_space(copies)
     if room.free - needed < LEAST_FREE_SHARE * room.total:
         raise BackupError(
-            f"{copies} has too little room for another copy: {room.free / 1e6:.0f} MB are free, the copy takes up to "
+            f"{copies} has too little space for another copy: {room.free / 1e6:.0f} MB are free, the copy takes up to "
             f"{needed / 1e6:.0f} MB, and {LEAST_FREE_SHARE:.0%} of the disk stay free; keep fewer copies (--keep), or "
             "have them on another disk"
         )

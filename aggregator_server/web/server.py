@@ -108,7 +108,8 @@ def serve(
     root_path: str = "",
     drain_s: float = 0.0,
 ) -> None:
-    """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address.
+    """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address; at a
+    terminal, also a link with which an administrator signs in.
 
     Args:
         proxies: whose word on where a request comes from is believed; of nobody else's.
@@ -135,6 +136,8 @@ def serve(
 
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)
+                if sys.stdin.isatty() and sys.stderr.isatty():  # never into a log
+                    print(f"the dashboard: {address}/#token={tokens.admin}", file=sys.stderr)
 
             # uvicorn raises the signal again once it has stopped; that one is ignored.
             for number in (signal.SIGTERM, signal.SIGINT):

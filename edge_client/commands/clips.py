@@ -37,15 +37,15 @@ def add(commands: Commands) -> None:
     relabel.add_argument("clip", nargs="?", metavar="ID")
     relabel.add_argument("new_label", metavar="LABEL")
     relabel.add_argument("--label", default=argparse.SUPPRESS, metavar="OLD", help="all clips of this label")
-    delete = action("delete", "delete clips; for a week they can be had back", _delete)
+    delete = action("delete", "delete clips; for a week, `clips undelete` brings them back", _delete)
     delete.add_argument("--yes", action="store_true", help="do not ask")
-    delete.add_argument("--for-good", action="store_true", help="without the week")
+    delete.add_argument("--for-good", action="store_true", help="at once and for good")
     chosen = delete.add_mutually_exclusive_group(required=True)
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
     chosen.add_argument("--label", default=argparse.SUPPRESS, help="all clips of this label")
     undelete = action("undelete", "bring back what was deleted last", _undelete)
-    undelete.add_argument("--label", default=argparse.SUPPRESS, help="what was deleted of this label instead")
-    undelete.add_argument("--list", action="store_true", help="list what can be had back")
+    undelete.add_argument("--label", default=argparse.SUPPRESS, help="only what was deleted of this label")
+    undelete.add_argument("--list", action="store_true", help="list what can be brought back")
     action("undo", "take back what was deleted, relabelled or answered last", _undo)
     differ = action("differ", "say that two sounds which sound the same differ; nobody asks again", _differ)
     differ.add_argument("first", metavar="LABEL")
@@ -53,7 +53,7 @@ def add(commands: Commands) -> None:
     kind = action("kind", "say whether a label is a word or an everyday sound, where the device hears both", _kind)
     kind.add_argument("kind_of", metavar="LABEL")
     kind.add_argument("kind", choices=("word", "sound", "auto"), help="auto: the device finds it out")
-    purge = "remove what was deleted for good now, what is known of the room, and questions"
+    purge = "remove for good what was deleted, what is known of the room, and questions"
     action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
 
@@ -230,7 +230,7 @@ def _undelete(options: argparse.Namespace) -> int:
     if not chosen:
         labels = ", ".join(sorted({clip.label for clip in every})) or "nothing"
         raise ClipError(
-            f"nothing that was deleted can be had back of {options.label or 'any label'}; there is: {labels}"
+            f"nothing that was deleted can be brought back of {options.label or 'any label'}; there is: {labels}"
         )
     put_back(teaching, chosen)
     labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))

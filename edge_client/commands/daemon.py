@@ -19,9 +19,9 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     doctor = commands.add_parser("doctor", help="check microphone, disk, clock, model, aggregator; say what to do")
     set_command(doctor, _doctor, search=False)  # that there is none is a finding
-    run = commands.add_parser("run", help="the daemon: listen, learn from the owner and from the fleet")
+    run = commands.add_parser("run", help="listen, learn from the owner and from the fleet: the daemon")
     set_command(run, _run, json=False)
-    status = commands.add_parser("status", help="how the daemon is; exit status 3 when it does not run, 4 when ill")
+    status = commands.add_parser("status", help="say how the daemon is; exit status 3: it does not run, 4: it is ill")
     set_command(status, _status)
 
 
@@ -84,7 +84,7 @@ def _address_lines(server: dict[str, Any] | None) -> list[str]:
 
 def _lines(status: dict[str, Any]) -> list[str]:
     if "time" not in status:
-        return ["starting, or without room on the disk for its status (auricle-edge doctor)"]
+        return ["starting, or without space on the disk for its status (auricle-edge doctor)"]
     age = time.time() - status["time"]
     head = f"running for {_span(time.time() - status['started'])}" if status["running"] else "NOT running"
     model = status["model"]

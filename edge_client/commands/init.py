@@ -27,7 +27,7 @@ _SHARING = "   May the fleet read your words for sounds, such as names of people
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    init = commands.add_parser("init", help="write a configuration: asks three questions, or takes these options")
+    init = commands.add_parser("init", help="write the configuration: it asks three questions, or takes these options")
     init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
     init.add_argument("--play", type=Path, metavar="PATH", help="recordings in its place: a file, or a folder of them")
     init.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
@@ -71,9 +71,17 @@ def _init(options: argparse.Namespace) -> int:
     lines = (
         f"wrote {options.config}",
         *(() if joined is None else (f"joined the fleet of {joined}",)),
+        _described(bundle),
         f"next: auricle-edge doctor{given}, then auricle-edge run{given}",
     )
     return report(found, lines, json=options.json)
+
+
+def _described(bundle: str) -> str:
+    """Say what the device is to recognise, and how to have it recognise something else, before anything is taught."""
+    chosen = next((f", for {what} that you teach it" for what, name in _HEARD if name == bundle), "")
+    others = ", ".join(f"--bundle {name} for {what}" for what, name in _HEARD if name != bundle)
+    return f"its bundle is {bundle}{chosen}; to choose another now, again with --force and {others}"
 
 
 def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:

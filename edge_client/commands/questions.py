@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Add the command and those below it."""
-    questions = commands.add_parser("questions", help="list what the device asks; play, answer, forget it")
+    questions = commands.add_parser("questions", help="list the device's questions; play, answer or forget one")
     set_command(questions, _list)
     actions = questions.add_subparsers(metavar="ACTION")
 
@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
         return parser
 
     action("play", "play the sound of a question", _play, json=False)
-    answered = action("answer", "say whether it was; the device learns it at once", _answer)
+    answered = action("answer", "say whether it was that sound; the device learns it at once", _answer)
     said = answered.add_mutually_exclusive_group(required=True)
     said.add_argument("said", nargs="?", choices=("yes", "no"), help="it was, or it was not")
     said.add_argument("--was", metavar="LABEL", help="what it was instead")

@@ -10,7 +10,7 @@ from edge_client.commands import Commands, set_command
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    page = commands.add_parser("ui", help="the owner's page: see what it hears, confirm, correct and teach")
+    page = commands.add_parser("ui", help="serve the owner's page: see what it hears, confirm, correct and teach")
     page.add_argument("--host", help="address on which it listens ([ui] host; this machine alone)")
     page.add_argument("--port", type=int, help="its port; 0: any that is free ([ui] port; 8471)")
     page.add_argument(

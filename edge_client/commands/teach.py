@@ -24,7 +24,7 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     record = commands.add_parser("record", help="teach a sound: record some takes of it")
     record.add_argument("--label", required=True, help="what it is a sound of")
-    record.add_argument("--count", type=int, default=20, metavar="N", help="good takes wanted (20)")
+    record.add_argument("--count", type=int, default=20, metavar="N", help="how many good takes (20)")
     record.add_argument("--seconds", type=float, metavar="S", help="length of a take (a second more than a clip)")
     record.add_argument("--quiet", action="store_true", help="without a beep before a take and a sound after it")
     add_wait(record)

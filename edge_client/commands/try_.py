@@ -48,7 +48,7 @@ def _try(options: argparse.Namespace) -> int:
         print("With your own microphone: auricle-edge init, then auricle-edge run\n", flush=True)
         if not options.no_browser:
             open_in_browser(url)
-        programs.wait(lambda: False)
+        programs.watch(float("inf"))
     return 0
 
 

@@ -33,7 +33,7 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
     """Give a command the option."""
-    parser.add_argument("--wait", action="store_true", help="until the daemon has learned it")
+    parser.add_argument("--wait", action="store_true", help="end once the daemon has learned it")
 
 
 def wait_until_learned(teaching: Teaching) -> None:

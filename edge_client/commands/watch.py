@@ -28,7 +28,7 @@ _EVENTS, _BAR = 8, 30
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    watch = commands.add_parser("watch", help="level, scores and events of the running daemon, live (Ctrl-C ends it)")
+    watch = commands.add_parser("watch", help="show level, scores and events of the daemon, live (Ctrl-C ends it)")
     watch.add_argument("--json", action="store_true", help="a JSON object a line, with the spectrum in base64")
     set_command(watch, _watch, json=False)
 

@@ -38,7 +38,7 @@ def observed_rates(
 def rate_sentences(room: Mapping[str, Any]) -> list[str]:
     """Return what a person reads of the status's ``room``: what was promised, and for each label what came."""
     promised, hours = room["promised_per_hour"], room["hours"]
-    unit = "false accept" if promised == 1 else "false accepts"
+    unit = "false alarm" if promised == 1 else "false alarms"
     found = [f"promised {promised:g} {unit} an hour for each label; {hours:.0f} hours heard in {room['days']} days"]
     for label, counts in sorted(room["labels"].items()):
         detections, wrong = counts["detections"], counts["wrong"]

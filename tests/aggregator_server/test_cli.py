@@ -23,9 +23,13 @@ from tests.support.commands import answer, command, failed, printed, start
 
 def test_tokens_are_printed_and_stay_the_same(tmp_path):
     drawn = load_tokens(tmp_path, {})
-    first, second = (command("tokens", "--data", tmp_path, token=None) for _ in range(2))
+    first, second = (command("tokens", "--data", tmp_path, "--json", token=None) for _ in range(2))
     assert json.loads(first.stdout) == json.loads(second.stdout) == {"admin": drawn.admin, "enrol": drawn.enrol}
-    other = command("tokens", "--data", tmp_path, token="a" * 20, AURICLE_ENROL_TOKEN="b" * 20)
+    rows = command("tokens", "--data", tmp_path, token=None).stdout.splitlines()
+    assert [row.split()[0] for row in rows] == [drawn.admin, drawn.enrol]
+    assert "dashboard" in rows[0]
+    assert "devices" in rows[1]
+    other = command("tokens", "--data", tmp_path, "--json", token="a" * 20, AURICLE_ENROL_TOKEN="b" * 20)
     assert json.loads(other.stdout) == {"admin": "a" * 20, "enrol": "b" * 20}
     assert "environment" in other.stderr
 
@@ -116,6 +120,23 @@ def serves(process):
     process.terminate()
     process.communicate(timeout=180)
     assert process.returncode == 0
+
+
+def test_at_a_terminal_alone_the_server_shows_a_link_that_signs_an_administrator_in(tmp_path):
+    master, slave = pty.openpty()
+    process = start("run", "--data", tmp_path, "--create", "--port", "0", stdin=slave, stderr=slave)
+    os.close(slave)
+    url = json.loads(process.stdout.readline())["url"]
+    shown = ""
+    while f"{url}/#token={ADMIN}" not in shown:
+        shown += os.read(master, 4096).decode()
+    process.terminate()
+    process.wait(180)
+    os.close(master)
+    again = start("run", "--data", tmp_path, "--port", "0", stdin=subprocess.DEVNULL)
+    assert again.stdout.readline()
+    again.terminate()
+    assert ADMIN not in "".join(again.communicate(timeout=180))
 
 
 def asked(said, *arguments):

@@ -17,6 +17,7 @@ PAGE = re.compile(r"\bdocs/([\w-]+\.md)\b")
 LINK = re.compile(r"\]\(([^)\s:]*)\)")
 CITED = re.compile(r'\bdocs/([\w-]+\.md),\s+(?:#\s*)?"([^"]+)"')
 FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.\w+)(?::\w+)?`")
+OTHER_FORM = re.compile(r"auricle\[[\w,]+\](?! @ file:)")
 ABBREVIATED = {"A/": "aggregator_server/", "E/": "edge_client/"}  # in the walks of docs/architecture.md
 ONLY_LINKS = re.compile(r"^(?:[-*·>\s]|!?\[[^\]]*\]\([^)]*\)|\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\))+$")
 
@@ -125,3 +126,9 @@ def test_the_page_on_architecture_lists_every_folder(package):
     there = {f"{name_of(path.parent)}/" for path in (ROOT / package).rglob("*.py")}
     rows = re.findall(r"^\| `([\w/]+/)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
     assert sorted(row for row in rows if row.startswith(f"{package}/")) == sorted(there)
+
+
+def test_every_page_installs_in_one_form():
+    """From a checkout, `'.[edge]'`, or a wheel that is named: no registry has the name, so it would be a stranger's."""
+    others = {name_of(path): found for path in DOCUMENTS if (found := OTHER_FORM.findall(path.read_text()))}
+    assert others == {}

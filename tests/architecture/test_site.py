@@ -111,7 +111,7 @@ def test_the_home_page_says_shows_and_lets_try_on_one_screen(site: Path, page: P
     assert picture.evaluate("image => image.naturalWidth") > 1000  # it was loaded
     assert picture.bounding_box()["width"] > 500
     typed = commands.inner_text().strip().splitlines()
-    assert len(typed) == 3
+    assert len(typed) == 2
     # Those of the README, which a test types.
     known = [line.partition(" #")[0].strip() for line in (ROOT / "README.md").read_text().splitlines()]
     assert [line for line in typed if line not in known] == []

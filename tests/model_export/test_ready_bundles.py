@@ -9,7 +9,7 @@ import pytest
 
 from fleet_protocol.bundle import BACKGROUND, read_bundle
 from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.ready_bundles import find_bundle, ready_names
+from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
 from fleet_protocol.tensors import digest
 from model_export.front_ends import SHIPPED
 from model_export.graph_operators import operators_by_signature
@@ -74,6 +74,9 @@ def test_they_are_listed_where_there_is_no_tensorflow(tmp_path):
         [line] = [line for line in lines if line.split()[:2] == [name, recipe.architecture]]
         assert recipe.purpose in line
         assert f" {round(find_bundle(name).stat().st_size / 1000)} " in line
+    # The one that README.md and `auricle-edge init` take comes first, and no other says that it is to be taken.
+    assert lines[2].split()[0] == FIRST_CHOICE
+    assert [line for line in lines if "first choice" in line] == [lines[2]]
     assert any(line.startswith("  base: a pretrained network, 64 numbers") for line in lines)
     assert "CC BY 4.0" in output
     assert "gudur: mfcc, 20 x 13" in output

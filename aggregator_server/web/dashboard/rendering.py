@@ -74,7 +74,7 @@ WORDS = {
     "too_many": "There were too many attempts. Wait, and try again.",
     "too_large": "What was sent is too large.",
     "too_slow": "What was sent arrived too slowly. Send it again.",
-    "storage_full": "The server's disk is full. Make room on it; nothing was kept of what was sent.",
+    "storage_full": "The server's disk is full. Free space on it; nothing that was sent was kept.",
 }
 # By HTTP status, where there is no code that a page could know.
 BY_STATUS = {

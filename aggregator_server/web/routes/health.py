@@ -23,7 +23,7 @@ _VERSION = version("auricle")  # asked of the disk once
 
 @router.get("/v1/health", summary="Tell that the server is up", tags=["health"], responses=documented())
 async def health(service: CurrentService) -> Health:
-    """Say which version runs, which round is open, and whether the disk has room for uploads."""
+    """Say which version runs, which round is open, and whether the disk has space for uploads."""
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
     store = service.store

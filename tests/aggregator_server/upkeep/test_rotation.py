@@ -95,7 +95,7 @@ def test_a_copy_that_would_take_the_disks_last_room_is_refused_and_those_there_s
         first, _ = back_up_into(folder, disk, 9, NOON)
         room = os.statvfs(disk)
         (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize - 600_000))
-        with pytest.raises(BackupError, match=r"too little room.*MB are free.*another disk"):
+        with pytest.raises(BackupError, match=r"too little space.*MB are free.*another disk"):
             back_up_into(folder, disk, 9, NOON + DAY_S)
         assert names(disk) == [first.name, "filler"]
     finally:

@@ -188,7 +188,7 @@ def test_deleting_asks_and_can_be_undone_for_a_week(edge):
     edge("clips", "delete", "--yes", "--label", "yes")
     assert len(json.loads(edge("clips", "undelete", "--list", "--json"))) == 4
     assert "2 clips of 'yes' are back" in edge("clips", "undelete")  # the last deletion
-    assert "nothing that was deleted can be had back of yes; there is: anna" in edge(
+    assert "nothing that was deleted can be brought back of yes; there is: anna" in edge(
         "clips", "undelete", "--label", "yes", status=1
     )
     edge("clips", "undelete", "--label", "anna")

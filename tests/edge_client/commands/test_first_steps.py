@@ -27,6 +27,7 @@ def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
         "init", "--microphone", 'a "shelf"', "--backend", "arecord", "--bundle", "cnn1", "--alone", "--name", "x"
     )
     assert "next: auricle-edge doctor" in out
+    assert "its bundle is cnn1; to choose another now" in out
     config = load_config(edge.config)
     assert (config.device.name, config.device.share_names, config.server) == ("x", False, None)
     assert (config.microphone.device, config.microphone.backend) == ('a "shelf"', "arecord")
@@ -40,6 +41,15 @@ def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
     assert found == {"config": str(edge.config), "bundle": "words", "microphone": None, "play": None, "joined": None}
     assert load_config(edge.config).microphone is None
     assert load_config(edge.config).device.share_names
+
+
+def test_what_the_device_shall_recognise_is_said_before_the_first_take_with_how_to_change_it(edge):
+    out = edge("init", "--alone", "--microphone", "none")
+    assert "its bundle is words, for words that you teach it; to choose another now, again with --force and" in out
+    assert "--bundle sounds_2s for everyday sounds, --bundle words_and_sounds for both" in out
+    out = edge("init", "--alone", "--microphone", "none", "--force", "--bundle", "sounds_2s")
+    assert "its bundle is sounds_2s, for everyday sounds that you teach it" in out
+    assert load_config(edge.config).model.bundle == find_bundle("sounds_2s")
 
 
 def test_a_bundle_that_does_not_exist_leaves_no_file(edge):

@@ -53,6 +53,15 @@ def too_wide(page, width):
 
 
 @pytest.mark.slow
+def test_a_link_with_a_token_needs_one_click_and_the_address_forgets_it(page, aggregator):
+    page.goto(f"{aggregator.url}/rounds#token={ADMIN}")
+    assert page.get_by_label("Your token").input_value() == ADMIN
+    assert ADMIN not in page.url
+    page.keyboard.press("Enter")  # the button has the focus
+    page.get_by_role("heading", name="Rounds", exact=True).wait_for()
+
+
+@pytest.mark.slow
 def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(page, aggregator, hosts):
     page.goto(aggregator.url)
     problems = {"/sign-in": look(page)}

@@ -1,0 +1,124 @@
+"""``try``: a fleet at work on this machine, on synthesised sounds: ``new``, ``run``, ``auricle-edge join`` at once."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aggregator_server.commands.new import EDGE, require_edge
+from aggregator_server.commands.targets import connect
+from aggregator_server.errors import AggregatorError, StartError
+
+if TYPE_CHECKING:
+    from aggregator_server.client import Client
+    from aggregator_server.commands import Commands
+
+_PROGRAM, _BUNDLE = "aggregator_server.cli", "sounds_2s"
+_LABELS, _NEW = ("doorbell", "knock", "bark", "telephone"), "kettle"
+_NAMES = ("kitchen", "hall", "study", "bedroom", "nursery", "workshop", "attic", "garage", "cellar", "porch")
+_TAKES, _TAKE_S = 8, 2
+_INTERVAL_S, _READY_S, _LOOK_S = 60, 300.0, 2.0
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    trial = commands.add_parser(
+        "try", help="see a fleet at work at once: a server and devices here, with sample sounds"
+    )
+    trial.add_argument("--devices", type=_number, default=3, metavar="N", help=f"how many, 2 to {len(_NAMES)} (3)")
+    trial.add_argument("--folder", type=Path, help="an empty folder, to keep everything there (a temporary one)")
+    trial.add_argument("--port", type=int, default=0, help="of the server (any that is free)")
+    trial.add_argument("--no-browser", action="store_true", help="only print the dashboard's address")
+    trial.set_defaults(run=_try)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not 2 <= int(text) <= len(_NAMES):
+        raise argparse.ArgumentTypeError(f"must be from 2 to {len(_NAMES)}, not {text}")
+    return int(text)
+
+
+def _try(options: argparse.Namespace) -> int:
+    from fleet_protocol.children import children, open_in_browser
+
+    require_edge()
+    if options.folder is not None and options.folder.exists() and any(options.folder.iterdir()):
+        raise StartError(f"--folder {options.folder} is not empty; a fleet to try needs a folder of its own")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="auricle-try-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        programs = stack.enter_context(children(folder))
+        names, data = _NAMES[: options.devices], folder / "fleet"
+        _save_sounds(folder, names)
+        port = options.port or _free_port()
+        given = ("--from", folder / "recordings", "--data", data, "--bundle", _BUNDLE, "--port", port)
+        link = _answer("new", *given, "--devices", len(names), "--json")["link"]
+        said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        programs.start("server", _PROGRAM, "run", "--data", data, "--port", port, tell=said.put)
+        programs.wait(lambda: not said.empty(), _READY_S)
+        for name in names:
+            programs.start(name, EDGE, "join", link, "--recordings", folder / name, "--run", tell=lambda _line: None)
+        client = connect(argparse.Namespace(data=data, url=None, authority=None, token=None))
+        programs.wait(lambda: len(client.get("/v1/devices")) == len(names), _READY_S)
+        client.send("POST", "/v1/schedules", {"interval_s": _INTERVAL_S, "round": {}})
+        url = f"{client.url}/#token={_answer('tokens', '--data', data, '--json')['admin']}"
+        print(f"A fleet of {', '.join(names)} learns sample sounds; {' and '.join(names[:2])} know one more, a {_NEW}.")
+        print(f"Its dashboard: {url} (press Sign in; Ctrl-C here ends it all)")
+        print("With your own recordings: auricle-aggregator new --from FOLDER\n", flush=True)
+        if not options.no_browser:
+            open_in_browser(url)
+        shown: dict[int, str] = {}
+        while True:
+            _show_news(client, shown)
+            programs.watch(_LOOK_S)
+    return 0
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
+    """Synthesise what everybody may have, and other sources of it for each device; the first two know a new sound."""
+    import numpy as np
+
+    from fleet_protocol.sample_sounds import RATE_HZ, save, takes
+
+    rng = np.random.default_rng(1)
+    for number, owner in enumerate(("recordings", "recordings", *names)):
+        for label in _LABELS if owner not in names[:2] else (*_LABELS, _NEW):
+            for take, samples in enumerate(takes(label, _TAKES, _TAKE_S * RATE_HZ, rng)):
+                save(folder / owner / label / f"{number}-{take}.wav", samples)
+
+
+def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
+    """Return what a command of this program answers. Raises AggregatorError: it failed, with its reason."""
+    command = [sys.executable, "-m", _PROGRAM, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise AggregatorError(done.stderr.strip().removeprefix("auricle-aggregator: "))
+    return json.loads(done.stdout)
+
+
+def _show_news(client: Client, shown: dict[int, str]) -> None:
+    """Print how the newest rounds stand, and how many classes the fleet knows, where that is news."""
+    classes = ", ".join(found["name"] for found in client.get("/v1/classes"))
+    for found in reversed(client.get("/v1/rounds", limit=2)):
+        number, state = found["round_id"], found["state"]
+        if state == "done":
+            everybody = found["learned"] == found["selected"]
+            state = f"its result reached every device; the fleet knows {classes}" if everybody else "done"
+        if shown.get(number) != state:
+            shown[number] = state
+            print(f"{time.strftime('%H:%M:%S')}  round {number}, {found['strategy']}: {state}", flush=True)
