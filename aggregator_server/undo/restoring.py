@@ -12,10 +12,16 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RoundNotDoneError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
-from aggregator_server.rounds.queries import COUNTS, is_done, require_round
+from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_done, require_round
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, UNDONE, AssignmentRow, ClassRow, RoundRow
-from aggregator_server.undo.operations import RESULTS, ensure_no_open_round, insert_operation, note_public_set
+from aggregator_server.undo.operations import (
+    RESULTS,
+    ensure_no_open_round,
+    insert_operation,
+    note_public_set,
+    require_newest,
+)
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -57,6 +63,30 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
             new = row.round_id
         _log.info("round %d restores the state after round %d", new, round_id)
         return new
+
+
+def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER) -> None:
+    """Bring back the fleet's state before an operation of an operator, where nothing came since.
+
+    Args:
+        operation: Number of its round.
+
+    Raises:
+        RoundNotFoundError: there is no such round.
+        RoundNotDoneError: another round or operation came since.
+        RoundOpenError: a round is open.
+    """
+    with store.reading() as session:
+        row, newest = require_round(session, operation), require_newest(session)
+        # An operation has a round for the shared model's line, too, of the same time.
+        earlier = (RoundRow.round_id < operation) & (RoundRow.opened_at != row.opened_at)
+        before = session.scalar(select(func.max(RoundRow.round_id)).where(COUNTS, OF_FLEET, earlier))
+        if newest.round_id != operation or before is None:
+            raise RoundNotDoneError(
+                f"round {newest.round_id} came since, and would be undone too; go back on the page of the round whose "
+                "state is wanted"
+            )
+    restore_round(store, before, now, by)
 
 
 def _require_restorable(session: Session, round_id: int) -> RoundRow:

@@ -124,6 +124,8 @@ def _run(fleet: CoreFleet, number: int, now: float) -> None:
             "public_before": 70.0,
             "public_after": after + 8,
         }
+        if not number:  # a round whose devices measured on other recordings
+            metrics = {"held_out_after": after, "distilled_accuracy": 99.0}
         kept_own = bool(rng.random() < 0.1)
         acknowledge(fleet.store, device.device_id, Learned(round_id, metrics, personalised=True, kept_own=kept_own))
     if number == 2:

@@ -152,7 +152,8 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
     )
 
 
-# What devices report after a round, in %, the first that there is: the edge's guard measures on either kind of clips.
+# What devices report after a round, in %, of different clips: the edge's guard leaves out public recordings of what its
+# owner taught it. A round's figure is what most of its devices reported, of several the first.
 _OWN = ("held_out_after", "held_out_accuracy")
 _PUBLIC = ("public_after", "distilled_accuracy", "global_accuracy")
 
@@ -165,8 +166,10 @@ class RoundProgress:
         strategy: Name of the strategy; for an operation of an operator, of the round that it changes.
         operation: Change by an operator, in place of a round with devices.
         devices: Number of devices that reported that they learned.
-        own: Mean over these devices of the accuracy on their own held-out clips, in %; None where none reported it.
-        public: Its accuracy on the public recordings, in %.
+        own: Mean accuracy on devices' own held-out clips, in %; None where none reported it.
+        own_measure: Name of the metric that it is the mean of.
+        public: Mean accuracy on the public recordings, in %.
+        public_measure: Name of the metric that it is the mean of.
         classes: Number of the fleet's classes after it; None where its public set is gone.
     """
 
@@ -177,7 +180,9 @@ class RoundProgress:
     duration_s: float
     devices: int
     own: float | None
+    own_measure: str
     public: float | None
+    public_measure: str
     classes: int | None
 
 
@@ -193,8 +198,8 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
             RoundRow.closed_at,
             RoundRow.result_public_set,
             func.count(LearnedRow.device_id).label("devices"),
-            _mean(_OWN).label("own"),
-            _mean(_PUBLIC).label("public"),
+            *(func.avg(LearnedRow.metrics[name].as_float()).label(name) for name in (*_OWN, *_PUBLIC)),
+            *(func.count(LearnedRow.metrics[name].as_float()).label(f"{name}_count") for name in (*_OWN, *_PUBLIC)),
         )
         .outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
         .outerjoin(LearnedRow, LearnedRow.round_id == RoundRow.round_id)
@@ -207,13 +212,18 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
     return tuple(_progress(store.blobs, row) for row in reversed(rows))
 
 
-def _mean(names: tuple[str, ...]) -> ColumnElement[float]:
-    return func.avg(func.coalesce(*(LearnedRow.metrics[name].as_float() for name in names)))
-
-
 def _progress(blobs: BlobStore, row: Any) -> RoundProgress:  # noqa: ANN401  (a database row has no type of its own)
-    took, classes = row.closed_at - row.opened_at, _count_classes(blobs, row.result_public_set)
-    return reply(RoundProgress, row, duration_s=took, classes=classes)
+    own, public = (max(names, key=lambda name: getattr(row, f"{name}_count")) for names in (_OWN, _PUBLIC))
+    return reply(
+        RoundProgress,
+        row,
+        duration_s=row.closed_at - row.opened_at,
+        own=getattr(row, own),
+        own_measure=own,
+        public=getattr(row, public),
+        public_measure=public,
+        classes=_count_classes(blobs, row.result_public_set),
+    )
 
 
 @lru_cache(maxsize=1_024)

@@ -126,6 +126,7 @@ NOTES = {
     "scheduled": "The schedule was made. Its rounds open by themselves.",
     "signed-out": "You are signed out.",
     "started": "The round was started.",
+    "undone": "That was undone. Devices follow with their next request.",
 }
 
 

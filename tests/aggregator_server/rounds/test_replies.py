@@ -22,12 +22,15 @@ def test_each_round_has_the_means_of_its_devices_and_its_classes(fleet):
     first = fleet.run_round(100.0, learn=False)
     reported(fleet, first, {"held_out_after": 60.0, "public_after": 80.0}, {"held_out_after": 70.0}, {}, {})
     second = fleet.run_round(200.0, learn=False)
-    reported(fleet, second, {"held_out_accuracy": 50.0, "global_accuracy": 40.0})
+    everything = {"held_out_accuracy": 50.0, "global_accuracy": 40.0}
+    reported(fleet, second, everything | {"public_after": 99.0}, everything)  # most of them say which rows they mean
     found = list_progress(fleet.store, 10)
     assert [(row.round_id, row.own, row.public, row.devices, row.classes) for row in found] == [
         (first, 65.0, 80.0, 4, 6),  # four words, and the two sounds that devices reported
-        (second, 50.0, 40.0, 1, 6),
+        (second, 50.0, 40.0, 2, 6),
     ]
+    measures = [(row.own_measure, row.public_measure) for row in found]
+    assert measures == [("held_out_after", "public_after"), ("held_out_accuracy", "global_accuracy")]
     assert [row.duration_s for row in found] == [2.0, 2.0]
     assert list_progress(fleet.store, 1) == found[1:]
 

@@ -5,42 +5,50 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function columnsOf(table) {
+// A line is of one strategy and one kind of recordings; others are lines of their own.
+function linesOf(table) {
   const rows = [...table.tBodies[0].rows];
-  const read = (name) => rows.map((row) => {
-    const value = row.dataset[name];
-    return value === undefined || value === "" ? null : Number(value);
+  const lines = { own: new Map(), public: new Map(), classes: new Map() };
+  rows.forEach((row, place) => {
+    for (const [key, known] of Object.entries(lines)) {
+      if (!row.dataset[key]) continue;
+      const label = row.dataset[`${key}Line`] ?? "classes";
+      if (!known.has(label)) known.set(label, rows.map(() => null));
+      known.get(label)[place] = Number(row.dataset[key]);
+    }
   });
-  return { round: read("round"), own: read("own"), open: read("public"), classes: read("classes") };
+  return { rounds: rows.map((row) => Number(row.dataset.round)), lines };
 }
 
-const language = document.documentElement.lang;
+const digits = { minimumFractionDigits: 1, maximumFractionDigits: 1 };
+const number = new Intl.NumberFormat(document.documentElement.lang, digits);
+const percent = (_plot, value) => (value === null ? "–" : `${number.format(value)} %`);
 
-function seriesOf(columns, words) {
-  const known = [
-    { key: "own", label: words.ownLabel, scale: "%", stroke: colour("--series-a"), width: 2 },
-    { key: "open", label: words.publicLabel, scale: "%", stroke: colour("--series-b"), width: 2, dash: [6, 4] },
-    { key: "classes", label: words.classesLabel, scale: "classes", stroke: colour("--series-c"), width: 2,
+function seriesOf({ rounds, lines }) {
+  const dashes = { own: [[], [2, 4], [14, 4, 2, 4]], public: [[6, 4], [3, 3], [14, 6]], classes: [[]] };
+  const styles = {
+    own: { scale: "%", stroke: colour("--series-a"), value: percent },
+    public: { scale: "%", stroke: colour("--series-b"), value: percent },
+    classes: { scale: "classes", stroke: colour("--series-c"), value: (_plot, value) => value ?? "–",
       paths: uPlot.paths.stepped({ align: 1 }) },
-  ];
-  const figure = new Intl.NumberFormat(language, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-  const shades = { "%": (value) => (value === null ? "–" : `${figure.format(value)} %`), classes: (value) => value ?? "–" };
-  return known.filter((item) => columns[item.key].some((value) => value !== null)).map((item) => ({
-    ...item, spanGaps: true, points: { show: columns.round.length < 40, size: 6, fill: colour("--surface") },
-    value: (_plot, value) => shades[item.scale](value),
-  }));
+  };
+  const points = { show: rounds.length < 40, size: 6, fill: colour("--surface") };
+  return Object.entries(lines).flatMap(([key, known]) => [...known].map(([label, values], place) => ({
+    ...styles[key], label, values, width: 2, spanGaps: true, dash: dashes[key][place % dashes[key].length],
+    points: known.size > 1 ? { ...points, show: true } : points,
+  })));
 }
 
 function draw(figure) {
   const place = figure.querySelector(".chart");
-  const columns = columnsOf(figure.querySelector("table"));
-  const series = seriesOf(columns, figure.dataset);
+  const found = linesOf(figure.querySelector("table"));
+  const series = seriesOf(found);
   const axis = { stroke: colour("--muted"), font: "12px system-ui", grid: { stroke: colour("--grid"), width: 1 },
     ticks: { show: false } };
   const whole = (_plot, splits) => splits.map((value) => (Number.isInteger(value) ? value : ""));
   place.replaceChildren();
   // Without a pointer the legend says the last round's figures.
-  const showLast = (plot) => plot.setLegend({ idx: columns.round.length - 1 });
+  const showLast = (plot) => plot.setLegend({ idx: found.rounds.length - 1 });
   return new uPlot({
     width: place.clientWidth, height: 260, padding: [12, 0, 0, 0],
     hooks: { ready: [showLast], setCursor: [(plot) => { if (plot.cursor.idx == null) showLast(plot); }] },
@@ -52,8 +60,8 @@ function draw(figure) {
       { ...axis, scale: "%", values: (_plot, splits) => splits.map((value) => `${value} %`), size: 56 },
       { ...axis, stroke: colour("--series-c"), scale: "classes", side: 1, values: whole, grid: { show: false }, size: 44 },
     ],
-    series: [{ label: figure.dataset.roundLabel }, ...series],
-  }, [columns.round, ...series.map((item) => columns[item.key])], place);
+    series: [{ label: "round" }, ...series.map(({ values, ...style }) => style)],
+  }, [found.rounds, ...series.map((line) => line.values)], place);
 }
 
 for (const figure of document.querySelectorAll("figure[data-chart]")) {

@@ -58,6 +58,40 @@ def test_classes_are_merged_and_retired(aggregator, operator):
     assert (states(aggregator)["c3"], states(aggregator)["c1"]) == ("merged", "retired")
 
 
+def test_a_change_of_a_class_is_undone_right_after_it(aggregator, operator):
+    def undo(after):
+        page = operator.get(after.headers["location"]).text
+        line = r'<div class="note" role="status">(.*?) <form[^>]* action="([^"]*)">(.*?)</form>'
+        said, address, form = re.search(line, page, re.DOTALL).groups()
+        assert "Undo" in form
+        return said, lambda: operator.post(address, "/classes", name=re.search(r'name="name" value="([^"]*)"', form)[1])
+
+    before = answer(aggregator, "/v1/classes")
+    renamed = operator.post("/classes/c2/rename", "/classes/c2", name="other")
+    said, back = undo(renamed)
+    assert said == "Renamed word 2 to other."
+    done(back(), "/classes/c2", "renamed")
+    assert answer(aggregator, "/v1/classes") == before
+    said, back = undo(operator.post("/classes/c3/merge", "/classes/c3", into="c2"))
+    assert said == "Merged word 3 into word 2."
+    done(back(), "/classes/c3", "undone")
+    assert "That was undone." in operator.get("/classes/c3?note=undone").text
+    assert answer(aggregator, "/v1/classes") == before
+    said, back = undo(operator.post("/classes/c1/retire", "/classes/c1"))
+    assert said == "Retired word 1."
+    operator.post("/classes/c3/retire", "/classes/c3")
+    assert "Another class was changed since" in back().text
+    done(
+        operator.post("/rounds/1/restore", "/rounds/1"), f"/rounds/{len(answer(aggregator, '/v1/rounds'))}", "restored"
+    )
+    assert back().status_code == 409  # that was undone already
+    assert answer(aggregator, "/v1/classes") == before
+    assert (
+        'role="status">The class is no longer one of the fleet&#39;s.</div>'
+        in operator.get("/classes/c2?note=retired").text
+    )
+
+
 def test_the_fleet_goes_back_to_the_state_after_a_round(aggregator, operator):
     rounds = len(answer(aggregator, "/v1/rounds"))
     response = operator.post("/rounds/1/restore", "/rounds/1")

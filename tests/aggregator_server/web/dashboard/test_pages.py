@@ -219,7 +219,14 @@ def test_the_chart_shows_what_the_table_says(page, aggregator):
     sign_in(page, aggregator.url)
     page.locator(".chart canvas").wait_for()
     legend = page.locator(".u-legend")
-    legend.get_by_text("devices' own held-out clips").wait_for()
+    lines = [text.strip() for text in legend.locator(".u-label").all_inner_texts()]
+    assert lines == [
+        "round",
+        "own held-out clips, zero_shot",
+        "every public recording, zero_shot",  # of the first round alone: no line joins it with the next
+        "public recordings, zero_shot",
+        "classes",
+    ]
     page.get_by_text("Figures as a table").click()
     last = page.locator("figure tbody tr").last
     figures = [cell.inner_text() for cell in last.locator("td").all()]
