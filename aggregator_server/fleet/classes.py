@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import ClassNameTakenError, ClassNotFoundError
+from aggregator_server.errors import ClassNotFoundError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store import Store
@@ -66,7 +66,7 @@ def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> 
 
     Raises:
         ClassNotFoundError: there is no such class.
-        ClassNameTakenError: another class has that name, if only in other case.
+        RefusedError: another class has that name, if only in other case.
         InvalidRequestError: the name cannot be stored.
     """
     check_name(name, "a class's name")
@@ -82,11 +82,13 @@ def require_free_name(session: Session, name: str, class_id: str) -> None:
     """Check that no other class of the fleet has a name.
 
     Raises:
-        ClassNameTakenError: one has it, if only in other case.
+        RefusedError: one has it, if only in other case.
     """
     other = session.scalar(select(ClassRow).where(ClassRow.folded == name.casefold()))
     if other is not None and other.class_id != class_id:
-        raise ClassNameTakenError(f"class {other.class_id!r} has the name {other.name!r} already; choose another name")
+        raise RefusedError(
+            "class_name_taken", f"class {other.class_id!r} has the name {other.name!r} already; choose another name"
+        )
 
 
 def classes_in_state(session: Session, *states: str) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ def change_devices(
         action: ``admit``, ``new-secret``, ``quarantine``, ``release`` or ``revoke``.
 
     Raises:
-        DeviceNotFoundError: there is no such device.
+        RefusedError: there is no such device.
         DeviceRevokedError: a device to admit, or to ask for a secret, was revoked, or left.
-        ForeignFeaturesError: the features of a device to admit are not those of the public set.
+        RefusedError: the features of a device to admit are not those of the public set.
         InvalidRequestError: there is no such action, or the reason of a quarantine cannot be used.
     """
     if action not in (*_CHANGES, "quarantine"):

@@ -90,9 +90,9 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
 
     Raises:
         InvalidRequestError: a field cannot be used.
-        ForeignFeaturesError: its features are not those of the public set.
-        DeviceTakenError: the identifier is enrolled with another secret.
-        SecretTakenError: another device has the same secret.
+        RefusedError: its features are not those of the public set.
+        RefusedError: the identifier is enrolled with another secret.
+        RefusedError: another device has the same secret.
         DeviceRevokedError: it was revoked.
         InvitationSpentError: its invitation lets nobody in any more.
         TooManyError: the token brought too many devices.
@@ -106,8 +106,9 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
-            raise errors.DeviceTakenError(
-                f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier"
+            raise errors.RefusedError(
+                "device_taken",
+                f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier",
             )
         _require_not_revoked(row)
         if row.features_digest is not None and row.features_digest != settings.digest:
@@ -133,7 +134,7 @@ def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float
             "a new device needs an invitation or the enrolment token, not a device's secret"
         )
     if session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash)):
-        raise errors.SecretTakenError("another device enrolled with this secret; draw a new random one")
+        raise errors.RefusedError("secret_taken", "another device enrolled with this secret; draw a new random one")
     if entry.per_minute is not None:
         _require_quota(session, entry.per_minute, entry.invitation_id, now)
     invitation = None if entry.invitation_id is None else spend(session, entry.invitation_id, now)
@@ -187,7 +188,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     Raises:
         NotAuthenticatedError: no device has that secret.
         DeviceRevokedError: the device was revoked.
-        DeviceWaitingError: an operator has yet to admit the device.
+        RefusedError: an operator has yet to admit the device.
     """
     found = tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)})
     if found is None:
@@ -247,7 +248,7 @@ def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: A
 
     Raises:
         InvalidRequestError: the secret cannot be used.
-        SecretTakenError: another device has it.
+        RefusedError: another device has it.
     """
     _check_secret(secret)
     secret_hash = hash_secret(secret)
@@ -255,7 +256,7 @@ def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: A
         row = _require(session, device_id)
         other = session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash))
         if other is not None and other != device_id:
-            raise errors.SecretTakenError("another device has this secret; draw a new random one")
+            raise errors.RefusedError("secret_taken", "another device has this secret; draw a new random one")
         row.secret_hash, row.secret_since, row.rotate = secret_hash, now, False
         audit(session, "secret_changed", by, now, device_id=device_id, name=row.name)
 
@@ -268,7 +269,7 @@ def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) 
         limit: at most so many.
 
     Raises:
-        DeviceNotFoundError: there is no device ``after``.
+        RefusedError: there is no device ``after``.
     """
     with tables.reading() as session:
         place = None if after is None else _require(session, after)
@@ -322,7 +323,7 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
 
 
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
-    """Return one device. Raises DeviceNotFoundError: there is no such device."""
+    """Return one device. Raises RefusedError: there is no such device."""
     with tables.reading() as session:
         return with_reputation(session, [_info(_require(session, device_id))])[0]
 
@@ -330,7 +331,7 @@ def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
 def _require(session: Session, device_id: str) -> DeviceRow:
     row = session.get(DeviceRow, device_id)
     if row is None:
-        raise errors.DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+        raise errors.RefusedError("device_not_found", f"there is no device {device_id!r}; GET /v1/devices lists them")
     return row
 
 
@@ -384,8 +385,9 @@ def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -
     try:
         ours.require_same(theirs, "the public set", f"device {name!r}")
     except FeatureMismatchError as error:
-        raise errors.ForeignFeaturesError(
-            f"the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). {error}"
+        raise errors.RefusedError(
+            "feature_mismatch",
+            f"the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). {error}",
         ) from error
 
 
@@ -394,12 +396,13 @@ def require_active(row: DeviceRow | Standing) -> None:
 
     Raises:
         DeviceRevokedError: it was revoked, or left.
-        DeviceWaitingError: an operator has yet to admit it.
+        RefusedError: an operator has yet to admit it.
     """
     _require_not_revoked(row)
     if row.waiting:
-        raise errors.DeviceWaitingError(
-            f"device {row.device_id} waits to be admitted by an operator (`auricle-aggregator devices admit`)"
+        raise errors.RefusedError(
+            "device_waiting",
+            f"device {row.device_id} waits to be admitted by an operator (`auricle-aggregator devices admit`)",
         )
 
 

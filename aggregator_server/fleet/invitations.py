@@ -3,7 +3,7 @@
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidRequestError, InvitationNotFoundError, InvitationSpentError
+from aggregator_server.errors import InvalidRequestError, InvitationSpentError, RefusedError
 from aggregator_server.fleet.audit import Actor, audit
 from aggregator_server.fleet.tokens import expiry
 from aggregator_server.limits import DEVICES_PER_INVITATION
@@ -41,7 +41,7 @@ def renew_invitation(tables: Tables, invitation_id: int, by: Actor, now: float) 
     """Give an invitation another token, where the first was lost; that one lets nobody in from now on.
 
     Raises:
-        InvitationNotFoundError: there is no such invitation.
+        RefusedError: there is no such invitation.
         InvitationSpentError: it lets nobody in any more.
     """
     token = draw("join")
@@ -65,7 +65,7 @@ def revoke_invitation(tables: Tables, invitation_id: int, by: Actor, now: float)
     """Let nobody in by an invitation from now on; the devices that joined by it stay.
 
     Raises:
-        InvitationNotFoundError: there is no such invitation.
+        RefusedError: there is no such invitation.
     """
     with tables.writing() as session:
         row = session.get(InvitationRow, invitation_id)
@@ -107,9 +107,9 @@ def require_open(session: Session, invitation_id: int, now: float) -> Invitation
     return row
 
 
-def _no_invitation(invitation_id: int) -> InvitationNotFoundError:
-    return InvitationNotFoundError(
-        f"there is no invitation {invitation_id}; `auricle-aggregator invitations` lists them"
+def _no_invitation(invitation_id: int) -> RefusedError:
+    return RefusedError(
+        "invitation_not_found", f"there is no invitation {invitation_id}; `auricle-aggregator invitations` lists them"
     )
 
 

@@ -62,23 +62,25 @@ def require_served(store: Store, sha256: str) -> None:
     """Check that a blob is one that devices may fetch: public set, consensus, model, weights or prototypes.
 
     Raises:
-        BlobNotFoundError: it is not.
+        RefusedError: it is not.
     """
     with store.reading() as session:
         kind = session.execute(_KIND, {"of_blob": sha256}).scalar()
     if kind not in _SERVED:
-        raise errors.BlobNotFoundError(
+        raise errors.RefusedError(
+            "blob_not_found",
             f"no public set, consensus, model, weights or prototypes have the digest {sha256!r}; ask /v1/work for the "
-            "current ones"
+            "current ones",
         )
 
 
 def published_set(session: Session) -> PublicSetRow:
-    """Return the newest version of the public set. Raises PublicSetNotFoundError: none has been published."""
+    """Return the newest version of the public set. Raises RefusedError: none has been published."""
     row = current_version(session)
     if row is None:
-        raise errors.PublicSetNotFoundError(
-            "no public set yet; an administrator publishes one with `auricle-aggregator publish`"
+        raise errors.RefusedError(
+            "public_set_not_found",
+            "no public set yet; an administrator publishes one with `auricle-aggregator publish`",
         )
     return row
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import DeviceNotFoundError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
 from aggregator_server.names import check_name
@@ -105,7 +105,7 @@ def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[
 
 def _require_device(session: Session, device_id: str) -> None:
     if session.get(DeviceRow, device_id) is None:
-        raise DeviceNotFoundError(f"there is no device {device_id!r}; GET /v1/devices lists them")
+        raise RefusedError("device_not_found", f"there is no device {device_id!r}; GET /v1/devices lists them")
 
 
 def _rows(session: Session, device_ids: Sequence[str]) -> dict[str, ReputationRow]:

@@ -24,11 +24,11 @@ def current_model(session: Session) -> ModelRow | None:
 
 
 def published_model(session: Session) -> ModelRow:
-    """Return the model that was published last. Raises ModelNotFoundError: none has been published."""
+    """Return the model that was published last. Raises RefusedError: none has been published."""
     row = current_model(session)
     if row is None:
-        raise errors.ModelNotFoundError(
-            "no model yet; an administrator publishes one with `auricle-aggregator publish-model`"
+        raise errors.RefusedError(
+            "model_not_found", "no model yet; an administrator publishes one with `auricle-aggregator publish-model`"
         )
     return row
 
@@ -37,14 +37,15 @@ def required_model(session: Session) -> ModelRow:
     """Return the model that a new round of the fleet trains.
 
     Raises:
-        NoModelError: no model has been published.
-        ModelTooSmallError: the fleet has more classes by now than the model's head has slots.
+        RefusedError: no model has been published.
+        RefusedError: the fleet has more classes by now than the model's head has slots.
     """
     model = current_model(session)
     if model is None:
-        raise errors.NoModelError(
+        raise errors.RefusedError(
+            "no_model",
             "this strategy shares a model, and none has been published; "
-            "publish one with `auricle-aggregator publish-model`"
+            "publish one with `auricle-aggregator publish-model`",
         )
     check_capacity(session, model.capacity)
     return model
@@ -84,10 +85,11 @@ def read_manifest(store: Store, sha256: str) -> Manifest:
 
 
 def check_capacity(session: Session, capacity: int) -> None:
-    """Check that a head has a slot for every class of the fleet. Raises ModelTooSmallError: it has not."""
+    """Check that a head has a slot for every class of the fleet. Raises RefusedError: it has not."""
     classes = len(all_classes(session))
     if classes > capacity:
-        raise errors.ModelTooSmallError(
+        raise errors.RefusedError(
+            "model_too_small",
             f"the fleet has {classes} classes and the model's head {capacity} slots; "
-            "publish a model that was built with a larger --capacity"
+            "publish a model that was built with a larger --capacity",
         )

@@ -15,7 +15,7 @@ from typing import get_args
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, TokenNotFoundError
+from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, RefusedError
 from aggregator_server.fleet.audit import Actor, audit
 from aggregator_server.limits import SESSION_S, SESSIONS_PER_TOKEN
 from aggregator_server.names import check_name
@@ -69,12 +69,14 @@ def revoke_token(tables: Tables, token_id: int, by: Actor, now: float) -> None:
     """Refuse a token from now on; revoking it again changes nothing.
 
     Raises:
-        TokenNotFoundError: there is no such token.
+        RefusedError: there is no such token.
     """
     with tables.writing() as session:
         row = session.get(TokenRow, token_id)
         if row is None:
-            raise TokenNotFoundError(f"there is no token {token_id}; `auricle-aggregator tokens list` lists them")
+            raise RefusedError(
+                "token_not_found", f"there is no token {token_id}; `auricle-aggregator tokens list` lists them"
+            )
         if row.revoked_at is None:
             row.revoked_at = now
             audit(session, "token_revoked", by, now, token_id=token_id, name=row.name)

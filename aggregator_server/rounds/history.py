@@ -36,8 +36,8 @@ def starting_point(session: Session, group: Group | None) -> tuple[int, str | No
     The weights are None for the bundle's own; the state, such as a server optimiser's, is None at first.
 
     Raises:
-        NoModelError: no model has been published.
-        ModelTooSmallError: the fleet has more classes by now than the model's head has slots.
+        RefusedError: no model has been published.
+        RefusedError: the fleet has more classes by now than the model's head has slots.
     """
     last: RoundRow | None
     if group is not None:

@@ -8,7 +8,7 @@ Killed anywhere, it can start again and comes to the same bytes.
 
 from collections.abc import Callable
 
-from aggregator_server.errors import RoundClosedError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.rounds.computation import compute_here
 from aggregator_server.rounds.opening import open_next_group_round, open_requested
@@ -25,10 +25,10 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
     """Open a round with the devices that are enrolled now, and return its number.
 
     Raises:
-        UnknownStrategyError, InvalidPlanError: the request cannot be met.
-        ModelReplacedError: the round would replace devices' own models, and the request does not say so.
-        RoundOpenError: another round is open.
-        NoPublicSetError, NoDevicesError: there is nothing to score, or nobody to do it.
+        RefusedError: the request cannot be met.
+        RefusedError: the round would replace devices' own models, and the request does not say so.
+        RefusedError: another round is open.
+        RefusedError: there is nothing to score, or nobody to do it.
     """
     write_seen(store)
     with store.writing() as session:
@@ -42,12 +42,14 @@ def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) ->
 
     Raises:
         RoundNotFoundError: there is no such round.
-        RoundClosedError: it is over already.
+        RefusedError: it is over already.
     """
     with store.writing() as session:
         row = require_round(session, round_id)
         if not is_open(row):
-            raise RoundClosedError(f"round {round_id} is {row.state} already; only an open round can be cancelled")
+            raise RefusedError(
+                "round_closed", f"round {round_id} is {row.state} already; only an open round can be cancelled"
+            )
         mark_failed(session, round_id, now, "cancelled by an administrator")
         audit(session, "round_cancelled", by, now, round_id=round_id)
     remove_uploads(store, round_id)

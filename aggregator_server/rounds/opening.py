@@ -51,14 +51,14 @@ def open_requested(session: Session, request: RoundRequest, now: float) -> Round
     """Open a round as somebody asked for it, now or once for a schedule.
 
     Raises:
-        RoundOpenError: another round is open.
+        RefusedError: another round is open.
         AggregatorError: as :func:`requested_plan` and :func:`insert_round` say.
     """
     chosen, plan = requested_plan(session, request)
     open_id = open_round_id(session)
     if open_id is not None:
-        raise errors.RoundOpenError(
-            f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
+        raise errors.RefusedError(
+            "round_open", f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
         )
     return insert_round(session, chosen, plan, request.new_classes, now)
 
@@ -67,8 +67,8 @@ def requested_plan(session: Session, request: RoundRequest) -> tuple[Strategy, R
     """Return a request's strategy, and the plan with every setting filled in.
 
     Raises:
-        UnknownStrategyError, InvalidPlanError: the request cannot be met.
-        ModelReplacedError: the round would replace devices' own models, and the request does not say so.
+        RefusedError: the request cannot be met.
+        RefusedError: the round would replace devices' own models, and the request does not say so.
     """
     request = recommended(request, fleet_kind(session))
     chosen = lookup(request.strategy)
@@ -87,19 +87,22 @@ def insert_round(
         group: whose round it is; None: the fleet's.
 
     Raises:
-        NoPublicSetError: there is nothing to score.
-        NoModelError, ModelTooSmallError: the strategy shares a model, and there is none that would do.
-        NoDevicesError: there is nobody to do it.
-        InvalidPlanError: the strategy needs embeddings, and the public set has other features.
+        RefusedError: there is nothing to score.
+        RefusedError: the strategy shares a model, and there is none that would do.
+        RefusedError: there is nobody to do it.
+        RefusedError: the strategy needs embeddings, and the public set has other features.
     """
     public_set = current_version(session)
     if public_set is None:
-        raise errors.NoPublicSetError("there is no public set yet; publish one with `auricle-aggregator publish`")
+        raise errors.RefusedError(
+            "no_public_set", "there is no public set yet; publish one with `auricle-aggregator publish`"
+        )
     if how.needs_embeddings and not are_embeddings(public_set):
         settings = FeatureSettings.from_json(public_set.features)
-        raise errors.InvalidPlanError(
+        raise errors.RefusedError(
+            "invalid_plan",
             f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
-            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base"
+            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base",
         )
     follows, index = (None, None) if group is None else (group.follows, group.index)
     version, weights, state = None, None, None
@@ -187,14 +190,16 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
     candidates, history = read_columns(session, now), read_history(session, row.strategy)
     selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
     if not len(candidates.device_ids):
-        raise errors.NoDevicesError(
-            "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first"
+        raise errors.RefusedError(
+            "no_devices",
+            "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first",
         )
     if not selected:
         limit = plan.selection.settings["seen_within_s"]
-        raise errors.NoDevicesError(
+        raise errors.RefusedError(
+            "no_devices",
             f"no device was heard of in the last {limit:g} s; start `auricle-edge run` on one first, or raise the "
-            "selection's seen_within_s"
+            "selection's seen_within_s",
         )
     return selected
 
@@ -207,11 +212,12 @@ def _require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None
     before = None if last is None else strategies().get(last.strategy)
     if last is None or before is None or _replaces_models(before):
         return
-    raise errors.ModelReplacedError(
+    raise errors.RefusedError(
+        "model_replaced",
         f"since round {last.round_id} ({last.strategy}) every device has a model of its own. A round of {how.name!r} "
         "replaces the models of all devices that have the shared model's network: they then listen for all "
         f"{len(all_classes(session))} classes of the fleet, and accuracies are among all of these. If that is meant, "
-        'send "replace_model": true (`auricle-aggregator round start --replace-model`)'
+        'send "replace_model": true (`auricle-aggregator round start --replace-model`)',
     )
 
 

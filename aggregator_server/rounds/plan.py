@@ -7,7 +7,7 @@ from functools import lru_cache
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidPlanError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.shared_models import has_network, with_network
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
@@ -39,8 +39,8 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
         chosen: the request's strategy, where it is known already.
 
     Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidPlanError: a setting is unknown, of a wrong type or out of range.
+        RefusedError: there is no such strategy.
+        RefusedError: a setting is unknown, of a wrong type or out of range.
     """
     chosen = chosen or strategy(request.strategy)
     _check(request)
@@ -58,21 +58,23 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
             others=None if request.others is None else _part_for_others(request.others, chosen),
         )
     except PlanError as error:
-        raise InvalidPlanError(str(error)) from error
+        raise RefusedError("invalid_plan", str(error)) from error
 
 
 def _check(request: RoundRequest) -> None:
     """Check the numbers that are no method's settings."""
     if not 0 < request.deadline_s <= _MAX_DEADLINE_S:
-        raise InvalidPlanError(
-            f"deadline_s must be above 0 and at most {_MAX_DEADLINE_S:g} s, not {request.deadline_s!r}"
+        raise RefusedError(
+            "invalid_plan", f"deadline_s must be above 0 and at most {_MAX_DEADLINE_S:g} s, not {request.deadline_s!r}"
         )
     if not 0 <= request.quorum <= 1:
-        raise InvalidPlanError(f"quorum is a share from 0 to 1, not {request.quorum!r}")
+        raise RefusedError("invalid_plan", f"quorum is a share from 0 to 1, not {request.quorum!r}")
     if not 0 <= request.seed < 2**31:
-        raise InvalidPlanError(f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
+        raise RefusedError("invalid_plan", f"seed must be from 0 to {2**31 - 1}, not {request.seed!r}")
     if request.new_classes is not None and not 1 <= request.new_classes <= 1_000:
-        raise InvalidPlanError(f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}")
+        raise RefusedError(
+            "invalid_plan", f"new_classes must be from 1 to 1000 or left out, not {request.new_classes!r}"
+        )
 
 
 def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
@@ -80,22 +82,26 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
     known = personalisations()
     if known[personalisation.name].groups and not chosen.shares_model:
         able = ", ".join(sorted(name for name, other in known.items() if not other.groups))
-        raise InvalidPlanError(
+        raise RefusedError(
+            "invalid_plan",
             f"strategy {chosen.name!r} shares no model that groups could train among themselves; "
-            f"its personalisation can be: {able}"
+            f"its personalisation can be: {able}",
         )
 
 
 def _part_for_others(wanted: Choice, chosen: Strategy) -> OthersPart:
     """Return what devices of other networks do in a round."""
     if not chosen.shares_model:
-        raise InvalidPlanError(
-            f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out others"
+        raise RefusedError(
+            "invalid_plan",
+            f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out others",
         )
     theirs = strategy(wanted.name)
     if not theirs.shares_scores:
         able = ", ".join(sorted(name for name, other in strategies().items() if other.shares_scores))
-        raise InvalidPlanError(f"others cannot follow {wanted.name!r} in a round of another strategy; they can: {able}")
+        raise RefusedError(
+            "invalid_plan", f"others cannot follow {wanted.name!r} in a round of another strategy; they can: {able}"
+        )
     local = complete("local", Choice(theirs.local, wanted.settings))
     return OthersPart(strategy=theirs.name, local=local, aggregation=_aggregation(theirs, {}))
 
@@ -113,7 +119,9 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
     wanted = _choice(wanted, chosen.aggregation)
     if wanted.name not in chosen.aggregations:
         allowed = ", ".join(sorted(chosen.aggregations))
-        raise InvalidPlanError(f"this strategy cannot use the aggregation {wanted.name!r}; it can use: {allowed}")
+        raise RefusedError(
+            "invalid_plan", f"this strategy cannot use the aggregation {wanted.name!r}; it can use: {allowed}"
+        )
     known = known_settings("aggregation")[wanted.name]
     own = {name: value for name, value in chosen.defaults.items() if name in known}
     return complete("aggregation", Choice(wanted.name, own | wanted.settings))

@@ -30,10 +30,10 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
     It can be replaced as long as the fleet has no consensus on it and no round is open.
 
     Raises:
-        MalformedPublicSetError: the bytes are no public set, or one with unusable class names.
-        RoundOpenError: a round is open.
-        PublicSetInUseError: the fleet has a consensus on the current one.
-        FleetFeaturesError: enrolled devices compute their features in another way.
+        RefusedError: the bytes are no public set, or one with unusable class names.
+        RefusedError: a round is open.
+        RefusedError: the fleet has a consensus on the current one.
+        RefusedError: enrolled devices compute their features in another way.
     """
     public_set = _read_public_set(incoming.content())
     sha256 = incoming.keep()
@@ -42,9 +42,10 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
         if current is None or current.sha256 != sha256:
             _require_no_open_round(session, "public set")
             if newest_done(session) is not None:
-                raise errors.PublicSetInUseError(
+                raise errors.RefusedError(
+                    "public_set_in_use",
                     "the fleet has a consensus or weights by the current public set's classes; another one needs a "
-                    "data folder of its own"
+                    "data folder of its own",
                 )
             _require_devices_features(session, public_set.settings)
             _note_blob(session, sha256, "public_set")
@@ -60,7 +61,7 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
 
 
 def describe_public_set(store: Store) -> PublicSetInfo:
-    """Return the current public set without its arrays. Raises PublicSetNotFoundError: none has been published."""
+    """Return the current public set without its arrays. Raises RefusedError: none has been published."""
     with store.reading() as session:
         return _describe_public_set(session)
 
@@ -69,10 +70,10 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
     """Make a bundle the fleet's shared model. Publishing the current one again changes nothing.
 
     Raises:
-        MalformedModelError: the bytes are no bundle.
-        RoundOpenError: a round is open.
-        ForeignFeaturesError: its features are not those of the public set.
-        ModelTooSmallError: its head has fewer slots than the fleet has classes.
+        RefusedError: the bytes are no bundle.
+        RefusedError: a round is open.
+        RefusedError: its features are not those of the public set.
+        RefusedError: its head has fewer slots than the fleet has classes.
     """
     manifest = _read_manifest(incoming.content())
     sha256, network = incoming.keep(), manifest.architecture
@@ -91,7 +92,7 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
 
 
 def describe_model(store: Store) -> ModelInfo:
-    """Return the shared model without its arrays. Raises ModelNotFoundError: none has been published."""
+    """Return the shared model without its arrays. Raises RefusedError: none has been published."""
     with store.reading() as session:
         return _describe_model(session)
 
@@ -110,8 +111,8 @@ def _describe_model(session: Session) -> ModelInfo:
 def _require_no_open_round(session: Session, what: str) -> None:
     round_id = open_round_id(session)
     if round_id is not None:
-        raise errors.RoundOpenError(
-            f"round {round_id} is open; let it end or cancel it before publishing another {what}"
+        raise errors.RefusedError(
+            "round_open", f"round {round_id} is open; let it end or cancel it before publishing another {what}"
         )
 
 
@@ -128,12 +129,14 @@ def _read_public_set(data: Buffer) -> PublicSet:
             check_name(info.class_id, "a class's identifier", length=64)
             check_name(info.name, "a class's name")
     except (ProtocolError, errors.InvalidRequestError) as error:
-        raise errors.MalformedPublicSetError(f"the body cannot be used as a public set: {error}") from error
+        raise errors.RefusedError(
+            "malformed_public_set", f"the body cannot be used as a public set: {error}"
+        ) from error
     names = [info.name.casefold() for info in public_set.classes]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise errors.MalformedPublicSetError(
-            f"two classes of the public set are called {twice[0]!r}; names must differ"
+        raise errors.RefusedError(
+            "malformed_public_set", f"two classes of the public set are called {twice[0]!r}; names must differ"
         )
     return public_set
 
@@ -147,9 +150,10 @@ def _require_devices_features(session: Session, settings: FeatureSettings) -> No
         .limit(5)
     ).all()
     if foreign:
-        raise errors.FleetFeaturesError(
+        raise errors.RefusedError(
+            "fleet_features",
             f"the public set's features are {settings.describe()}; enrolled devices use others: {', '.join(foreign)}. "
-            "Publish a set with their features, or revoke those devices."
+            "Publish a set with their features, or revoke those devices.",
         )
 
 
@@ -158,7 +162,7 @@ def _read_manifest(data: Buffer) -> Manifest:
         manifest = unpack_bundle(data, "the body").manifest
         check_name(manifest.architecture, "the architecture's name")
     except (ProtocolError, errors.InvalidRequestError) as error:
-        raise errors.MalformedModelError(f"the body cannot be used as a model: {error}") from error
+        raise errors.RefusedError("malformed_model", f"the body cannot be used as a model: {error}") from error
     return manifest
 
 
@@ -169,4 +173,4 @@ def _require_fleets_features(session: Session, manifest: Manifest) -> None:
             ours = FeatureSettings.from_json(public_set.features)
             ours.require_same(manifest.feature_settings, "the public set", "the model")
         except FeatureMismatchError as error:
-            raise errors.ForeignFeaturesError(str(error)) from error
+            raise errors.RefusedError("feature_mismatch", str(error)) from error

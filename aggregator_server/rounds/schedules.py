@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import InvalidRequestError, ScheduleNotFoundError
+from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SCHEDULES
 from aggregator_server.rounds.opening import open_requested, requested_plan
@@ -79,8 +79,8 @@ def add_schedule(store: Store, wanted: ScheduleRequest, now: float, by: Actor = 
 
     Raises:
         InvalidRequestError: it does not say in one way when rounds open, or there are as many as there may be.
-        UnknownStrategyError, InvalidPlanError: no round can be as it asks.
-        ModelReplacedError: its rounds would replace devices' own models, and it does not say so.
+        RefusedError: no round can be as it asks.
+        RefusedError: its rounds would replace devices' own models, and it does not say so.
     """
     check_times(wanted)
     with store.writing() as session:
@@ -102,11 +102,13 @@ def add_schedule(store: Store, wanted: ScheduleRequest, now: float, by: Actor = 
 
 
 def end_schedule(store: Store, schedule_id: int, now: float, by: Actor = SERVER) -> None:
-    """Open no more rounds by a schedule. Raises ScheduleNotFoundError: there is no such schedule, or it has ended."""
+    """Open no more rounds by a schedule. Raises RefusedError: there is no such schedule, or it has ended."""
     with store.writing() as session:
         row = session.get(ScheduleRow, schedule_id)
         if row is None or row.ended_at is not None:
-            raise ScheduleNotFoundError(f"there is no schedule {schedule_id}; GET /v1/schedules lists them")
+            raise RefusedError(
+                "schedule_not_found", f"there is no schedule {schedule_id}; GET /v1/schedules lists them"
+            )
         row.ended_at = now
         audit(session, "schedule_ended", by, now, schedule_id=schedule_id)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from aggregator_server import limits
-from aggregator_server.errors import BlobError, BusyError, UploadReplacedError
+from aggregator_server.errors import BlobError, RefusedError
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 
 IDENTITY = "fleet.id"
@@ -33,11 +33,12 @@ class Room:
         self._taken = 0
 
     def take(self, count: int) -> None:
-        """Take room for bytes that have arrived. Raises BusyError: there is none."""
+        """Take room for bytes that have arrived. Raises RefusedError: there is none."""
         if self._taken + count > limits.INCOMING_BYTES:
-            raise BusyError(
+            raise RefusedError(
+                "busy",
                 f"the uploads that are coming in have {self._taken} bytes; all together may have "
-                f"{limits.INCOMING_BYTES}. Send it again later"
+                f"{limits.INCOMING_BYTES}. Send it again later",
             )
         self._taken += count
 
@@ -75,11 +76,11 @@ class Incoming:
         """Append bytes.
 
         Raises:
-            UploadReplacedError: the same owner began anew meanwhile.
-            BusyError: what comes in has no more room.
+            RefusedError: the same owner began anew meanwhile.
+            RefusedError: what comes in has no more room.
         """
         if self._replaced:
-            raise UploadReplacedError("the upload was begun anew on another connection; that one counts")
+            raise RefusedError("upload_replaced", "the upload was begun anew on another connection; that one counts")
         if self._room is not None:
             self._room.take(len(chunk))
             self._taken += len(chunk)

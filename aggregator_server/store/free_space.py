@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import OperationalError
 
-from aggregator_server.errors import StartError, StorageFullError
+from aggregator_server.errors import RefusedError, StartError
 from aggregator_server.limits import LEAST_FREE_SHARE
 from fleet_protocol import full_disk
 
@@ -34,13 +34,14 @@ def require_room(folder: Path) -> None:
     """Refuse to take in more while the disk is nearly full: closing a round needs room too.
 
     Raises:
-        StorageFullError: naming the folder and what is left.
+        RefusedError: naming the folder and what is left.
     """
     room = free_space(folder)
     if not room.enough:
-        raise StorageFullError(
+        raise RefusedError(
+            "storage_full",
             f"the server's disk is nearly full: {room.free / 1e6:.0f} of {room.total / 1e6:.0f} MB are free in {folder}"
-            f", and the last {LEAST_FREE_SHARE:.0%} are kept for closing rounds; its operator must make room"
+            f", and the last {LEAST_FREE_SHARE:.0%} are kept for closing rounds; its operator must make room",
         )
 
 

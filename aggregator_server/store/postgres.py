@@ -30,7 +30,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlch
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Mapper, Session, object_session
 
-from aggregator_server.errors import StartError, StateAwayError, StorageFullError
+from aggregator_server.errors import RefusedError, StartError, StateAwayError
 from aggregator_server.store import failures, migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability
 from aggregator_server.store.deadlines import Deadlines, bound
@@ -182,8 +182,8 @@ class Postgres(Database):
         except SQLAlchemyError as error:
             state = getattr(getattr(error, "orig", None), "sqlstate", None)
             if state == _DISK_FULL:
-                raise StorageFullError(
-                    "the disk of the server's database is full; its operator must make room"
+                raise RefusedError(
+                    "storage_full", "the disk of the server's database is full; its operator must make room"
                 ) from None
             if state == REFUSED:
                 raise StateAwayError(

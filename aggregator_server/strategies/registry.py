@@ -10,7 +10,7 @@ from functools import cache
 from typing import Literal
 
 from aggregator_server.aggregation.rule import rules
-from aggregator_server.errors import UnknownStrategyError
+from aggregator_server.errors import RefusedError
 from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.strategy import Strategy
@@ -80,12 +80,12 @@ def strategy(name: str) -> Strategy:
     """Return a strategy by its present name or a former one.
 
     Raises:
-        UnknownStrategyError: there is none of that name; says which there are.
+        RefusedError: there is none of that name; says which there are.
         PluginError: an installed package's strategy cannot be used.
     """
     found = strategies().get(name)
     if found is None:
-        raise UnknownStrategyError(f"unknown strategy {name!r}; known: {', '.join(sorted(strategies()))}")
+        raise RefusedError("unknown_strategy", f"unknown strategy {name!r}; known: {', '.join(sorted(strategies()))}")
     return found
 
 

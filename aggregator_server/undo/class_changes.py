@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from aggregator_server.errors import InvalidRequestError, LastClassError
+from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes, require_class, set_columns
 from aggregator_server.fleet.shared_models import model_blob
@@ -39,7 +39,7 @@ def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) ->
 
     Raises:
         ClassNotFoundError: there is no such class.
-        RoundOpenError, RoundNotDoneError, LastClassError: it cannot be retired now.
+        RefusedError: it cannot be retired now.
     """
     with store.reading() as session:
         require_class(session, class_id, ACTIVE)
@@ -56,7 +56,7 @@ def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = 
     Raises:
         ClassNotFoundError: one of them is no class of the fleet.
         InvalidRequestError: both are the same.
-        RoundOpenError, RoundNotDoneError: they cannot be merged now.
+        RefusedError: they cannot be merged now.
     """
     if class_id == into:
         raise InvalidRequestError(f"class {class_id!r} cannot be merged into itself; name another class")
@@ -85,7 +85,9 @@ def _change(store: Store, now: float, by: Actor, operation: Operation, plan: Pla
             based_on, classes = lines(session), all_classes(session)
             change = plan(classes)
             if not change.classes:
-                raise LastClassError(f"{classes[0].class_id!r} is the fleet's only class; a fleet needs one")
+                raise RefusedError(
+                    "last_class", f"{classes[0].class_id!r} is the fleet's only class; a fleet needs one"
+                )
             models = [model_blob(session, row.model_version) for row in based_on]
         public_set, stored = _store(store, based_on, models, classes, change)
         with store.writing() as session:
@@ -119,7 +121,7 @@ def _store(
     newest, before = based_on[-1], [info.class_id for info in classes]
     public_set, kept = changed_public_set(PublicSet.unpack(store.blobs.read(str(newest.result_public_set))), change)
     if public_set.synthetic.all():
-        raise LastClassError("the public set would be left without a recording; a fleet needs one")
+        raise RefusedError("last_class", "the public set would be left without a recording; a fleet needs one")
     shared: dict[str, str | None] = {"result_public_set": store.blobs.put(public_set.pack())}
     if newest.result_consensus is not None:
         scores, _ = unpack_consensus(store.blobs.read(newest.result_consensus))

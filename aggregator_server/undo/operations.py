@@ -7,7 +7,7 @@ are on disk before one transaction writes all rows: a server that is killed has 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import RoundNotDoneError, RoundOpenError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.history import newest_with_model
@@ -23,12 +23,13 @@ RESULTS = tuple(_RESULT_OF.values())
 
 
 def require_newest(session: Session) -> RoundRow:
-    """Return the round from whose result the fleet goes on. Raises RoundNotDoneError: there is none."""
+    """Return the round from whose result the fleet goes on. Raises RefusedError: there is none."""
     newest = newest_done(session)
     if newest is None:
-        raise RoundNotDoneError(
+        raise RefusedError(
+            "round_not_done",
             "no round is done yet so there is no state to change; open one first, or "
-            "publish another public set where none was ever done"
+            "publish another public set where none was ever done",
         )
     return newest
 
@@ -41,12 +42,13 @@ def lines(session: Session) -> tuple[RoundRow, ...]:
 
 
 def ensure_no_open_round(session: Session) -> None:
-    """Make sure that no round is open. Raises RoundOpenError: devices work for one."""
+    """Make sure that no round is open. Raises RefusedError: devices work for one."""
     row = lock_open_round(session)
     if row is not None:
-        raise RoundOpenError(
+        raise RefusedError(
+            "round_open",
             f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
-            f"DELETE /v1/rounds/{row.round_id}"
+            f"DELETE /v1/rounds/{row.round_id}",
         )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import RoundNotDoneError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
 from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_done, require_round
@@ -39,8 +39,8 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
 
     Raises:
         RoundNotFoundError: there is no such round.
-        RoundNotDoneError: it has no result, or is a group's.
-        RoundOpenError: a round is open.
+        RefusedError: it has no result, or is a group's.
+        RefusedError: a round is open.
         BlobError: a blob is missing or damaged.
     """
     while True:
@@ -73,8 +73,8 @@ def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER)
 
     Raises:
         RoundNotFoundError: there is no such round.
-        RoundNotDoneError: another round or operation came since.
-        RoundOpenError: a round is open.
+        RefusedError: another round or operation came since.
+        RefusedError: a round is open.
     """
     with store.reading() as session:
         row, newest = require_round(session, operation), require_newest(session)
@@ -82,9 +82,10 @@ def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER)
         earlier = (RoundRow.round_id < operation) & (RoundRow.opened_at != row.opened_at)
         before = session.scalar(select(func.max(RoundRow.round_id)).where(COUNTS, OF_FLEET, earlier))
         if newest.round_id != operation or before is None:
-            raise RoundNotDoneError(
+            raise RefusedError(
+                "round_not_done",
                 f"round {newest.round_id} came since, and would be undone too; go back on the page of the round whose "
-                "state is wanted"
+                "state is wanted",
             )
     restore_round(store, before, now, by)
 
@@ -93,10 +94,13 @@ def _require_restorable(session: Session, round_id: int) -> RoundRow:
     """Return a round that has a result of the whole fleet."""
     row = require_round(session, round_id)
     if not is_done(row):
-        raise RoundNotDoneError(f"round {round_id} is {row.state}, so there is no state after it; restore another")
+        raise RefusedError(
+            "round_not_done", f"round {round_id} is {row.state}, so there is no state after it; restore another"
+        )
     if row.follows is not None:
-        raise RoundNotDoneError(
-            f"round {round_id} is a group's; restore the fleet's round before it, {row.follows}, instead"
+        raise RefusedError(
+            "round_not_done",
+            f"round {round_id} is a group's; restore the fleet's round before it, {row.follows}, instead",
         )
     return row
 

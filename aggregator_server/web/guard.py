@@ -177,7 +177,7 @@ class Guard:
                 verdict.wait_s,
             ) from error
         where = f"{request.method} {request.url.path}"
-        self._note_failure("authentication_failed", actor, request=where[:200], reason=type(error).code)
+        self._note_failure("authentication_failed", actor, request=where[:200], reason=error.code)
         raise error
 
     def note_revoked(self, actor: Actor) -> None:

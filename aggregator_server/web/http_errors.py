@@ -1,6 +1,5 @@
 """Every HTTP error in the one shape ``{"error": {"code", "message"}}``, also in the OpenAPI schema."""
 
-import inspect
 import logging
 import math
 import time
@@ -19,52 +18,33 @@ from aggregator_server.limits import RETRY_AFTER_S
 from aggregator_server.store.free_space import is_full
 from fleet_protocol.messages import ErrorReply
 
-_STATUS: dict[type[errors.AggregatorError], int] = {
-    errors.NotAuthenticatedError: 401,
-    errors.ForbiddenError: 403,
-    errors.NotFoundError: 404,
-    errors.ConflictError: 409,
-    errors.TooSlowError: 408,
-    errors.TooLargeError: 413,
-    errors.InvalidError: 422,
-    errors.BusyError: 503,
-    errors.StorageFullError: 507,
-    errors.TooManyError: 429,
-}
 _log = logging.getLogger(__name__)
 _SILENT_S = 10.0
 _STATE_AWAY = "the server's database or store does not answer; nothing was lost. Send it again later"
-METHOD_NOT_ALLOWED = "method_not_allowed"
 PageOf = Callable[[Request, Response], Response]
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 Responses = dict[int | str, dict[str, Any]]
 
 
-def status_of(kind: type[errors.AggregatorError]) -> int:
-    """Return the HTTP status of an exception class."""
-    return next((status for base, status in _STATUS.items() if issubclass(kind, base)), 500)
+def status_of(error: errors.AggregatorError) -> int:
+    """Return the HTTP status of an exception."""
+    return errors.CODES[error.code][0]
 
 
-def documented(*kinds: type[errors.AggregatorError]) -> Responses:
+def documented(*codes: str) -> Responses:
     """Return a route's error responses for the OpenAPI schema; every route may also fail with 500, 503 or 507.
 
     A body that may be too large may also be too slow.
     """
-    by_status: dict[int, list[type[errors.AggregatorError]]] = {}
-    slow = (errors.TooSlowError,) if errors.TooLargeError in kinds else ()
-    for kind in (*kinds, *slow, errors.StateAwayError, errors.StorageFullError, errors.AggregatorError):
-        by_status.setdefault(status_of(kind), []).append(kind)
+    by_status: dict[int, list[str]] = {}
+    slow = ("too_slow",) if "too_large" in codes else ()
+    for code in (*codes, *slow, "state_away", "storage_full", "internal_error"):
+        status, meaning = errors.CODES[code]
+        by_status.setdefault(status, []).append(f"`{code}`: {meaning}")
     return {
-        status: {
-            "model": ErrorReply,
-            "description": " ".join(f"`{kind.code}`: {_first_paragraph(kind)}" for kind in group),
-        }
-        for status, group in sorted(by_status.items())
+        status: {"model": ErrorReply, "description": " ".join(meanings)}
+        for status, meanings in sorted(by_status.items())
     }
-
-
-def _first_paragraph(kind: type[errors.AggregatorError]) -> str:
-    return (inspect.getdoc(kind) or "").split("\n\n")[0]
 
 
 def error_response(status: int, code: str, message: str) -> JSONResponse:
@@ -93,7 +73,7 @@ _away = _Away()
 def refusal(error: errors.AggregatorError) -> JSONResponse:
     """Return what a client sees of an exception; where the state is, is not for it."""
     text = _STATE_AWAY if isinstance(error, errors.StateAwayError) else str(error)
-    response = error_response(status_of(type(error)), error.code, text)
+    response = error_response(status_of(error), error.code, text)
     response.headers.update(retry_headers(error))
     return response
 
@@ -102,7 +82,7 @@ def retry_headers(error: errors.AggregatorError) -> dict[str, str]:
     """Return the header that says when to try again; none where that is of no use."""
     if isinstance(error, errors.TooManyError):
         return {"Retry-After": str(math.ceil(error.retry_after_s))}
-    return {"Retry-After": str(RETRY_AFTER_S)} if isinstance(error, errors.BusyError) else {}
+    return {"Retry-After": str(RETRY_AFTER_S)} if status_of(error) == 503 else {}
 
 
 def install(app: FastAPI, page_of: PageOf) -> None:
@@ -139,9 +119,9 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
     foreign = _foreign_content(request) if any(item["loc"] == ("body",) for item in problems) else None
     if foreign is not None:
-        return error_response(422, errors.InvalidRequestError.code, foreign)
+        return error_response(422, "invalid_request", foreign)
     text = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in problems[:5])
-    return error_response(422, errors.InvalidRequestError.code, f"the request is not what /docs describes: {text}")
+    return error_response(422, "invalid_request", f"the request is not what /docs describes: {text}")
 
 
 def _foreign_content(request: Request) -> str | None:
@@ -162,17 +142,17 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     where = f"{request.method} {request.url.path}"
     if status == 404:
-        return error_response(404, errors.NotFoundError.code, f"{where}: there is nothing at this address; see /docs")
+        return error_response(404, "not_found", f"{where}: there is nothing at this address; see /docs")
     if status == 405:
-        return error_response(405, METHOD_NOT_ALLOWED, f"{where}: this address does not take that method; see /docs")
+        return error_response(405, "method_not_allowed", f"{where}: this address does not take that method; see /docs")
     if status == 400:
-        return error_response(422, errors.InvalidRequestError.code, f"{where}: the body is not readable JSON")
-    return error_response(status, errors.AggregatorError.code, f"{where}: {getattr(error, 'detail', error)}")
+        return error_response(422, "invalid_request", f"{where}: the body is not readable JSON")
+    return error_response(status, "internal_error", f"{where}: {getattr(error, 'detail', error)}")
 
 
 async def _gone(_request: Request, _error: Exception) -> JSONResponse:
     # Nobody reads this: the client hung up while it was sending.
-    return error_response(422, errors.InvalidRequestError.code, "the body ended early")
+    return error_response(422, "invalid_request", "the body ended early")
 
 
 async def _disk(request: Request, error: Exception) -> JSONResponse:
@@ -180,12 +160,12 @@ async def _disk(request: Request, error: Exception) -> JSONResponse:
         raise error
     where = f"{request.method} {request.url.path}"
     message = f"{where}: the server's disk is full; its operator must make room. Nothing of the request was kept."
-    return error_response(status_of(errors.StorageFullError), errors.StorageFullError.code, message)
+    return error_response(507, "storage_full", message)
 
 
 async def _unforeseen(request: Request, error: Exception) -> JSONResponse:
     where = f"{request.method} {request.url.path}"
     message = f"{where} failed with {type(error).__name__}; the server's log says more. Try again later."
-    response = error_response(500, errors.AggregatorError.code, message)
+    response = error_response(500, "internal_error", message)
     response.headers["Connection"] = "close"  # the server closes it after an exception: say so to clients
     return response

@@ -13,7 +13,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator_server import limits
-from aggregator_server.errors import AggregatorError, InvalidRequestError, TooLargeError, TooSlowError
+from aggregator_server.errors import AggregatorError, InvalidRequestError, RefusedError
 from aggregator_server.web.http_errors import PageOf, for_caller, refusal
 from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
@@ -221,9 +221,10 @@ class _Body:
             async with asyncio.timeout(max(0.0, min(limits.STALL_S, seconds))):
                 message = await self._receive()
         except TimeoutError:
-            raise TooSlowError(
+            raise RefusedError(
+                "too_slow",
                 f"{self._where}: {self._received} bytes of the body arrived in {time.monotonic() - self._begun:.0f} s, "
-                "and then too few; send it again"
+                "and then too few; send it again",
             ) from None
         self._received += len(message.get("body", b""))
         self._require_at_most(self._received)
@@ -240,7 +241,9 @@ class _Body:
 
     def _require_at_most(self, size: int) -> None:
         if size > self._limit:
-            raise TooLargeError(f"{self._where}: a body of {size} bytes or more; this address takes {self._limit}")
+            raise RefusedError(
+                "too_large", f"{self._where}: a body of {size} bytes or more; this address takes {self._limit}"
+            )
 
 
 def _largest_stream(scope: Scope) -> int:

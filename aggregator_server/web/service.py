@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 from sqlalchemy.exc import SQLAlchemyError
 
-from aggregator_server.errors import NotReadyError
+from aggregator_server.errors import RefusedError
 from aggregator_server.limits import DEVICES_PER_MINUTE, READY_S
 from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
@@ -85,9 +85,9 @@ class Readiness:
         self._problem = ""
 
     async def require(self) -> None:
-        """Check that the database and the store can be used. Raises NotReadyError: they cannot, or the server ends."""
+        """Check that the database and the store can be used. Raises RefusedError: they cannot, or the server ends."""
         if self.ending:
-            raise NotReadyError("this server is shutting down")
+            raise RefusedError("not_ready", "this server is shutting down")
         problem = f"the database or the store gave no answer in {READY_S:g} s"
         with anyio.move_on_after(READY_S):
             problem = await anyio.to_thread.run_sync(self._try, limiter=self._thread, abandon_on_cancel=True)
@@ -95,7 +95,7 @@ class Readiness:
             _log.error("not ready: %s", problem)
         self._problem = problem
         if problem:
-            raise NotReadyError("this server cannot use its database or its store; its log says why")
+            raise RefusedError("not_ready", "this server cannot use its database or its store; its log says why")
 
     def _try(self) -> str:
         try:

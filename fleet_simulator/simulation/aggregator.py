@@ -82,7 +82,7 @@ class Aggregator:
     def prepared(self, reported: Sequence[DeviceStatistics]) -> RoundPlan:
         """Return a round's plan, completed from what devices reported with their uploads so far.
 
-        Raises InvalidPlanError: the strategy cannot be run with these settings.
+        Raises RefusedError: the strategy cannot be run with these settings.
         """
         local = self.strategy.prepare(self.plan.local, tuple(reported), len(self.state.public_set.classes))
         return replace(self.plan, local=local)

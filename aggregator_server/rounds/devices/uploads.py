@@ -91,7 +91,7 @@ def admit(session: Session, round_id: int, device_id: str, sha256: str | None, n
         None where the upload is there already, or may be: only its bytes decide.
 
     Raises:
-        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it belongs nowhere.
+        RoundNotFoundError, RefusedError: it belongs nowhere.
     """
     found = session.connection().execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
     return found if _is_new(found, round_id, device_id, sha256, now) else None
@@ -102,21 +102,25 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
     if found is None:
         raise no_such_round(round_id)
     if found.device_id is None:
-        raise errors.NotSelectedError(
-            f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
+        raise errors.RefusedError(
+            "not_selected", f"device {device_id} was not selected for round {round_id}; GET /v1/work says what to do"
         )
     if found.upload is not None and sha256 in (None, found.upload):
         return False
     if found.upload is not None:
-        raise errors.DuplicateUpdateError(
-            f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands"
+        raise errors.RefusedError(
+            "duplicate_update", f"device {device_id} uploaded {found.upload} for round {round_id}; that one stands"
         )
     if not is_open(found):
-        raise errors.RoundClosedError(f"round {round_id} is {found.state}; GET /v1/work says what to do next")
+        raise errors.RefusedError(
+            "round_closed", f"round {round_id} is {found.state}; GET /v1/work says what to do next"
+        )
     _require_trusted(found, device_id)
     if now >= found.deadline_at:
         late = now - found.deadline_at
-        raise errors.RoundClosedError(f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work")
+        raise errors.RefusedError(
+            "round_closed", f"round {round_id} closed {late:.1f} s ago, at its deadline; ask GET /v1/work"
+        )
     return True
 
 
@@ -133,9 +137,10 @@ def note_upload(session: Session, sha256: str, update: Update, now: float) -> No
 def _require_trusted(found: Any, device_id: str) -> None:  # noqa: ANN401
     """Check that a device's uploads count."""
     if found.quarantined_at is not None:
-        raise errors.NotSelectedError(
+        raise errors.RefusedError(
+            "not_selected",
             f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
-            "An operator can release it"
+            "An operator can release it",
         )
 
 
@@ -146,7 +151,7 @@ def expected(store: Store, round_id: int, device_id: str, announced: str | None,
         announced: SHA-256 of the bytes, where the device says it.
 
     Raises:
-        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it would not be taken.
+        RoundNotFoundError, RefusedError: it would not be taken.
     """
     found = store.first_row(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
     return found if _is_new(found, round_id, device_id, announced, now) else None
@@ -166,10 +171,10 @@ def check_update(
         found: what :func:`expected` returned; None: it is looked for. What changed since, :func:`note_update` finds.
 
     Raises:
-        RoundNotFoundError, NotSelectedError: the round does not exist, or is not the device's.
-        DuplicateUpdateError: the device sent other bytes before.
-        RoundClosedError: too late.
-        MalformedUpdateError, ForeignUpdateError, WrongPublicSetError, ForeignFeaturesError: the upload is wrong.
+        RoundNotFoundError, RefusedError: the round does not exist, or is not the device's.
+        RefusedError: the device sent other bytes before.
+        RefusedError: too late.
+        MalformedUpdateError, RefusedError: the upload is wrong.
     """
     if found is None:
         with store.reading() as session:
@@ -203,7 +208,7 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
     """Note an upload that was checked, and whose bytes are on disk; the receipt holds once the store is flushed.
 
     Raises:
-        RoundNotFoundError, NotSelectedError, DuplicateUpdateError, RoundClosedError: it has no place any more.
+        RoundNotFoundError, RefusedError: it has no place any more.
     """
     with store.writing(durable=False) as session:
         try:
@@ -232,15 +237,17 @@ def check_metrics(metrics: dict[str, float]) -> None:
 
 def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) -> None:
     if (update.round_id, update.device_id) != (round_id, device_id):
-        raise errors.ForeignUpdateError(
+        raise errors.RefusedError(
+            "foreign_update",
             f"the upload's document names round {update.round_id!r} and device {update.device_id!r}, "
-            f"but it was sent for round {round_id} by device {device_id}"
+            f"but it was sent for round {round_id} by device {device_id}",
         )
     if update.features != terms.settings.digest:
-        raise errors.ForeignFeaturesError(
+        raise errors.RefusedError(
+            "feature_mismatch",
             f"the upload's features were computed with other settings than the public set's.\n"
             f"  public set: {terms.settings.describe()}\n  upload: {_describe(update.features)}\n"
-            "Use a bundle that was built with the public set's features, and enrol again."
+            "Use a bundle that was built with the public set's features, and enrol again.",
         )
     _check_numbers(update)
 
@@ -259,9 +266,10 @@ def _check_values(
 
 def _check_public_set(terms: UploadTerms, update: Update) -> None:
     if update.public_set != terms.public_set:
-        raise errors.WrongPublicSetError(
+        raise errors.RefusedError(
+            "wrong_public_set",
             f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
-            "fetch that one and score it again"
+            "fetch that one and score it again",
         )
 
 

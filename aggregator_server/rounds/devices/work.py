@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import RoundNotDoneError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.classes import all_classes, as_merged, merged_classes, retired_classes
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
@@ -102,7 +102,7 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     A device in quarantine learns, and is asked for nothing.
 
     Raises:
-        DeviceRevokedError, DeviceWaitingError: the device may not take part, perhaps since it began to wait.
+        DeviceRevokedError, RefusedError: the device may not take part, perhaps since it began to wait.
     """
     store.note_seen(device_id, now)
     state = store.state
@@ -124,7 +124,7 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
 
     Raises:
         RoundNotFoundError: there is no such round.
-        RoundNotDoneError: it has no result.
+        RefusedError: it has no result.
         InvalidRequestError: the metrics cannot be stored.
     """
     check_metrics(learned.metrics)
@@ -134,7 +134,9 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         if found is None:
             raise no_such_round(learned.round_id)
         if not is_done(found):
-            raise RoundNotDoneError(f"round {learned.round_id} is {found.state}, so there is nothing to learn from it")
+            raise RefusedError(
+                "round_not_done", f"round {learned.round_id} is {found.state}, so there is nothing to learn from it"
+            )
         if found.personalised is not None and (found.personalised or not learned.personalised):
             return
         reported = {name: getattr(learned, name) for name in _REPORTED}

@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from aggregator_server.errors import ForgedFormError, InvalidRequestError, RoleError
+from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.tokens import Person, find_session, form_token
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
@@ -103,9 +103,11 @@ async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
 
 
 def require(visit: Visit, role: Role) -> None:
-    """Check a role. Raises RoleError: it is too low."""
+    """Check a role. Raises RefusedError: it is too low."""
     if not visit.person.may(role):
-        raise RoleError(f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}")
+        raise RefusedError(
+            "role_too_low", f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}"
+        )
 
 
 class Form:
@@ -150,9 +152,9 @@ async def read_form(request: Request, cookie: str) -> Form:
     Nothing is read where there is no such cookie. Whether a session's secret opens anything, :func:`visitor` says.
 
     Raises:
-        ForgedFormError: another site sent it, or a page of another session.
+        RefusedError: another site sent it, or a page of another session.
         InvalidRequestError: it is no form.
-        TooLargeError, TooSlowError: it is too large, or comes too slowly.
+        RefusedError: it is too large, or comes too slowly.
     """
     _require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
@@ -160,9 +162,10 @@ async def read_form(request: Request, cookie: str) -> Form:
     secret = secret_of(request, cookie)
     form = await _read_fields(request) if secret else None
     if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
-        raise ForgedFormError(
+        raise RefusedError(
+            "forged_form",
             "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
-            "allow cookies of this address"
+            "allow cookies of this address",
         )
     return form
 
@@ -184,12 +187,12 @@ def _require_own_page(request: Request) -> None:
     """Check what browsers say about where a form comes from, as far as they say it.
 
     Raises:
-        ForgedFormError: from another site.
+        RefusedError: from another site.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):
-        raise ForgedFormError("this form was sent by another site; nothing was changed")
+        raise RefusedError("forged_form", "this form was sent by another site; nothing was changed")
 
 
 Signed = Annotated[Visit, Depends(visitor)]

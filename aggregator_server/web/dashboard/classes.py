@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from aggregator_server.errors import AggregatorError, ClassNotFoundError, ConflictError, RoundNotFoundError
+from aggregator_server.errors import AggregatorError, ClassNotFoundError, RefusedError, RoundNotFoundError
 from aggregator_server.fleet.audit import Sought, What, find_entries
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import device_names
@@ -111,7 +111,9 @@ def undo(
     """Undo what was done to a class, where nothing came since."""
     details = _newest_change(service.store, done)
     if details.get("class_id") != class_id:
-        raise ConflictError("Another class was changed since. Go back on the page of the round whose state is wanted.")
+        raise RefusedError(
+            "round_not_done", "Another class was changed since. Go back on the page of the round whose state is wanted."
+        )
     undo_operation(service.store, details["round_id"], time.time(), visit.actor)
     service.wake()
     return to_page(f"/classes/{class_id}", "undone")

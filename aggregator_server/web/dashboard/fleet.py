@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 from sqlalchemy import true
 
-from aggregator_server.errors import AggregatorError, DeviceNotFoundError, InvalidRequestError
+from aggregator_server.errors import AggregatorError, InvalidRequestError, RefusedError
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.health import count_devices, count_outdated, health_of
@@ -70,7 +70,7 @@ def change_chosen(request: Request, service: CurrentService, visit: Signed, form
         listed = {device.device_id: device for device in devices.find_devices(session, chosen)}
     strangers = [device_id for device_id in chosen if device_id not in listed]
     if strangers:
-        raise DeviceNotFoundError("One of the chosen devices is not of this fleet. Nothing was changed.")
+        raise RefusedError("device_not_found", "One of the chosen devices is not of this fleet. Nothing was changed.")
     error = None
     if form.text("confirmed"):
         try:

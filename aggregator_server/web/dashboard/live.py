@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
 from aggregator_server import limits
-from aggregator_server.errors import BusyError
+from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.views.replies import list_rounds, summarise_round
 from aggregator_server.schemas import RoundSummary
 from aggregator_server.web.dashboard.access import Signed, Visit
@@ -43,11 +43,11 @@ class Streams:
         """Count one more stream of a session, if it may have one, and return its number.
 
         Raises:
-            BusyError: it has too many, or all together are too many.
+            RefusedError: it has too many, or all together are too many.
         """
         own = sum(secret == visit.secret for secret in self.sessions.values())
         if own >= limits.STREAMS_PER_SESSION or len(self.sessions) >= limits.STREAMS:
-            raise BusyError("too many live pages are open; this one shows what it showed when it was opened")
+            raise RefusedError("busy", "too many live pages are open; this one shows what it showed when it was opened")
         number = next(number for number in itertools.count() if number not in self.sessions)
         self.sessions[number] = visit.secret
         return number

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
-from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
+from aggregator_server.errors import AggregatorError, NotAuthenticatedError, RefusedError
 from aggregator_server.fleet.tokens import draw_session, find_session, form_token, sign_in, sign_out
 from aggregator_server.web.dashboard.access import (
     SESSION,
@@ -33,7 +33,7 @@ async def static_file(name: str) -> Response:
     """Return a file; a browser may keep it, because its address changes with it."""
     found = assets().get(name)
     if found is None:
-        raise NotFoundError(f"there is no file {name[:100]!r}")
+        raise RefusedError("not_found", f"there is no file {name[:100]!r}")
     return Response(found.data, media_type=found.media_type, headers={"Cache-Control": "max-age=31536000, immutable"})
 
 
@@ -41,7 +41,7 @@ async def static_file(name: str) -> Response:
 def show_document(request: Request, name: str) -> Response:
     """Show a document."""
     if name not in documents():
-        raise NotFoundError(f"there is no page of help {name[:100]!r}")
+        raise RefusedError("not_found", f"there is no page of help {name[:100]!r}")
     return render(request, "help.html", document=read_document(name))
 
 

@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from aggregator_server.errors import AggregatorError, NotAuthenticatedError, NotFoundError
+from aggregator_server.errors import AggregatorError, NotAuthenticatedError, RefusedError
 from aggregator_server.web.dashboard.rendering import BY_STATUS, NOTES, WORDS, details, plain, render
 from aggregator_server.web.http_errors import status_of
 
@@ -57,7 +57,7 @@ class PageRoute(APIRoute):
             except AggregatorError as error:
                 response = error_page(request, error)
             except RequestValidationError:
-                response = error_page(request, NotFoundError("the address names something that cannot be"))
+                response = error_page(request, RefusedError("not_found", "the address names something that cannot be"))
             if response.headers.get("location", "").startswith("/"):
                 response.headers["location"] = request.app.state.root_path + response.headers["location"]
             response.headers.setdefault("Cache-Control", "no-store")
@@ -69,7 +69,7 @@ class PageRoute(APIRoute):
 
 def error_page(request: Request, error: AggregatorError) -> Response:
     """Return the page that says what went wrong."""
-    title = _TITLES.get(status_of(type(error)), "That did not work")
+    title = _TITLES.get(status_of(error), "That did not work")
     return render(request, "error.html", error=error, title=title, message=plain(error), more=details(error))
 
 

@@ -158,7 +158,7 @@ def render(
     Args:
         error: why what was asked for was not done; the template gets it.
     """
-    status, headers = (200, {}) if error is None else (status_of(type(error)), retry_headers(error))
+    status, headers = (200, {}) if error is None else (status_of(error), retry_headers(error))
     return HTMLResponse(render_text(request, template, error=error, **values), status, headers)
 
 

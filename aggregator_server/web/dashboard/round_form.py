@@ -76,7 +76,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
 
     Raises:
         InvalidRequestError: a field cannot be read.
-        UnknownStrategyError: there is no such strategy.
+        RefusedError: there is no such strategy.
     """
     name, agreed = form.text("strategy"), bool(form.text("replace_model"))
     if not form.text("with_settings"):

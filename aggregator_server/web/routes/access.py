@@ -31,14 +31,9 @@ _DEVICE = HTTPBearer(
     scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
 )
 # Errors that a route documents which devices, or people, may call.
-DEVICE_ERRORS = (
-    errors.NotAuthenticatedError,
-    errors.DeviceRevokedError,
-    errors.DeviceWaitingError,
-    errors.TooManyError,
-)
-PERSON_ERRORS = (errors.NotAuthenticatedError, errors.RoleError, errors.TooManyError)
-MEMBER_ERRORS = (*DEVICE_ERRORS, errors.RoleError)
+DEVICE_ERRORS = ("unauthorised", "device_revoked", "device_waiting", "too_many")
+PERSON_ERRORS = ("unauthorised", "role_too_low", "too_many")
+MEMBER_ERRORS = (*DEVICE_ERRORS, "role_too_low")
 
 _TO_ENROL = "this address needs an invitation, the enrolment token, or the secret of a device that is enrolled"
 _TO_ASK = "this address needs the secret of a device that is enrolled; enrol at POST /v1/devices first"
@@ -122,7 +117,7 @@ async def require_known(request: Request) -> None:
     """Admit whoever has a token that the server knows, whatever it opens.
 
     Raises:
-        NotAuthenticatedError, TooManyError: the token is none of these.
+        "unauthorised", TooManyError: the token is none of these.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     service = await get_service(request)
@@ -152,7 +147,9 @@ async def _admit_person(request: Request, service: Service, bearer: Bearer, role
     else:
         person = await run_in_threadpool(_person, request, service, bearer, role)
     if not person.may(role):
-        raise errors.RoleError(f"{person.name} has the role {person.role}; this address needs the role {role}")
+        raise errors.RefusedError(
+            "role_too_low", f"{person.name} has the role {person.role}; this address needs the role {role}"
+        )
     request.state.actor = caller(request, person.name)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, BinaryIO
 from fastapi import APIRouter, Path
 from fastapi.responses import Response, StreamingResponse
 
-from aggregator_server.errors import BlobError, BlobNotFoundError, InvalidRequestError
+from aggregator_server.errors import BlobError
 from aggregator_server.fleet.public_sets import require_served
 from aggregator_server.store import Store
 from aggregator_server.web.http_errors import documented
@@ -28,7 +28,7 @@ _OCTETS = "application/octet-stream"
     summary="Fetch a public set, a consensus, a model or its weights",
     dependencies=[Member],
     response_class=StreamingResponse,
-    responses={200: {"content": BINARY}, **documented(*MEMBER_ERRORS, BlobNotFoundError, InvalidRequestError)},
+    responses={200: {"content": BINARY}, **documented(*MEMBER_ERRORS, "blob_not_found", "invalid_request")},
 )
 async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
     """Return a blob's bytes; their SHA-256 is its name."""

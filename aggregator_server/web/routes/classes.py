@@ -23,13 +23,7 @@ from aggregator_server.web.routes.access import (
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
-_CHANGE_ERRORS = (
-    *PERSON_ERRORS,
-    errors.ClassNotFoundError,
-    errors.RoundOpenError,
-    errors.RoundNotDoneError,
-    errors.InvalidRequestError,
-)
+_CHANGE_ERRORS = (*PERSON_ERRORS, "class_not_found", "round_open", "round_not_done", "invalid_request")
 ClassId = Annotated[str, Path(max_length=64)]
 
 
@@ -54,7 +48,7 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
     "/v1/classes/{class_id}",
     summary="Rename a class, or merge it into another",
     dependencies=[Operator],
-    responses=documented(*_CHANGE_ERRORS, errors.ClassNameTakenError, errors.TooLargeError),
+    responses=documented(*_CHANGE_ERRORS, "class_name_taken", "too_large"),
 )
 def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work."""
@@ -72,7 +66,7 @@ def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChan
     "/v1/classes/{class_id}",
     summary="Retire a class",
     dependencies=[Operator],
-    responses=documented(*_CHANGE_ERRORS, errors.LastClassError),
+    responses=documented(*_CHANGE_ERRORS, "last_class"),
 )
 def remove(service: CurrentService, by: By, class_id: ClassId) -> ClassDetail:
     """Take a class out of the fleet: its rows, its columns, and its output on every device that only adopted it."""

@@ -30,22 +30,22 @@ from fleet_protocol.messages import Enrolled, Enrolment, NewSecret
 router = APIRouter(tags=["devices"])
 
 DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
-_NAMED = (errors.DeviceNotFoundError, errors.InvalidRequestError)
+_NAMED = ("device_not_found", "invalid_request")
 
 
 @router.post(
     "/v1/devices",
     summary="Enrol a device",
     responses=documented(
-        errors.NotAuthenticatedError,
-        errors.InvitationSpentError,
-        errors.DeviceRevokedError,
-        errors.DeviceTakenError,
-        errors.SecretTakenError,
-        errors.TooLargeError,
-        errors.InvalidRequestError,
-        errors.ForeignFeaturesError,
-        errors.TooManyError,
+        "unauthorised",
+        "invitation_spent",
+        "device_revoked",
+        "device_taken",
+        "secret_taken",
+        "too_large",
+        "invalid_request",
+        "feature_mismatch",
+        "too_many",
     ),
 )
 async def enrol(request: Request, service: CurrentService, entry: EntryOfCaller, enrolment: Enrolment) -> Enrolled:
@@ -111,7 +111,7 @@ async def leave(request: Request, service: CurrentService, device_id: AnyDevice)
     "/v1/devices/me/secret",
     summary="Change a device's secret",
     status_code=204,
-    responses=documented(*DEVICE_ERRORS, errors.SecretTakenError, errors.TooLargeError, errors.InvalidRequestError),
+    responses=documented(*DEVICE_ERRORS, "secret_taken", "too_large", "invalid_request"),
 )
 async def change_secret(request: Request, service: CurrentService, device_id: Device, message: NewSecret) -> None:
     """Replace the secret that this request brings. The same secret again changes nothing."""
@@ -124,7 +124,7 @@ async def change_secret(request: Request, service: CurrentService, device_id: De
     summary="Admit a device",
     status_code=204,
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, *_NAMED, errors.DeviceRevokedError, errors.ForeignFeaturesError),
+    responses=documented(*PERSON_ERRORS, *_NAMED, "device_revoked", "feature_mismatch"),
 )
 def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Let a device take part that waits for it, where the server runs with ``--approve``."""
@@ -136,7 +136,7 @@ def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
     summary="Ask a device for a new secret",
     status_code=204,
     dependencies=[Admin],
-    responses=documented(*PERSON_ERRORS, *_NAMED, errors.DeviceRevokedError),
+    responses=documented(*PERSON_ERRORS, *_NAMED, "device_revoked"),
 )
 def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Have a device change its secret after its next request for work."""
@@ -160,7 +160,7 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     "/v1/devices/{device_id}/quarantine",
     summary="Put a device in quarantine",
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, *_NAMED, errors.TooLargeError),
+    responses=documented(*PERSON_ERRORS, *_NAMED, "too_large"),
 )
 def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: QuarantineRequest) -> DeviceInfo:
     """Let a device's uploads no longer count, also that of the open round, which does not wait for it. It still learns.

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from aggregator_server.errors import AuthorityNotFoundError, InvalidRequestError, NotReadyError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import Sought, What, end_of, find_entries, start_of
 from aggregator_server.rounds.views.replies import read_open_round_number
 from aggregator_server.schemas import AuditEntry, Health, Liveness
@@ -40,7 +40,7 @@ async def alive() -> Liveness:
     "/v1/health/ready",
     summary="Tell whether the server can do its work",
     tags=["health"],
-    responses=documented(NotReadyError),
+    responses=documented("not_ready"),
 )
 async def ready(service: CurrentService) -> Liveness:
     """Use the database and the store once: a load balancer asks here whether to send this server requests."""
@@ -52,7 +52,7 @@ async def ready(service: CurrentService) -> Liveness:
     "/v1/authority",
     summary="Show the server's certificate authority",
     tags=["health"],
-    responses=documented(AuthorityNotFoundError),
+    responses=documented("authority_not_found"),
 )
 def authority(service: CurrentService) -> Authority:
     """Return the certificate of the server's own authority, where it runs with ``--tls auto``.
@@ -60,7 +60,9 @@ def authority(service: CurrentService) -> Authority:
     A device fetches it before it trusts the server, and compares its SHA-256 with that of its invitation.
     """
     if service.terms.authority is None:
-        raise AuthorityNotFoundError("this server has no authority of its own; it does not run with --tls auto")
+        raise RefusedError(
+            "authority_not_found", "this server has no authority of its own; it does not run with --tls auto"
+        )
     return Authority(service.terms.authority)
 
 
@@ -76,7 +78,7 @@ def metrics(service: CurrentService) -> Response:
     summary="Read the audit",
     tags=["audit"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS, InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "invalid_request"),
 )
 def show_audit(
     service: CurrentService,

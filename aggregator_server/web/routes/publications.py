@@ -42,12 +42,7 @@ T = TypeVar("T", PublicSetInfo, ModelInfo)
     dependencies=[Operator],
     openapi_extra=BINARY_BODY,
     responses=documented(
-        *PERSON_ERRORS,
-        errors.RoundOpenError,
-        errors.PublicSetInUseError,
-        errors.FleetFeaturesError,
-        errors.TooLargeError,
-        errors.MalformedPublicSetError,
+        *PERSON_ERRORS, "round_open", "public_set_in_use", "fleet_features", "too_large", "malformed_public_set"
     ),
 )
 async def publish_set(service: CurrentService, by: By, request: Request) -> PublicSetInfo:
@@ -63,7 +58,7 @@ async def publish_set(service: CurrentService, by: By, request: Request) -> Publ
     summary="Describe the public set",
     tags=["public set"],
     dependencies=[Member],
-    responses=documented(*MEMBER_ERRORS, errors.PublicSetNotFoundError),
+    responses=documented(*MEMBER_ERRORS, "public_set_not_found"),
 )
 def describe_set(service: CurrentService) -> PublicSetInfo:
     """Say which public set is the current one, and how its features were computed."""
@@ -77,12 +72,7 @@ def describe_set(service: CurrentService) -> PublicSetInfo:
     dependencies=[Operator],
     openapi_extra=BINARY_BODY,
     responses=documented(
-        *PERSON_ERRORS,
-        errors.RoundOpenError,
-        errors.ModelTooSmallError,
-        errors.TooLargeError,
-        errors.MalformedModelError,
-        errors.ForeignFeaturesError,
+        *PERSON_ERRORS, "round_open", "model_too_small", "too_large", "malformed_model", "feature_mismatch"
     ),
 )
 async def publish_bundle(service: CurrentService, by: By, request: Request) -> ModelInfo:
@@ -98,7 +88,7 @@ async def publish_bundle(service: CurrentService, by: By, request: Request) -> M
     summary="Describe the shared model",
     tags=["shared model"],
     dependencies=[Member],
-    responses=documented(*MEMBER_ERRORS, errors.ModelNotFoundError),
+    responses=documented(*MEMBER_ERRORS, "model_not_found"),
 )
 def describe_shared(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""
@@ -112,13 +102,7 @@ def describe_shared(service: CurrentService) -> ModelInfo:
     response_class=StreamingResponse,
     responses={
         200: {"content": BINARY},
-        **documented(
-            errors.NotAuthenticatedError,
-            errors.InvitationSpentError,
-            errors.DeviceRevokedError,
-            errors.ModelNotFoundError,
-            errors.TooManyError,
-        ),
+        **documented("unauthorised", "invitation_spent", "device_revoked", "model_not_found", "too_many"),
     },
 )
 async def bundle(request: Request, service: CurrentService, entry: EntryOfCaller) -> Response:

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from aggregator_server import errors
 from aggregator_server.rounds import lifecycle, schedules
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary, ScheduleInfo, ScheduleRequest
@@ -26,16 +25,16 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
     dependencies=[Operator],
     responses=documented(
         *PERSON_ERRORS,
-        errors.RoundOpenError,
-        errors.NoPublicSetError,
-        errors.NoModelError,
-        errors.ModelTooSmallError,
-        errors.ModelReplacedError,
-        errors.NoDevicesError,
-        errors.TooLargeError,
-        errors.InvalidRequestError,
-        errors.UnknownStrategyError,
-        errors.InvalidPlanError,
+        "round_open",
+        "no_public_set",
+        "no_model",
+        "model_too_small",
+        "model_replaced",
+        "no_devices",
+        "too_large",
+        "invalid_request",
+        "unknown_strategy",
+        "invalid_plan",
     ),
 )
 def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSummary:
@@ -50,7 +49,7 @@ def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSu
     summary="List rounds",
     tags=["rounds"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS, errors.InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "invalid_request"),
 )
 def show_rounds(
     service: CurrentService,
@@ -66,7 +65,7 @@ def show_rounds(
     summary="Show a round",
     tags=["rounds"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS, errors.RoundNotFoundError, errors.InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "round_not_found", "invalid_request"),
 )
 def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     """Show a round's plan, its devices with their metrics, the weights of the average, and what was discovered."""
@@ -78,9 +77,7 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     summary="Cancel a round",
     tags=["rounds"],
     dependencies=[Operator],
-    responses=documented(
-        *PERSON_ERRORS, errors.RoundNotFoundError, errors.RoundClosedError, errors.InvalidRequestError
-    ),
+    responses=documented(*PERSON_ERRORS, "round_not_found", "round_closed", "invalid_request"),
 )
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
@@ -95,13 +92,7 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     tags=["rounds"],
     status_code=201,
     dependencies=[Operator],
-    responses=documented(
-        *PERSON_ERRORS,
-        errors.RoundNotFoundError,
-        errors.RoundNotDoneError,
-        errors.RoundOpenError,
-        errors.InvalidRequestError,
-    ),
+    responses=documented(*PERSON_ERRORS, "round_not_found", "round_not_done", "round_open", "invalid_request"),
 )
 def restore(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work."""
@@ -120,12 +111,7 @@ ScheduleId = Annotated[int, Path(ge=1, lt=2**31)]
     status_code=201,
     dependencies=[Operator],
     responses=documented(
-        *PERSON_ERRORS,
-        errors.ModelReplacedError,
-        errors.TooLargeError,
-        errors.InvalidRequestError,
-        errors.UnknownStrategyError,
-        errors.InvalidPlanError,
+        *PERSON_ERRORS, "model_replaced", "too_large", "invalid_request", "unknown_strategy", "invalid_plan"
     ),
 )
 def add_schedule(service: CurrentService, by: By, wanted: ScheduleRequest) -> ScheduleInfo:
@@ -153,7 +139,7 @@ def list_schedules(service: CurrentService) -> tuple[ScheduleInfo, ...]:
     tags=["schedules"],
     status_code=204,
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, errors.ScheduleNotFoundError, errors.InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "schedule_not_found", "invalid_request"),
 )
 def end(service: CurrentService, by: By, schedule_id: ScheduleId) -> None:
     """Open no more rounds by a schedule. Its open round goes on to its end."""

@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from aggregator_server.errors import InvalidRequestError, InvitationNotFoundError, TokenNotFoundError, TooLargeError
 from aggregator_server.fleet import invitations, tokens
 from aggregator_server.schemas import (
     InvitationInfo,
@@ -26,7 +25,7 @@ router = APIRouter(dependencies=[Admin])
     summary="Make a token",
     tags=["tokens"],
     status_code=201,
-    responses=documented(*PERSON_ERRORS, TooLargeError, InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "too_large", "invalid_request"),
 )
 def add(service: CurrentService, by: By, wanted: TokenRequest) -> NewToken:
     """Make a person's token. The answer alone shows it: the server keeps a hash."""
@@ -44,7 +43,7 @@ def list_tokens(service: CurrentService) -> tuple[TokenInfo, ...]:
     summary="Revoke a token",
     tags=["tokens"],
     status_code=204,
-    responses=documented(*PERSON_ERRORS, TokenNotFoundError, InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "token_not_found", "invalid_request"),
 )
 def revoke(service: CurrentService, by: By, token_id: Annotated[int, Path(ge=1, lt=2**31)]) -> None:
     """Refuse a token from now on."""
@@ -59,7 +58,7 @@ InvitationId = Annotated[int, Path(ge=1, lt=2**31)]
     summary="Invite devices",
     tags=["invitations"],
     status_code=201,
-    responses=documented(*PERSON_ERRORS, TooLargeError, InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "too_large", "invalid_request"),
 )
 def invite(service: CurrentService, by: By, wanted: InvitationRequest) -> NewInvitation:
     """Make an invitation, for one device unless it says more. The answer alone shows it: the server keeps a hash."""
@@ -79,7 +78,7 @@ def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
     summary="Revoke an invitation",
     tags=["invitations"],
     status_code=204,
-    responses=documented(*PERSON_ERRORS, InvitationNotFoundError, InvalidRequestError),
+    responses=documented(*PERSON_ERRORS, "invitation_not_found", "invalid_request"),
 )
 def revoke_invitation(service: CurrentService, by: By, invitation_id: InvitationId) -> None:
     """Let nobody in by an invitation from now on. Devices that joined by it stay."""

@@ -26,19 +26,19 @@ router = APIRouter(tags=["work"])
     openapi_extra=BINARY_BODY,
     responses=documented(
         *DEVICE_ERRORS,
-        errors.NotSelectedError,
-        errors.RoundNotFoundError,
-        errors.RoundClosedError,
-        errors.DuplicateUpdateError,
-        errors.UploadReplacedError,
-        errors.BusyError,
-        errors.TooLargeError,
-        errors.InvalidRequestError,
-        errors.DigestMismatchError,
-        errors.MalformedUpdateError,
-        errors.ForeignUpdateError,
-        errors.WrongPublicSetError,
-        errors.ForeignFeaturesError,
+        "not_selected",
+        "round_not_found",
+        "round_closed",
+        "duplicate_update",
+        "upload_replaced",
+        "busy",
+        "too_large",
+        "invalid_request",
+        "digest_mismatch",
+        "malformed_update",
+        "foreign_update",
+        "wrong_public_set",
+        "feature_mismatch",
     ),
 )
 async def upload(
@@ -60,8 +60,9 @@ async def upload(
             incoming.write(chunk)
         incoming.finish()
         if announced is not None and announced != incoming.sha256:
-            raise errors.DigestMismatchError(
-                f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again"
+            raise errors.RefusedError(
+                "digest_mismatch",
+                f"the body's SHA-256 is {incoming.sha256}, X-Content-SHA256 says {x_content_sha256}; send it again",
             )
         try:
             receipt = await _accept(service, round_id, device_id, incoming, found)

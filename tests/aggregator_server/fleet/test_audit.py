@@ -47,7 +47,7 @@ def test_who_did_it_from_where_is_noted(fleet):
 
 def test_what_was_refused_leaves_no_entry(fleet):
     before = entries(fleet)
-    with pytest.raises(errors.ClassNameTakenError):
+    with pytest.raises(errors.RefusedError, check=lambda error: error.code == "class_name_taken"):
         rename_class(fleet.store, "c1", "word 2", ANNA)
     with pytest.raises(RuntimeError):
         fail_after_noting(fleet.store)

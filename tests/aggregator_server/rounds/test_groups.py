@@ -5,7 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from aggregator_server.errors import InvalidPlanError
+from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.rounds.plan import make_plan
@@ -180,7 +180,11 @@ def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise():
 
 
 def test_groups_need_a_model_to_share_and_the_refusal_says_what_is_possible():
-    with pytest.raises(InvalidPlanError, match=r"'zero_shot' shares no model.*local, none"):
+    with pytest.raises(
+        RefusedError,
+        match=r"'zero_shot' shares no model.*local, none",
+        check=lambda error: error.code == "invalid_plan",
+    ):
         make_plan(RoundRequest("zero_shot", personalisation=GROUPS))
     assert make_plan(RoundRequest("zero_shot", personalisation=Choice("local"))).personalisation.name == "local"
     assert make_plan(RoundRequest("fedmlac", personalisation=GROUPS)).personalisation.name == "group_balanced"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aggregator_server.errors import RoundClosedError
+from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.views.replies import describe_round
@@ -72,7 +72,7 @@ def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
 
     with fleet.store.blobs.receive() as incoming:
         incoming.write(data)
-        with pytest.raises(RoundClosedError):
+        with pytest.raises(RefusedError, check=lambda error: error.code == "round_closed"):
             accept(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
     shown = describe_round(fleet.store, round_id)
     assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set}

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import update
 
-from aggregator_server.errors import InvalidRequestError, ScheduleNotFoundError
+from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.limits import SCHEDULES
 from aggregator_server.rounds.schedules import (
@@ -113,7 +113,7 @@ def test_every_so_many_hours_beginning_at_once_until_it_ends(fleet):
     close(fleet, 1_002.0 + 6 * HOUR)  # its open round goes on
     assert open_scheduled(fleet.store, DAY) is None
     for number in (1, 2):
-        with pytest.raises(ScheduleNotFoundError):
+        with pytest.raises(RefusedError, check=lambda error: error.code == "schedule_not_found"):
             end_schedule(fleet.store, number, DAY)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.errors import NoDevicesError
+from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.queries import read_columns, read_history
 from aggregator_server.rounds.views.replies import describe_round, summarise_round
@@ -137,7 +137,7 @@ class TestRounds:
         fleet.work(fleet.devices[0], now=1690.0)
         assert self.selected(fleet, now=2000.0, selection=lately) == [fleet.devices[0].device_id]
         cancel_round(fleet.store, 2, 2001.0)
-        with pytest.raises(NoDevicesError, match="600 s"):
+        with pytest.raises(RefusedError, match="600 s", check=lambda error: error.code == "no_devices"):
             self.selected(fleet, now=9000.0, selection=lately)
 
     def test_a_round_keeps_the_median_loss_and_selection_finds_r_from_it(self, tmp_path):

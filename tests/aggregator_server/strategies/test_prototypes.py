@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.aggregation.prototype_mean import RULE, combine, geometric_shares
-from aggregator_server.errors import InvalidPlanError, MalformedUpdateError
+from aggregator_server.errors import MalformedUpdateError, RefusedError
 from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.setting import complete
@@ -97,7 +97,9 @@ def test_an_upload_that_does_not_fit_is_refused(document, arrays, message):
 
 def test_features_that_are_no_embedding_are_refused(tmp_path):
     fleet = CoreFleet(tmp_path / "data")
-    with pytest.raises(InvalidPlanError, match="public set's features are"):
+    with pytest.raises(
+        RefusedError, match="public set's features are", check=lambda error: error.code == "invalid_plan"
+    ):
         fleet.open(strategy="prototypes")
 
 

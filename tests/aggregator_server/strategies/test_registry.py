@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.errors import InvalidPlanError, UnknownStrategyError
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.plan import make_plan
@@ -146,33 +146,34 @@ def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoke
 
 
 @pytest.mark.parametrize(
-    ("request_", "error", "words"),
+    ("request_", "code", "words"),
     [
-        (RoundRequest("zeroshot"), UnknownStrategyError, ["'zeroshot'", "zero_shot"]),
-        (RoundRequest("zero_shot", settings={"epoch": 1}), InvalidPlanError, ["'epoch'", "epochs"]),
-        (RoundRequest("zero_shot", aggregation={"normalize": True}), InvalidPlanError, ["normalise"]),
-        (RoundRequest("zero_shot", deadline_s=0), InvalidPlanError, ["deadline_s", "not 0"]),
-        (RoundRequest("zero_shot", deadline_s=math.nan), InvalidPlanError, ["deadline_s", "nan"]),
-        (RoundRequest("zero_shot", quorum=1.5), InvalidPlanError, ["quorum", "1.5"]),
-        (RoundRequest("zero_shot", seed=-1), InvalidPlanError, ["seed", "-1"]),
-        (RoundRequest("zero_shot", new_classes=0), InvalidPlanError, ["new_classes", "0"]),
+        (RoundRequest("zeroshot"), "unknown_strategy", ["'zeroshot'", "zero_shot"]),
+        (RoundRequest("zero_shot", settings={"epoch": 1}), "invalid_plan", ["'epoch'", "epochs"]),
+        (RoundRequest("zero_shot", aggregation={"normalize": True}), "invalid_plan", ["normalise"]),
+        (RoundRequest("zero_shot", deadline_s=0), "invalid_plan", ["deadline_s", "not 0"]),
+        (RoundRequest("zero_shot", deadline_s=math.nan), "invalid_plan", ["deadline_s", "nan"]),
+        (RoundRequest("zero_shot", quorum=1.5), "invalid_plan", ["quorum", "1.5"]),
+        (RoundRequest("zero_shot", seed=-1), "invalid_plan", ["seed", "-1"]),
+        (RoundRequest("zero_shot", new_classes=0), "invalid_plan", ["new_classes", "0"]),
         (
             RoundRequest("zero_shot", others=Choice("zero_shot")),
-            InvalidPlanError,
+            "invalid_plan",
             ["'zero_shot' shares no model", "leave out"],
         ),
-        (RoundRequest("fedavg", others=Choice("fedmmd")), InvalidPlanError, ["'fedmmd'", "they can: zero_shot"]),
-        (RoundRequest("fedavg", others=Choice("prototypes")), InvalidPlanError, ["'prototypes'"]),
-        (RoundRequest("fedavg", others=Choice("mode")), UnknownStrategyError, ["'mode'"]),
-        (RoundRequest("fedavg", others=Choice("zero_shot", {"epochs": 0})), InvalidPlanError, ["'epochs'"]),
-        (RoundRequest("fedavg", aggregation=Choice("mode")), InvalidPlanError, ["'mode'", "krum, lpa, median"]),
-        (RoundRequest("fedavg", aggregation={"name": "mode"}), InvalidPlanError, ["'mode'", "krum, lpa, median"]),
-        (RoundRequest("fedavg", aggregation={"trim": 0.1}), InvalidPlanError, ["'trim'", "by_size"]),
-        (RoundRequest("fedmlac", settings={"own_share": 2.0}), InvalidPlanError, ["'own_share'", "from 0 to 1"]),
-        (RoundRequest("fedkws_ui", settings={"epochs": 3}), InvalidPlanError, ["'epochs'", "steps"]),
+        (RoundRequest("fedavg", others=Choice("fedmmd")), "invalid_plan", ["'fedmmd'", "they can: zero_shot"]),
+        (RoundRequest("fedavg", others=Choice("prototypes")), "invalid_plan", ["'prototypes'"]),
+        (RoundRequest("fedavg", others=Choice("mode")), "unknown_strategy", ["'mode'"]),
+        (RoundRequest("fedavg", others=Choice("zero_shot", {"epochs": 0})), "invalid_plan", ["'epochs'"]),
+        (RoundRequest("fedavg", aggregation=Choice("mode")), "invalid_plan", ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation={"name": "mode"}), "invalid_plan", ["'mode'", "krum, lpa, median"]),
+        (RoundRequest("fedavg", aggregation={"trim": 0.1}), "invalid_plan", ["'trim'", "by_size"]),
+        (RoundRequest("fedmlac", settings={"own_share": 2.0}), "invalid_plan", ["'own_share'", "from 0 to 1"]),
+        (RoundRequest("fedkws_ui", settings={"epochs": 3}), "invalid_plan", ["'epochs'", "steps"]),
     ],
 )
-def test_a_plan_that_cannot_be_followed_is_refused_with_what_can(request_, error, words):
-    with pytest.raises(error) as refused:
+def test_a_plan_that_cannot_be_followed_is_refused_with_what_can(request_, code, words):
+    with pytest.raises(RefusedError) as refused:
         make_plan(request_)
+    assert refused.value.code == code
     assert all(word in str(refused.value) for word in words), refused.value
