@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.store.location import Location
 
-_ROLES = ("viewer", "operator", "admin")
+_OPENS = {
+    "viewer": "everything to look at, but tokens and invitations",
+    "operator": "that, and rounds, classes and devices to act on",
+    "admin": "everything",
+}
 
 
 def add(commands: Commands) -> None:
@@ -32,7 +37,7 @@ def add(commands: Commands) -> None:
     actions = tokens.add_subparsers(metavar="ACTION")
     new = actions.add_parser("add", help="make a token and print it, this once")
     new.add_argument("name", help="whose it is")
-    new.add_argument("--role", choices=_ROLES, required=True, help="each may do what those before it may")
+    new.add_argument("--role", choices=tuple(_OPENS), required=True, help="each may do what those before it may")
     new.add_argument("--expires", type=duration, default="365d", metavar="TIME", help="like 12h, 30d, never (365d)")
     add_json(new, below=True)
     new.set_defaults(run=_add)
@@ -94,8 +99,9 @@ def _list(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.tokens import list_tokens
     from aggregator_server.store import open_tables
 
-    columns = ("token_id", "name", "role", "made_at", "expires_at", "revoked_at")
-    show(list_tokens(open_tables(_place(options))), columns, as_json=options.json)
+    columns = ("token_id", "name", "role", "opens", "made_at", "expires_at", "revoked_at")
+    listed = list_tokens(open_tables(_place(options)))
+    show([dataclasses.asdict(info) | {"opens": _OPENS[info.role]} for info in listed], columns, as_json=options.json)
     return 0
 
 

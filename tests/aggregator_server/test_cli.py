@@ -83,7 +83,8 @@ def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_agg
     with server.client(tokens["operator"]) as client:
         assert client.get("/v1/rounds").status_code == 401
     table = printed("tokens", "list", *data).splitlines()
-    assert table[0].split() == ["token_id", "name", "role", "made_at", "expires_at", "revoked_at"]
+    assert table[0].split() == ["token_id", "name", "role", "opens", "made_at", "expires_at", "revoked_at"]
+    assert "everything to look at, but tokens and invitations" in table[1]
     failed(command("tokens", "revoke", "9", *data), "there is no token '9'")
     with server.client() as admin:
         noted = admin.get("/v1/audit", params={"what": "token_revoked"}).json()
