@@ -18,17 +18,6 @@ def measured(module, *options):
     return json.loads(figures), lines
 
 
-def test_aggregation_has_every_rules_figures_beside_flowers_where_there_is_one():
-    results, lines = measured("aggregation", "--devices", "12", "--turns", "1")
-    assert {"lpa", "median", "krum"} <= {result["rule"] for result in results}
-    for result in results:
-        assert result["ours_s"] > 0
-        assert result["read_s"] > 0
-        assert result["peak_mb"] > 10
-        assert (result["flower_s"] is None) == (result["rule"] in ("lpa", "screened_mean", "clipped mean, adam"))
-        assert any(line.startswith(f"rule {result['rule']} ") for line in lines)
-
-
 def test_a_small_fleet_that_does_everything_at_once_goes_through_a_round_without_an_error():
     report, _ = measured("load", "--devices", "20")
     assert (report["devices"], report["errors"]) == (20, 0)

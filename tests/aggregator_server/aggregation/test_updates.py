@@ -9,7 +9,6 @@ from aggregator_server.aggregation import Updates, aggregate_weights, krum, stac
 from aggregator_server.aggregation import updates as module
 from aggregator_server.aggregation.updates import floor_of, in_blocks, stable_order
 from aggregator_server.errors import AggregationError
-from benchmarks.aggregation import RULES
 from fleet_protocol.messages import Choice
 from tests.support.update_sets import LAYOUT, WIDTH, matrix
 
@@ -113,15 +112,27 @@ def test_a_mapped_file_without_a_name_holds_the_rows_that_were_uploaded(columns,
     assert not list(tmp_path.iterdir()), "the file has a name, so that a kill would leave it there"
 
 
-@pytest.mark.parametrize("rule", [*RULES, "screened_mean, clipped"])
+RULES = {
+    "lpa": Choice("lpa", {"v_l": 0.1, "v_h": 0.1}),
+    "weighted_mean": Choice("weighted_mean"),
+    "median": Choice("median"),
+    "screened_mean": Choice("screened_mean"),
+    "trimmed_mean": Choice("trimmed_mean", {"trim": 0.1}),
+    "krum": Choice("krum", {"byzantine": 0.2}),
+    "multi_krum": Choice("multi_krum", {"byzantine": 0.2, "keep": 0.5}),
+    "clipped mean, adam": Choice("weighted_mean", {"clip_norm": 5.0, "server_optimiser": "adam"}),
+    "screened_mean, clipped": Choice("screened_mean", {"clip_norm": 0.5}),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_every_rule_comes_to_the_same_bytes_wherever_the_uploads_lie(rule, monkeypatch):
-    choice = RULES.get(rule, Choice("screened_mean", {"clip_norm": 0.5}))
     results = []
     for in_memory in (module.IN_MEMORY_BYTES, 0):
         fleet, _ = placed(in_memory, monkeypatch)
         assert (fleet.mapping is None) == bool(in_memory)
         previous = LAYOUT.split(np.full(WIDTH, 0.5, np.float32))
-        weights, state, details = aggregate_weights(choice, fleet, np.arange(1.0, DEVICES + 1), previous, {})
+        weights, state, details = aggregate_weights(RULES[rule], fleet, np.arange(1.0, DEVICES + 1), previous, {})
         results.append((LAYOUT.flatten(weights).tobytes(), {n: a.tobytes() for n, a in state.items()}, details))
     assert results[0] == results[1]
 

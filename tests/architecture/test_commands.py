@@ -1,9 +1,16 @@
-"""Every `auricle-*` command that a message or a page advises is one: its program's parser takes it."""
+"""Every `auricle-*` command that a message or a page shows can be typed: its program's parser takes it.
+
+A page's blocks are taken as they are; what a sentence cites may lack options and values.
+"""
 
 import argparse
 import ast
+import contextlib
+import io
+import itertools
 import re
 import shlex
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -20,6 +27,9 @@ COMMAND = re.compile(r"\bauricle-(edge|aggregator|sim|export) (.*)")
 # Where a command ends that stands in a sentence, and what of a shell follows one.
 ENDS = re.compile(r"[;,()`|>&<#]|\.$|\. |: |\$\(| or | and | in | to | on | where ")
 SHELL = ("|", ">", ">>", "&", "&&", "<", "#", "2>&1")
+NAMES = {f"auricle-{name}": program for name, program in PROGRAMS.items()}
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -100,17 +110,69 @@ def test_what_a_message_advises_is_a_command(package, capsys):
     assert list(bad.items()) == []
 
 
-def test_what_a_page_shows_is_a_command(capsys):
+def test_what_a_sentence_of_a_page_cites_is_a_command(capsys):
     bad = {}
-    for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):
-        page = path.read_text()
-        blocks = "\n".join(re.findall(r"^```(?:bash|sh|console)?\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
-        lines = [line.strip() for line in blocks.replace("\\\n", " ").splitlines()]
-        commands = [found for line in lines if (found := re.match(COMMAND.pattern, line.removeprefix("$ ")))]
-        prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
-        quoted = [found for text in re.findall(r"`([^`]+)`", prose) if (found := COMMAND.match(" ".join(text.split())))]
-        for found in [*commands, *quoted]:
-            words = found[2].split("  #")[0].split(" # ")[0]
-            if why := problem(found[1], words.replace("<", "").replace(">", "").replace("[", "").replace("]", "")):
-                bad[f"{path.name}: {found[0]}"] = why + capsys.readouterr().err[-100:]
+    for path in DOCUMENTS:
+        prose = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for text in re.findall(r"`([^`]+)`", prose):
+            if found := COMMAND.match(" ".join(text.split())):
+                words = re.sub(r"[<>\[\]]", "", found[2].split(" # ")[0])
+                if why := problem(found[1], words):
+                    bad[f"{path.name}: {found[0]}"] = why + capsys.readouterr().err[-100:]
     assert list(bad.items()) == []
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of each call of a program in a page's blocks; of what may be left out, the brackets are gone."""
+    found = []
+    for language, block in BLOCK.findall(text):
+        if language not in ("", "sh", "bash", "console"):
+            continue
+        for line in re.sub(r"\\\n\s*", "", block).splitlines():
+            if not any(program in line for program in NAMES):
+                continue
+            words = shlex.shlex(line.replace("[", "").replace("]", ""), posix=True, punctuation_chars=True)
+            words.whitespace_split = True
+            found += calls(list(words))
+    return found
+
+
+def calls(words: list[str]) -> Iterator[list[str]]:
+    """The commands of a line that call a program, without what runs them as another user."""
+    for separator, part in itertools.groupby(words, key=lambda word: set(word) <= set(";&|<>()")):
+        call = [word for word in part if word != "$"]
+        if call[:1] == ["sudo"]:
+            call = call[3:] if call[1:2] == ["-u"] else call[1:]
+        if not separator and call and call[0] in NAMES:
+            yield call
+
+
+def refusal(call: list[str]) -> str:
+    """What the program says of a command; "" where it takes it."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            NAMES[call[0]].parser().parse_args(call[1:])
+        except SystemExit as ended:
+            return said.getvalue() if ended.code else ""
+    return ""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_of_a_page_is_taken(document):
+    refused = {shlex.join(call): said for call in commands(document.read_text()) if (said := refusal(call))}
+    assert refused == {}
+
+
+def test_a_wrong_command_would_be_seen():
+    lines = (
+        "sudo -u auricle auricle-edge run --confg 'a; b'   # a comment",
+        "auricle-edge status && auricle-sim new x &",
+    )
+    other = ("```toml", "[mqtt]", "```", "Its owner's auricle-edge is no command here.")
+    page = "\n".join((*other, "```sh", *lines, "systemctl restart auricle-edge", "```", ""))
+    wrong, right, other = commands(page)
+    assert wrong == ["auricle-edge", "run", "--confg", "a; b"]
+    assert "--confg" in refusal(wrong)
+    assert (right, refusal(right)) == (["auricle-edge", "status"], "")
+    assert (other, refusal(other)) == (["auricle-sim", "new", "x"], "")
