@@ -1,4 +1,7 @@
-"""Packages of the checkout: wheels of all that a service needs, the sdist, and the wheel built from that."""
+"""Packages of the checkout: wheels of all that a service needs, the sdist, and the wheel built from that.
+
+And the Pythons of this machine, from Debian or pyenv, that Auricle runs on.
+"""
 
 import functools
 import os
@@ -11,8 +14,8 @@ from pathlib import Path
 
 from release.distributions import SETUPTOOLS, build, install_tools
 from tests.support.checkout import ROOT, kept, sources_digest
-from tests.support.pythons import version
 
+_MINORS = (11, 12, 13, 14)
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
@@ -92,3 +95,23 @@ def _build(folder: Path) -> None:
         copy_sources(sources)
         tools = install_tools(Path(scratch) / "tools", "--no-index", "--find-links", service_wheels())
         build(sources, folder, tools, epoch=1_000_000_000)
+
+
+def other_pythons() -> list[Path]:
+    """Return one Python of each other version that this machine has, the oldest first."""
+    return [found for minor in _MINORS if minor != sys.version_info.minor and (found := _python(f"3.{minor}"))]
+
+
+def version(python: Path) -> str:
+    """Return the version of a Python, such as `3.13`."""
+    code = "import ensurepip, sys, venv; print('%d.%d' % sys.version_info[:2])"
+    done = subprocess.run([python, "-c", code], text=True, capture_output=True, check=False)
+    return done.stdout.strip()
+
+
+def _python(wanted: str) -> Path | None:
+    """Return a Python of a version that can make environments; pyenv puts names on the path that run nothing."""
+    on_path = shutil.which(f"python{wanted}")
+    own = sorted(Path.home().glob(f".pyenv/versions/{wanted}.*/bin/python"))
+    candidates = [*([Path(on_path)] if on_path else []), *own]
+    return next((python for python in candidates if version(python) == wanted), None)

@@ -30,57 +30,50 @@ REPOSITORY = ROOT / "home-assistant"
 APP = REPOSITORY / "auricle"
 RUN = runpy.run_path(str(APP / "run.py"))
 # The keys of config.yaml that the app uses, as the developers' documentation of Home Assistant describes them.
-CONFIG = {
-    "type": "object",
-    "required": ["name", "version", "slug", "description", "arch"],
-    "additionalProperties": False,
-    "properties": {
-        "name": {"type": "string"},
-        "version": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
-        "slug": {"type": "string", "pattern": "^[-_.A-Za-z0-9]+$"},
-        "description": {"type": "string"},
-        "arch": {"type": "array", "items": {"enum": ["aarch64", "amd64"]}, "uniqueItems": True, "minItems": 1},
-        "startup": {"enum": ["initialize", "system", "services", "application", "once"]},
-        "audio": {"type": "boolean"},
-        "ingress": {"type": "boolean"},
-        "ingress_port": {"type": "integer", "minimum": 0, "maximum": 65_535},
-        "panel_icon": {"type": "string", "pattern": "^mdi:[a-z-]+$"},
-        "watchdog": {"type": "string", "pattern": r"^(https?|tcp)://\[HOST\]:\[PORT:\d+\]"},
-        "map": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["type"],
-                "additionalProperties": False,
-                "properties": {
-                    "type": {"enum": ["homeassistant_config", "app_config", "ssl", "backup", "share", "media", "data"]},
-                    "read_only": {"type": "boolean"},
-                },
-            },
-        },
-        "ports": {
-            "type": "object",
-            "patternProperties": {r"^\d+/(tcp|udp)$": {"type": ["integer", "null"]}},
-            "additionalProperties": False,
-        },
-        "backup": {"enum": ["hot", "cold"]},
-        "timeout": {"type": "integer", "minimum": 10, "maximum": 120},
-        "options": {"type": "object"},
-        "schema": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "string",
-                "pattern": r"^(bool|port|password|url|email|((str|int|float)(\([\d.]*,[\d.]*\))?)|list\(.+\))\??$",
-            },
-        },
-    },
-}
-TEXTS = {
-    "type": "object",
-    "required": ["name", "description"],
-    "additionalProperties": False,
-    "properties": {"name": {"type": "string"}, "description": {"type": "string"}},
-}
+CONFIG = yaml.safe_load(r"""
+type: object
+required: [name, version, slug, description, arch]
+additionalProperties: false
+properties:
+  name: {type: string}
+  version: {type: string, pattern: '^\d+\.\d+\.\d+$'}
+  slug: {type: string, pattern: '^[-_.A-Za-z0-9]+$'}
+  description: {type: string}
+  arch: {type: array, items: {enum: [aarch64, amd64]}, uniqueItems: true, minItems: 1}
+  startup: {enum: [initialize, system, services, application, once]}
+  audio: {type: boolean}
+  ingress: {type: boolean}
+  ingress_port: {type: integer, minimum: 0, maximum: 65535}
+  panel_icon: {type: string, pattern: '^mdi:[a-z-]+$'}
+  watchdog: {type: string, pattern: '^(https?|tcp)://\[HOST\]:\[PORT:\d+\]'}
+  map:
+    type: array
+    items:
+      type: object
+      required: [type]
+      additionalProperties: false
+      properties:
+        type: {enum: [homeassistant_config, app_config, ssl, backup, share, media, data]}
+        read_only: {type: boolean}
+  ports:
+    type: object
+    patternProperties: {'^\d+/(tcp|udp)$': {type: [integer, 'null']}}
+    additionalProperties: false
+  backup: {enum: [hot, cold]}
+  timeout: {type: integer, minimum: 10, maximum: 120}
+  options: {type: object}
+  schema:
+    type: object
+    additionalProperties:
+      type: string
+      pattern: '^(bool|port|password|url|email|((str|int|float)(\([\d.]*,[\d.]*\))?)|list\(.+\))\??$'
+""")
+TEXTS = yaml.safe_load("""
+type: object
+required: [name, description]
+additionalProperties: false
+properties: {name: {type: string}, description: {type: string}}
+""")
 
 
 def read(name):

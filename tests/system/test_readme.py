@@ -20,8 +20,7 @@ from edge_client.audio.resampling import resample
 from tests.support.checkout import ROOT
 from tests.support.desk import Desk, free_port, next_commands
 from tests.support.edge_process import wait_for
-from tests.support.packages import copy_sources, service_wheels, wheels_for
-from tests.support.pythons import other_pythons, version
+from tests.support.packages import copy_sources, other_pythons, service_wheels, version, wheels_for
 from tests.support.sound_server import SINK_RATE_HZ
 from tests.support.sounds import RATE, melody, write_two_homes
 
