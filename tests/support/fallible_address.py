@@ -51,12 +51,13 @@ class FallibleAddress(Listener):
                 self._open |= {client, server}
             answering = threading.Thread(target=self._answer, args=(server, client), daemon=True)
             answering.start()
-            self._ask(client, server)
+            self.ask(client, server)
             answering.join()
             with self._lock:
                 self._open -= {client, server}
 
-    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
+        """Pass on what a client sends."""
         found = False
         with contextlib.suppress(OSError):
             while data := client.recv(65_536):

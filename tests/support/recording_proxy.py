@@ -1,10 +1,10 @@
 """A TCP proxy on loopback that passes everything on and keeps every byte that the client sent."""
 
+import contextlib
 import socket
-import threading
 from dataclasses import dataclass
 
-from tests.support.listener import Listener
+from tests.support.fallible_address import FallibleAddress
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,12 @@ class Request:
     body: bytes
 
 
-class RecordingProxy(Listener):
+class RecordingProxy(FallibleAddress):
     """Stands in front of one server; ``sent`` grows while clients speak."""
 
-    def __init__(self, host: str, port: int):
-        self._server = (host, port)
+    def __init__(self, port: int):
         self._connections: list[list[bytes]] = []
-        super().__init__()
+        super().__init__(port)
 
     @property
     def sent(self) -> bytes:
@@ -35,26 +34,14 @@ class RecordingProxy(Listener):
         """The requests that arrived whole, connection by connection; they account for every byte of ``sent``."""
         return [request for chunks in self._connections for request in requests_in(b"".join(chunks))]
 
-    def serve(self, client: socket.socket) -> None:
+    def ask(self, client: socket.socket, server: socket.socket) -> None:
         chunks: list[bytes] = []
         self._connections.append(chunks)
-        with socket.create_connection(self._server) as server:
-            answering = threading.Thread(target=self._pass_on, args=(server, client, None), daemon=True)
-            answering.start()
-            self._pass_on(client, server, chunks)
-            answering.join()
-
-    @staticmethod
-    def _pass_on(source: socket.socket, target: socket.socket, keep: list[bytes] | None) -> None:
-        try:
-            while data := source.recv(65_536):
-                if keep is not None:
-                    keep.append(data)
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            source.close()
-            target.close()
+        with contextlib.suppress(OSError):
+            while data := client.recv(65_536):
+                chunks.append(data)
+                server.sendall(data)
+            server.shutdown(socket.SHUT_WR)
 
 
 def requests_in(data: bytes) -> list[Request]:

@@ -50,7 +50,6 @@ def published_model(fleet, bundles):
 @pytest.mark.parametrize(
     ("strategy", "settings", "parts"),
     [
-        ("fedprox", EPOCHS | {"proximal": 0.01}, {"aggregation": {"name": "trimmed_mean", "settings": {"trim": 0.2}}}),
         ("fedopt", EPOCHS, {"aggregation": {"server_learning_rate": 0.03}}),
         ("fedkws_ui", FAST | {"steps": 40, "private_epochs": 6}, {}),
     ],

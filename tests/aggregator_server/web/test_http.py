@@ -671,7 +671,7 @@ def schema_of(fleet):
 
 
 def test_operators_change_classes_and_restore_rounds(fleet):
-    """tests/attacks/test_undo.py says what becomes of them."""
+    """tests/attacks/test_hostile_uploads.py says what becomes of them."""
     admin = fleet.admin
     opened = fleet.open_round()
     refused(admin.delete("/v1/classes/c5"), 409, "round_open", f"round {opened}", "DELETE")
