@@ -12,7 +12,7 @@ import pytest
 
 from fleet_protocol.addresses import InvitationLink
 from tests.support.checkout import ROOT
-from tests.support.commands import answer, printed
+from tests.support.commands import OwnDesk, answer, failed, printed
 from tests.support.edge_process import wait_for
 from tests.support.simulated_fleet import write_experiment
 from tests.support.sounds import write_clips
@@ -54,6 +54,26 @@ def test_whoever_cuts_off_what_new_prints_gets_another_link(tmp_path, recordings
     assert [(item["invitation_id"], item["used"]) for item in listed] == [(1, 0)]
     again = printed("invite", "--again", 1, "--data", tmp_path / "fleet", token=None).splitlines()[0]
     assert InvitationLink.parse(again).token.startswith("aur_join_")
+
+
+@pytest.mark.slow
+def test_a_fleet_that_cannot_be_started_is_explained_and_nothing_is_left(tmp_path):
+    desk = OwnDesk(tmp_path)
+    failed(desk.type("auricle-aggregator new --from nowhere"), "no public set", "nowhere")
+    write_clips(desk.folder / "recordings", "yes", 2, seed=0)
+    spoiled = desk.type("auricle-aggregator new --from recordings --bundle cnn1 --devices 0")
+    failed(spoiled, "devices must be from 1")
+    assert [path.name for path in desk.folder.iterdir()] == ["recordings"]  # the data folder is gone again
+    (desk.folder / "notes").mkdir()
+    (desk.folder / "notes" / "a.txt").write_text("")
+    for line, *words in (
+        ("auricle-aggregator new --from recordings --data notes", "--data notes", "not empty"),
+        ("auricle-aggregator new --from recordings --bundle base9", "'base9'", "ready: "),
+        ("auricle-aggregator new --from recordings --port 0", "--port 0"),
+        ("auricle-aggregator new --from recordings --host 0.0.0.0", "--tls auto"),
+    ):
+        failed(desk.type(line), *words)
+    assert sorted(path.name for path in desk.folder.iterdir()) == ["notes", "recordings"]
 
 
 class Program:
