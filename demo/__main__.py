@@ -7,17 +7,19 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from demo import DemoError
 from demo.corpus import EVERYDAY_SOUNDS, cached
+from demo.devices import FleetKind
 from demo.play import PRETRAINED, PUBLISHED, SOUNDS, play
 from demo.report import Terminal, discovery_table, listening_table, write_page
-from demo.split import KEYWORDS, ROUNDS, Split, deal, read_labels, split
+from demo.split import KEYWORDS, LEAST_ROUNDS, ROUNDS, Split, deal, new_sound_rounds, read_labels, split
 from edge_client.audio.recordings import FORMATS
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import AuricleError
@@ -40,16 +42,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AuricleError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
+    if sys.dont_write_bytecode:  # two hundred processes start, and would compile for a third of that
+        os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(_BUILD / "bytecode")}
     try:
         terminal = Terminal()
-        setting = [line for source, parts in (words, sounds) for line in parts.described(source, options.rounds)]
+        rounds = {kind: max(LEAST_ROUNDS, round(kind.share * options.rounds)) for kind in _FLEETS}
+        setting = [
+            "{}: {} rounds, new sounds before rounds {} and {}".format(kind.key, count, *new_sound_rounds(count))
+            for kind, count in rounds.items()
+        ]
+        setting += [line for source, parts in (words, sounds) for line in parts.described(source)]
         for line in setting:
-            terminal.say(line)
-        fleets = {}
-        for kind in _FLEETS:
+            terminal.say("", line)
+        stop = threading.Event()
+
+        def played(kind: FleetKind) -> dict[str, Any]:
             _, parts = sounds if kind is SOUNDS else words
-            played = play(kind, parts, options.rounds, options.seed, folder / kind.key, terminal)
-            fleets[kind.key] = played | {"seconds": time.monotonic() - started}
+            figures = play(kind, parts, rounds[kind], options.seed, folder / kind.key, terminal, stop)
+            return figures | {"seconds": time.monotonic() - started}
+
+        with ThreadPoolExecutor(len(_FLEETS)) as threads:  # at the same time: each waits a while in every round
+            playing = {kind.key: threads.submit(played, kind) for kind in _FLEETS}
+            try:
+                wait(playing.values(), return_when=FIRST_EXCEPTION)
+                fleets = {key: one.result() for key, one in playing.items() if one.done()}
+            finally:
+                stop.set()  # where one failed, or somebody presses Ctrl-C, all end
         tables = [listening_table(fleets), discovery_table(fleets)]
         for table in tables:
             terminal.table(table)
@@ -58,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             document = fleets[PUBLISHED.key] | {kind.key: fleets[kind.key] for kind in _FLEETS[1:]}
             write_durably(options.json, json.dumps(document, indent=1).encode(), mode=0o644)
         written = ", ".join(map(str, filter(None, (options.report, options.json))))
-        terminal.say(f"\nwritten: {written}; logs: {folder}; {time.monotonic() - started:.0f} s")
+        terminal.say("", f"\nwritten: {written}; logs: {folder}; {time.monotonic() - started:.0f} s")
         return _verdict(fleets)
     except (AuricleError, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
@@ -78,9 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--sounds", type=Path, metavar="FOLDER", help="the third fleet's recordings; else sounds are synthesised")
     add("--json", type=Path, metavar="FILE", help="write the figures there")
     add("--report", type=Path, default=Path("report.html"), metavar="FILE", help="(report.html)")
-    add("--rounds", type=_at_least(3), default=ROUNDS, help=f"3 or more ({ROUNDS})")
+    of = f"{LEAST_ROUNDS} or more ({ROUNDS}); half on pretrained front ends"
+    add("--rounds", type=_at_least(LEAST_ROUNDS), default=ROUNDS, help=of)
     add("--seed", type=_at_least(0), default=0, help="of everything random (0)")
-    add("--speakers", type=_at_least(0), default=180, help="of the synthesised words (180)")
+    add("--speakers", type=_at_least(0), default=120, help="of the synthesised words (120)")
     return parser
 
 
@@ -112,7 +131,7 @@ def _dealt(folder: Path, options: argparse.Namespace, new: str | None = None) ->
         raise DemoError(f"{folder} is no folder; it must hold <label>/*{FORMATS}")
     clips = read_labels(folder)
     chosen = [name.strip() for name in new.split(",")] if new else None
-    return split(clips, deal(list(clips), chosen), options.seed, options.rounds)
+    return split(clips, deal(list(clips), chosen), options.seed)
 
 
 def _verdict(fleets: Mapping[str, Mapping[str, Any]]) -> int:

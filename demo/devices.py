@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import secrets
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from demo import DemoError
+from demo import ONE_THREAD, DemoError
 from demo.split import Split
 from edge_client.audio.recordings import Recordings
 from edge_client.features.front_end import open_front_end
@@ -64,6 +65,7 @@ class FleetKind:
     title: str  # Description for people
     bundles: tuple[str, str, str]  # Ready bundle of each device
     strategy: str | None = None  # Strategy of its rounds; None: the recommended one
+    share: float = 1.0  # Share of the rounds that it plays: prototypes are learned in one
 
 
 @dataclass(frozen=True)
@@ -188,9 +190,9 @@ def train_alone(
 
 def _work(twin: Device, jobs: Sequence[TrainingJob]) -> None:
     """Have a process do the twin's jobs, one after the other."""
-    command = [sys.executable, "-m", "demo.twin", str(twin.config)]
+    command, env = [sys.executable, "-m", "demo.twin", str(twin.config)], {**os.environ, **ONE_THREAD}
     with (twin.folder / "worker.log").open("w") as log:
-        done = subprocess.run(command, input="".join(map(to_line, jobs)), stderr=log, text=True, check=False)
+        done = subprocess.run(command, input="".join(map(to_line, jobs)), stderr=log, text=True, check=False, env=env)
     if done.returncode != 0:
         raise DemoError(f"{twin.name} cannot learn by itself (status {done.returncode}); log: {twin.folder}/worker.log")
 

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import httpx
 
-from demo import DemoError
+from demo import ONE_THREAD, DemoError
 from fleet_protocol.public_set import PublicSet
 
 # A line of a log, with or without its time.
 _ERROR = re.compile(r"^(?:[-\d]+ [:\d]+ )?ERROR ", re.MULTILINE)
-_POLL_S = 0.25
-_ENROL_S = 60.0
+_POLL_S = 0.1
+_ENROL_S = 300.0
 _STOP_S = 15.0
 
 _Found = TypeVar("_Found")
 
 
 class Fleet:
-    """A context: what it starts, it stops by process id, whatever happens."""
+    """A context: what it starts, it stops by process id, whatever happens, and also as soon as ``stop`` is set."""
 
-    def __init__(self, folder: Path, round_s: float) -> None:
+    def __init__(self, folder: Path, round_s: float, stop: threading.Event) -> None:
         """Start nothing yet; a round that is not done, or not learned, after ``round_s`` seconds has failed."""
+        self._told_to_stop = stop
         self.url, self.enrol_token = "", secrets.token_urlsafe(24)
         self._data, self._logs, self._round_s = folder / "aggregator", folder / "logs", round_s
         self._processes: list[tuple[str, subprocess.Popen[str], Path]] = []
@@ -67,9 +67,7 @@ class Fleet:
 
     def start_device(self, name: str, config: Path) -> None:
         """Start a device's daemon."""
-        # A device's one thread is the runtime's; BLAS threads would only take the other devices' cores.
-        one_thread = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self._start(name.replace(" ", "-"), ("edge_client.cli", "run", "--config", str(config)), one_thread)
+        self._start(name.replace(" ", "-"), ("edge_client.cli", "run", "--config", str(config)), ONE_THREAD)
 
     def wait_for_devices(self, names: set[str]) -> None:
         """Wait until these devices have enrolled. Raises DemoError: a process died, or it takes too long."""
@@ -123,7 +121,7 @@ class Fleet:
     ) -> subprocess.Popen[str]:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"{name}.log"
-        with log.open("w") as file, _undisturbed():
+        with log.open("w") as file:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command],
                 stdin=subprocess.DEVNULL,
@@ -137,6 +135,8 @@ class Fleet:
 
     def _require_well(self) -> None:
         """Fail at the first error: a daemon would go on trying, but here nothing gets better by waiting."""
+        if self._told_to_stop.is_set():
+            raise DemoError("told to stop")
         for name, process, log in self._processes:
             if process.poll() is not None:
                 raise DemoError(f"{name} ended with status {process.returncode}; log: {log}\n{_tail(log)}")
@@ -157,20 +157,6 @@ class Fleet:
             if process.stdout is not None:
                 process.stdout.close()
         self._processes.clear()
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold SIGTERM and SIGINT back until a process that was started is on record, else nobody would stop it."""
-    held: list[int] = []
-    before = {number: signal.signal(number, lambda n, _: held.append(n)) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if held:
-        raise KeyboardInterrupt
 
 
 def _tail(log: Path, lines: int = 8) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
+from threading import Event
 from typing import Any
 
 from demo.devices import (
@@ -23,7 +25,7 @@ from demo.devices import (
 )
 from demo.fleet import Fleet
 from demo.report import Terminal
-from demo.split import Split
+from demo.split import Split, new_sound_rounds
 from edge_client.clips.public_set import build_public_set
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
@@ -32,6 +34,8 @@ from fleet_protocol.ready_bundles import find_bundle
 
 # A round of the demonstration takes seconds, on a busy machine minutes; one that takes so long has failed.
 _ROUND_S = 600.0
+# Recordings of a label that a device judges its models by after each round; the last tables are of all.
+_JUDGED = 15
 
 Figures = dict[str, Any]
 
@@ -40,13 +44,20 @@ Figures = dict[str, Any]
 PUBLISHED = FleetKind(
     "published", "cepstra, networks trained from scratch (as published)", ("cnn2", "cnn3", "dscnn3"), "zero_shot"
 )
-PRETRAINED = FleetKind("base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"))
+PRETRAINED = FleetKind(
+    "base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"), share=0.5
+)
 SOUNDS = FleetKind(
-    "sounds", "everyday sounds on the pretrained front end 'sounds', heads alone are trained", ("sounds",) * 3
+    "sounds",
+    "everyday sounds on the pretrained front end 'sounds', heads alone are trained",
+    ("sounds",) * 3,
+    share=0.5,
 )
 
 
-def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, terminal: Terminal) -> Figures:
+def play(
+    kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, terminal: Terminal, stop: Event
+) -> Figures:
     """Start a fleet, run all rounds, stop, and measure what was learned.
 
     Args:
@@ -56,34 +67,41 @@ def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, te
         seed: of everything random.
         folder: of this run; it must not exist.
         terminal: shows how far it is.
+        stop: is set where all shall end.
 
     Returns:
         ``users``, ``average``, ``rounds``, ``new_classes`` and ``recognition``, as JSON; accuracies are percentages,
         and None where the strategy does not measure them.
     """
     link(split.test, folder / "test")
+    link({label: clips[:_JUDGED] for label, clips in split.test.items()}, folder / "judged")
     devices = [
         Device(f"user {number}", name, labels, folder / f"user-{number}", find_bundle(name))
         for number, (name, labels) in enumerate(zip(kind.bundles, split.deal.devices, strict=True), 1)
     ]
-    terminal.say(f"{kind.key}: the public set's features are computed")
     link(split.public, folder / "public")
     settings, size = read_bundle(devices[0].bundle).manifest.feature_settings, len(split.public[split.deal.known[0]])
     public_set = build_public_set(folder / "public", settings, split.deal.known, size, seed)
-    terminal.say(f"{kind.key}: the aggregator and the devices start")
-    with Fleet(folder, _ROUND_S) as fleet:
+    terminal.say(kind.key, "the aggregator and the devices start")
+    with ThreadPoolExecutor(1) as aside, Fleet(folder, _ROUND_S, stop) as fleet:
         fleet.publish(public_set)
         for index, device in enumerate(devices):
-            device.prepare(fleet.url, fleet.enrol_token, folder / "test", split.per_round, seed + index)
+            device.prepare(fleet.url, fleet.enrol_token, folder / "judged", split.per_round, seed + index)
             device.add(split.training[index])
             fleet.start_device(device.name, device.config)
         fleet.wait_for_devices({device.name for device in devices})
         request: Figures = {} if kind.strategy is None else {"strategy": kind.strategy}
         requests = [request | {"quorum": 1.0, "seed": seed + number} for number in range(1, rounds + 1)]
-        plan, played, found = _rounds(requests, fleet, devices, split, terminal)
-    terminal.say(f"{kind.key}: a twin of every device learns by itself")
-    twins = train_alone(devices, split, public_set, plan, rounds, folder / "alone")
-    terminal.say(f"{kind.key}: the devices' models are asked for what they know")
+        learning = []
+
+        def begun(plan: RoundPlan) -> None:
+            terminal.say(kind.key, "beside the rounds, a twin of every device learns by itself")
+            job = (devices, split, public_set, plan, rounds, folder / "alone")
+            learning.append(aside.submit(train_alone, *job))
+
+        played, found = _rounds(kind.key, requests, fleet, devices, split, terminal, begun)
+    twins = learning[0].result()
+    terminal.say(kind.key, "the devices' models are asked for what they know")
     held_out = read_held_out(folder / "test", devices[0].bundle)
     recognised = recognition(devices, held_out, found)
     users: list[Figures] = [
@@ -101,22 +119,29 @@ def play(kind: FleetKind, split: Split, rounds: int, seed: int, folder: Path, te
 
 
 def _rounds(
-    requests: Sequence[Figures], fleet: Fleet, devices: Sequence[Device], split: Split, terminal: Terminal
-) -> tuple[RoundPlan, list[Figures], list[NewClass]]:
-    """Run all rounds; return the plan of the first, what they measured, and what became of the new sounds."""
-    plans, rounds, reports = [], [], []
+    key: str,
+    requests: Sequence[Figures],
+    fleet: Fleet,
+    devices: Sequence[Device],
+    split: Split,
+    terminal: Terminal,
+    begun: Callable[[RoundPlan], None],
+) -> tuple[list[Figures], list[NewClass]]:
+    """Run all rounds, ``begun`` of the first one's plan; return what they measured, and what became of new sounds."""
+    rounds, reports, appears = [], [], new_sound_rounds(len(requests))
     owners: dict[str, tuple[str, ...]] = dict.fromkeys(split.deal.new, ())
     for number, request in enumerate(requests, 1):
-        arrivals = [arrival for arrival in split.arrivals if arrival.round_number == number]
+        arrivals = [arrival for arrival in split.arrivals if appears[arrival.late] == number]
         for arrival in arrivals:
             device = devices[arrival.device]
             device.add({arrival.label: arrival.clips})
             owners[arrival.label] = tuple(dict.fromkeys((*owners[arrival.label], device.name)))
             met = f"{device.name} has {len(arrival.clips)} recordings of '{arrival.label}'"
-            terminal.say(f"before round {number}: {met}", "yellow")
+            terminal.say(key, f"before round {number}: {met}", "yellow")
         before = time.monotonic()
         detail = fleet.run_round(request)
-        plans.append(parse(RoundPlan, detail["plan"]))
+        if number == 1:
+            begun(parse(RoundPlan, detail["plan"]))
         by_name = {item["name"]: item for item in detail["participants"]}
         rounds.append(
             {
@@ -127,9 +152,9 @@ def _rounds(
             }
         )
         found = reports_of(detail, {device.name: device.names() for device in devices})
-        terminal.round_done(rounds[-1], found)
+        terminal.round_done(key, rounds[-1], found)
         reports += found
-    return plans[0], rounds, new_classes(reports, owners)
+    return rounds, new_classes(reports, owners)
 
 
 def _user_round(participant: Mapping[str, Any]) -> Figures:

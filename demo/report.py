@@ -91,20 +91,20 @@ class Terminal:
         if not self._console.is_terminal:  # a file has no width; tables shall not be squeezed into 80 columns there
             self._console = Console(highlight=False, width=140)
 
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line."""
-        self._console.print(text, markup=False, style=style)
+    def say(self, fleet: str, text: str, style: str = "") -> None:
+        """Print a line about a fleet, or about all: ``""``."""
+        self._console.print(f"{fleet:10}{text}" if fleet else text, markup=False, style=style)
 
-    def round_done(self, played: Mapping[str, Any], reports: Sequence[Report]) -> None:
+    def round_done(self, fleet: str, played: Mapping[str, Any], reports: Sequence[Report]) -> None:
         """Print a round's figures."""
         users = "   ".join(
             f"{row['name']} {row['held_out_after']:5.1f}{' (kept own)' if row['kept_own'] else ''}"
             for row in played["users"]
         )
-        self.say(f"round {played['round']:2d}   held out: {users}   {played['seconds']:4.1f} s")
+        self.say(fleet, f"round {played['round']:2d}   held out: {users}   {played['seconds']:4.1f} s")
         for report in reports:
             answer = "no class yet" if report.class_id is None else f"class {report.class_id}"
-            self.say(f"          {report.user} reported a new sound: {answer} (it is '{report.label}')")
+            self.say(fleet, f"          {report.user} reported a new sound: {answer} (it is '{report.label}')")
 
     def table(self, table: Table) -> None:
         """Print a table."""
@@ -113,10 +113,10 @@ class Terminal:
             shown.add_column(name, justify="left" if index in table.left else "right")
         for cells in table.rows:
             shown.add_row(*cells, end_section=cells[1] == "average")
-        self.say(f"\n{table.title}", "bold")
+        self.say("", f"\n{table.title}", "bold")
         self._console.print(shown)
         if table.note:
-            self.say(table.note, "dim")
+            self.say("", table.note, "dim")
 
 
 _TEMPLATE = Path(__file__).with_name("page.html")

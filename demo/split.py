@@ -27,8 +27,8 @@ SOUNDS = (
 )
 
 
-ROUNDS = 10
-"""Rounds of the published schedule."""
+ROUNDS, LEAST_ROUNDS = 10, 3
+"""Rounds of the published schedule, and of the shortest in which all new sounds appear."""
 # Clips of a label in the paper: in the public set; in a round of a device; of a new sound, at first and later.
 _PUBLIC, _PER_ROUND, _ARRIVALS = 300, (200, 300), (400, 500)
 # Before these of the rounds new sounds appear.
@@ -93,9 +93,9 @@ def deal(labels: Sequence[str], new: Sequence[str] | None = None) -> Deal:
 
 @dataclass(frozen=True)
 class Arrival:
-    """From a round on, a device (0, 1, ...) has these clips of a new label too."""
+    """From a round on, a device (0, 1, ...) has these clips of a new label too; see :func:`new_sound_rounds`."""
 
-    round_number: int
+    late: bool
     device: int
     label: str
     clips: tuple[Path, ...]
@@ -112,18 +112,18 @@ class Split:
     arrivals: tuple[Arrival, ...]  # Which device meets what before which round
     per_round: tuple[int, int]  # Smallest and largest number of clips of a label that a device should take into a round
 
-    def described(self, source: str, rounds: int) -> tuple[str, ...]:
+    def described(self, source: str) -> tuple[str, ...]:
         """Say in sentences what is done on what, and what the paper's sizes were."""
         low, high = self.per_round
         users = "; ".join(f"user {number}: {', '.join(own)}" for number, own in enumerate(self.deal.devices, 1))
         arrivals = "; ".join(
-            f"before round {item.round_number}, {len(item.clips)} of {item.label} for user {item.device + 1}"
+            f"{'later' if item.late else 'first'}, {len(item.clips)} of {item.label} for user {item.device + 1}"
             for item in self.arrivals
         )
         test = [len(clips) for clips in self.test.values()]
         return (
             f"Recordings: {source}. {users}. New on the way: {', '.join(self.deal.new)}.",
-            f"{rounds} rounds (paper: {ROUNDS}), sizes scaled down to what is there: public set "
+            "Sizes scaled down to what is there: public set "
             f"{len(self.public[self.deal.known[0]])} recordings of each label (paper: {_PUBLIC}); {low} to {high} "
             f"of a label in a round (paper: {_PER_ROUND[0]} to {_PER_ROUND[1]}); held out {min(test)} to "
             f"{max(test)}. New sounds: {arrivals} (paper: {_ARRIVALS[0]}, then {_ARRIVALS[1]}).",
@@ -146,10 +146,8 @@ def read_labels(folder: Path) -> Clips:
         raise DemoError(str(error)) from error
 
 
-def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: int = ROUNDS) -> Split:
+def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int) -> Split:
     """Give every speaker to the public set, the test or one device, so that each part gets its share of each label.
-
-    New sounds appear before the fourth and the eighth of ten rounds.
 
     Raises DemoError: some part would get too few clips of a label; names the label and the count.
     """
@@ -161,7 +159,6 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: in
     public_size = min(_PUBLIC, *(len(public[label]) for label in plan.known))
     largest = min(_PER_ROUND[1], *(len(training[d][label]) for label in plan.known for d in plan.owners(label)))
     first, second = plan.new
-    early, late = new_sound_rounds(rounds)
     half = len(training[0][first]) // 2
     return Split(
         deal=plan,
@@ -169,10 +166,10 @@ def split(clips: Mapping[str, Sequence[Path]], plan: Deal, seed: int, rounds: in
         test={label: test[label][:_MOST_TEST] for label in labels},
         training=tuple({label: training[d][label] for label in plan.devices[d]} for d in range(DEVICES)),
         arrivals=(
-            Arrival(early, 0, first, training[0][first][:half]),
-            Arrival(early, 1, first, training[1][first]),
-            Arrival(late, 0, first, training[0][first][half:]),
-            Arrival(late, 1, second, training[1][second]),
+            Arrival(False, 0, first, training[0][first][:half]),
+            Arrival(False, 1, first, training[1][first]),
+            Arrival(True, 0, first, training[0][first][half:]),
+            Arrival(True, 1, second, training[1][second]),
         ),
         per_round=(max(1, largest * _PER_ROUND[0] // _PER_ROUND[1]), largest),
     )

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import wave
 from pathlib import Path
@@ -162,7 +163,7 @@ def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path
     config.write_text("[device]\nname = 'user 1'\n")
 
     def start_and_wait():
-        with Fleet(tmp_path, round_s=600) as fleet:
+        with Fleet(tmp_path, 600, threading.Event()) as fleet:
             assert processes_below(tmp_path)
             fleet.start_device("user 1", config)
             fleet.wait_for_devices({"user 1"})
@@ -174,7 +175,7 @@ def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path
 
 def test_a_device_that_cannot_do_its_work_fails_the_fleet_at_once(tmp_path, bundles, small_public_set):
     device = Device("user 1", "cnn1", ("tone",), tmp_path / "user-1", bundles["cnn1"])
-    with Fleet(tmp_path, round_s=600) as fleet:
+    with Fleet(tmp_path, 600, threading.Event()) as fleet:
         fleet.publish(small_public_set)
         device.prepare(fleet.url, fleet.enrol_token, tmp_path, (1, 2), seed=0)  # it gets no recordings at all
         fleet.start_device(device.name, device.config)
