@@ -35,10 +35,14 @@ def documented(*codes: str) -> Responses:
     """Return a route's error responses for the OpenAPI schema; every route may also fail with 500, 503 or 507.
 
     A body that may be too large may also be too slow.
+
+    Args:
+        codes: texts of codes of ``errors.CODES``, with blanks between them.
     """
+    own = " ".join(codes).split()
     by_status: dict[int, list[str]] = {}
-    slow = ("too_slow",) if "too_large" in codes else ()
-    for code in (*codes, *slow, "state_away", "storage_full", "internal_error"):
+    slow = ("too_slow",) if "too_large" in own else ()
+    for code in (*own, *slow, "state_away", "storage_full", "internal_error"):
         status, meaning = errors.CODES[code]
         by_status.setdefault(status, []).append(f"`{code}`: {meaning}")
     return {

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, Request
@@ -16,7 +16,7 @@ from aggregator_server.fleet.tokens import Person, find_session, form_token
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.security import same
-from aggregator_server.web.dashboard.page_route import SignInNeededError
+from aggregator_server.web.dashboard.rendering import SignInNeededError
 from aggregator_server.web.guard import caller
 from aggregator_server.web.routes.access import CurrentService
 
@@ -90,16 +90,6 @@ async def visitor(request: Request, service: CurrentService) -> Visit:
     visit = Visit(person, secret, caller(request, person.name))
     request.state.visit = visit
     return visit
-
-
-async def require_operator(visit: Annotated[Visit, Depends(visitor)]) -> None:
-    """Admit operators and administrators."""
-    require(visit, "operator")
-
-
-async def require_admin(visit: Annotated[Visit, Depends(visitor)]) -> None:
-    """Admit administrators."""
-    require(visit, "admin")
 
 
 def require(visit: Visit, role: Role) -> None:
@@ -197,5 +187,13 @@ def _require_own_page(request: Request) -> None:
 
 Signed = Annotated[Visit, Depends(visitor)]
 OwnForm = Annotated[Form, Depends(_form_of_visitor)]
-Operator = Depends(require_operator)
-Admin = Depends(require_admin)
+
+
+def _of_role(role: Role) -> Any:  # noqa: ANN401  (as FastAPI types it)
+    async def admit(visit: Signed) -> None:
+        require(visit, role)
+
+    return Depends(admit)
+
+
+Operator, Admin = _of_role("operator"), _of_role("admin")

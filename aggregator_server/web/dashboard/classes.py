@@ -20,8 +20,7 @@ from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.undo.reports import describe_class, list_class_history
 from aggregator_server.undo.restoring import undo_operation
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
-from aggregator_server.web.dashboard.page_route import PageRoute, to_page
-from aggregator_server.web.dashboard.rendering import NOTES, render
+from aggregator_server.web.dashboard.rendering import NOTES, PageRoute, render, to_page
 from aggregator_server.web.dashboard.sound_plane import Plane, plane_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.classes import ClassId

@@ -1,30 +1,169 @@
 """The pages of the fleet: its devices, who waits to be admitted, who is in quarantine and why."""
 
+from __future__ import annotations
+
+import csv
+import io
+import re
 import time
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
-from sqlalchemy import true
+from sqlalchemy import ColumnElement, and_, func, literal, select, true, tuple_
+from sqlalchemy.orm import Session
 
 from aggregator_server.errors import AggregatorError, InvalidRequestError, RefusedError
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
-from aggregator_server.fleet.health import count_devices, count_outdated, health_of
-from aggregator_server.store.tables import DeviceRow
-from aggregator_server.web.dashboard.access import Admin, Operator, OwnForm, Signed, require
-from aggregator_server.web.dashboard.fleet_list import PAGE, STATES, Wanted, as_csv, find_page
-from aggregator_server.web.dashboard.page_route import PageRoute, to_page
-from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.fleet.devices import find_devices
+from aggregator_server.fleet.health import SEEN_S, count_devices, count_outdated, health_of, is_outdated_one
+from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
+from aggregator_server.schemas import DeviceInfo
+from aggregator_server.store import Tables
+from aggregator_server.store.expressions import folded
+from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
+from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed, require
+from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.devices import DeviceId
 from aggregator_server.web.service import Service
+from fleet_protocol.limits import NAME_LENGTH
+
+PAGE = 100  # devices
+STATES = {
+    "online": "heard of lately",
+    "silent": "not heard of",
+    "waiting": "waits to be admitted",
+    "quarantine": "in quarantine",
+    "trouble": "cannot contribute",
+    "suspicious": "stood out",
+    "outdated": "outdated",
+    "well": "well",
+    "revoked": "revoked",
+}
+Listed = tuple[DeviceInfo, str]
+_id: ColumnElement[str] = DeviceRow.device_id.expression
+_name: ColumnElement[str] = folded(DeviceRow.name)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula begins so
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What somebody looks for.
+
+    Attributes:
+        search: Part of a name or identifier; empty: every device.
+        state: One of ``STATES``; empty: any.
+        after: Identifier of the last device of the page before; empty: the first page.
+    """
+
+    search: str = ""
+    state: str = ""
+    after: str = ""
+
+    @classmethod
+    def of(cls, search: str = "", state: str = "", after: str = "") -> Wanted:
+        """Return what an address asks for; what it cannot ask for is ignored, and texts are cut to their bound."""
+        return cls(search=_text(search), state=state if state in STATES else "", after=_text(after))
+
+    @property
+    def first(self) -> Wanted:
+        """The first page of the same list."""
+        return replace(self, after="")
+
+    def address(self, path: str = "/fleet") -> str:
+        """Return the address of this list."""
+        fields = {"search": self.search, "state": self.state, "after": self.after}
+        shown = {name: value for name, value in fields.items() if value}
+        return f"{path}?{urlencode(shown)}" if shown else path
+
+
+def _text(value: str) -> str:
+    return value.replace("\0", "").strip()[:NAME_LENGTH]
+
+
+def find_page(tables: Tables, wanted: Wanted, now: float) -> tuple[tuple[Listed, ...], Wanted | None]:
+    """Return the devices of a page, each with its health, and the page that follows; None: there is none.
+
+    A device that was there all the time, with one name, stands on exactly one page, whoever enrols meanwhile.
+    """
+    with tables.reading() as session:
+        conditions = [_is_in(session, wanted.state, now), _is_called(wanted.search)]
+        if wanted.after:
+            name = select(_name).where(_id == wanted.after).scalar_subquery()
+            conditions.append(tuple_(_name, _id) > tuple_(name, literal(wanted.after)))
+        ids = session.scalars(select(_id).where(*conditions).order_by(_name, _id).limit(PAGE + 1)).all()
+        shown = tuple((device, health_of(device, now)) for device in find_devices(session, ids[:PAGE]))
+    return shown, replace(wanted, after=ids[PAGE - 1]) if len(ids) > PAGE else None
+
+
+def _is_called(word: str) -> ColumnElement[bool]:
+    if not word:
+        return true()
+    pattern = "%" + re.sub(r"([\\%_])", r"\\\1", word) + "%"
+    return _name.like(func.lower(pattern), escape="\\") | _id.like(pattern.lower(), escape="\\")
+
+
+def _is_in(session: Session, state: str, now: float) -> ColumnElement[bool]:
+    """Return the condition of a state; ``health_of`` says the same of one device."""
+    if state == "outdated":
+        return DeviceRow.revoked_at.is_(None) & is_outdated_one(session)
+    seen, trusted, calm = DeviceRow.seen_at >= now - SEEN_S, _id.not_in(QUARANTINED), DeviceRow.trouble.is_(None)
+    conditions = {
+        "": (true(),),
+        "revoked": (DeviceRow.revoked_at.is_not(None),),
+        "online": (DeviceRow.revoked_at.is_(None), seen),
+        "waiting": (DeviceRow.revoked_at.is_(None), DeviceRow.waiting.is_(True)),
+        "quarantine": (IS_ACTIVE, _id.in_(QUARANTINED)),
+        "trouble": (IS_ACTIVE, trusted, DeviceRow.trouble.is_not(None)),
+        "silent": (IS_ACTIVE, trusted, calm, ~seen),
+        "suspicious": (IS_ACTIVE, trusted, calm, seen, _id.in_(SUSPECTED)),
+        "well": (IS_ACTIVE, trusted, calm, seen, _id.not_in(SUSPECTED)),
+    }
+    return and_(*conditions[state])
+
+
+def as_csv(tables: Tables, wanted: Wanted) -> Iterator[str]:
+    """Yield the parts of all pages as CSV of RFC 4180; a text that a spreadsheet would compute gets an apostrophe."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(
+        ("device_id", "name", "health", "group", "network", "version", "labels", "clips", "seen_at", "enrolled_at")
+    )
+    following: Wanted | None = wanted.first
+    while following is not None:
+        listed, following = find_page(tables, following, time.time())
+        writer.writerows([_harmless(value) for value in _row(*item)] for item in listed)
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+
+
+def _row(device: DeviceInfo, health: str) -> Sequence[object]:
+    told = (device.group or "", device.architecture, device.versions.program, "; ".join(device.labels), device.clips)
+    return (device.device_id, device.name, health, *told, device.seen_at.isoformat(), device.enrolled_at.isoformat())
+
+
+def _harmless(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA) else value
+
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 _ACTIONS = {"admit": "Admit", "quarantine": "Put in quarantine", "release": "Lift quarantine", "revoke": "Revoke"}
 
 
+Action = Literal["admit", "quarantine", "release", "revoke"]
+_DONE: dict[Action, str] = {
+    "admit": "admitted",
+    "quarantine": "quarantined",
+    "release": "released",
+    "revoke": "revoked",
+}
 FromAddress = Annotated[Wanted, Depends(Wanted.of)]
 
 
@@ -106,37 +245,16 @@ def _device_page(
     return render(request, "device.html", error=error, device=device, health=health, typed=typed)
 
 
-@router.post("/fleet/{device_id}/admit", dependencies=[Operator])
-def admit(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
-    """Let a device take part that waits for it."""
-    change_devices(service.store, [device_id], "admit", time.time(), visit.actor)
-    return to_page(f"/fleet/{device_id}", "admitted")
-
-
-@router.post("/fleet/{device_id}/quarantine", dependencies=[Operator])
-def quarantine(
-    request: Request, service: CurrentService, visit: Signed, form: OwnForm, device_id: DeviceId
+@router.post("/fleet/{device_id}/{action}", dependencies=[Operator])
+def change(
+    request: Request, service: CurrentService, visit: Signed, form: OwnForm, device_id: DeviceId, action: Action
 ) -> Response:
-    """Let a device's uploads no longer count; where the reason cannot be used, show it again, and why."""
+    """Do something with a device; where the reason for it cannot be used, show it again, and why."""
+    if action == "revoke":
+        require(visit, "admin")
     try:
-        change_devices(service.store, [device_id], "quarantine", time.time(), visit.actor, form.text("reason"))
+        change_devices(service.store, [device_id], action, time.time(), visit.actor, form.text("reason"))
     except InvalidRequestError as error:
         return _device_page(request, service, device_id, form.text("reason"), error)
-    service.scheduler.wake()
-    return to_page(f"/fleet/{device_id}", "quarantined")
-
-
-@router.post("/fleet/{device_id}/release", dependencies=[Operator])
-def release(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
-    """Let a device's uploads count again."""
-    change_devices(service.store, [device_id], "release", time.time(), visit.actor)
-    service.new_work.notify()
-    return to_page(f"/fleet/{device_id}", "released")
-
-
-@router.post("/fleet/{device_id}/revoke", dependencies=[Admin])
-def revoke(service: CurrentService, visit: Signed, _form: OwnForm, device_id: DeviceId) -> Response:
-    """Shut a device out for good."""
-    change_devices(service.store, [device_id], "revoke", time.time(), visit.actor)
     service.wake()
-    return to_page(f"/fleet/{device_id}", "revoked")
+    return to_page(f"/fleet/{device_id}", _DONE[action])

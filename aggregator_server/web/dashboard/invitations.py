@@ -14,8 +14,7 @@ from aggregator_server.fleet import invitations
 from aggregator_server.schemas import InvitationRequest, NewInvitation
 from aggregator_server.server_address import make_link
 from aggregator_server.web.dashboard.access import Admin, Form, OwnForm, Signed
-from aggregator_server.web.dashboard.page_route import PageRoute, to_page
-from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.tokens import InvitationId
 from aggregator_server.web.service import Service

@@ -20,8 +20,7 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.views.replies import list_rounds, summarise_round
 from aggregator_server.schemas import RoundSummary
 from aggregator_server.web.dashboard.access import Signed, Visit
-from aggregator_server.web.dashboard.page_route import PageRoute
-from aggregator_server.web.dashboard.rendering import render_text
+from aggregator_server.web.dashboard.rendering import PageRoute, render_text
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId

@@ -19,8 +19,7 @@ from aggregator_server.web.dashboard.access import (
     secret_of,
 )
 from aggregator_server.web.dashboard.documents import documents, read_document
-from aggregator_server.web.dashboard.page_route import SIGN_IN, PageRoute, own_page
-from aggregator_server.web.dashboard.rendering import assets, render
+from aggregator_server.web.dashboard.rendering import SIGN_IN, PageRoute, assets, own_page, render
 from aggregator_server.web.guard import client_address
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.service import Service

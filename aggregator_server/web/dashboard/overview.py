@@ -16,8 +16,7 @@ from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import ACTIVE
 from aggregator_server.undo.reports import list_class_history
 from aggregator_server.web.dashboard.access import Signed
-from aggregator_server.web.dashboard.page_route import PageRoute
-from aggregator_server.web.dashboard.rendering import render
+from aggregator_server.web.dashboard.rendering import PageRoute, render
 from aggregator_server.web.dashboard.round_figures import open_round_view
 from aggregator_server.web.routes.access import CurrentService
 

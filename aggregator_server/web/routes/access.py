@@ -1,7 +1,7 @@
 """Access to routes: for people by their role, for devices, or for devices that enrol."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -11,16 +11,16 @@ from aggregator_server import errors
 from aggregator_server.fleet.audit import Actor
 from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
 from aggregator_server.fleet.invitations import find_invitation
-from aggregator_server.fleet.tokens import FIRST, Person, find_person, find_token
+from aggregator_server.fleet.tokens import FIRST, ROLES, Person, find_person, find_token
 from aggregator_server.schemas import Role
 from aggregator_server.security import USER_PREFIX, same
 from aggregator_server.web.guard import caller
 from aggregator_server.web.service import Service
 
 _PEOPLE = "`auricle-aggregator tokens add --role {}` makes one; a role may do what those below it may."
-_VIEWER = HTTPBearer(scheme_name="ViewerToken", description=_PEOPLE.format("viewer"), auto_error=False)
-_OPERATOR = HTTPBearer(scheme_name="OperatorToken", description=_PEOPLE.format("operator"), auto_error=False)
-_ADMIN = HTTPBearer(scheme_name="AdminToken", description=_PEOPLE.format("admin"), auto_error=False)
+_VIEWER, _OPERATOR, _ADMIN = (
+    HTTPBearer(scheme_name=f"{role.title()}Token", description=_PEOPLE.format(role), auto_error=False) for role in ROLES
+)
 _ENROL = HTTPBearer(
     scheme_name="EnrolmentToken",
     description="An invitation (`auricle-aggregator invite`), the enrolment token (`auricle-aggregator tokens`), or "
@@ -31,9 +31,9 @@ _DEVICE = HTTPBearer(
     scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
 )
 # Errors that a route documents which devices, or people, may call.
-DEVICE_ERRORS = ("unauthorised", "device_revoked", "device_waiting", "too_many")
-PERSON_ERRORS = ("unauthorised", "role_too_low", "too_many")
-MEMBER_ERRORS = (*DEVICE_ERRORS, "role_too_low")
+DEVICE_ERRORS = "unauthorised device_revoked device_waiting too_many"
+PERSON_ERRORS = "unauthorised role_too_low too_many"
+MEMBER_ERRORS = f"{DEVICE_ERRORS} role_too_low"
 
 _TO_ENROL = "this address needs an invitation, the enrolment token, or the secret of a device that is enrolled"
 _TO_ASK = "this address needs the secret of a device that is enrolled; enrol at POST /v1/devices first"
@@ -50,23 +50,11 @@ async def get_service(request: Request) -> Service:
 CurrentService = Annotated[Service, Depends(get_service)]
 
 
-async def require_viewer(
-    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_VIEWER)]
-) -> None:
-    """Admit everybody with a token of his own."""
-    await _admit_person(request, service, bearer, "viewer")
+def _of_role(scheme: HTTPBearer, role: Role) -> Any:  # noqa: ANN401  (as FastAPI types it)
+    async def admit(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(scheme)]) -> None:
+        await _admit_person(request, service, bearer, role)
 
-
-async def require_operator(
-    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_OPERATOR)]
-) -> None:
-    """Admit operators and administrators."""
-    await _admit_person(request, service, bearer, "operator")
-
-
-async def require_admin(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_ADMIN)]) -> None:
-    """Admit administrators."""
-    await _admit_person(request, service, bearer, "admin")
+    return Depends(admit)
 
 
 async def require_enrolment(
@@ -85,18 +73,11 @@ async def require_enrolment(
     return Entry(by=by, invitation_id=invitation_id, per_minute=terms.devices_per_minute, approve=terms.approve)
 
 
-async def require_device(
-    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]
-) -> str:
-    """Admit enrolled devices; return the identifier of the caller."""
-    return await _admit_device(request, service, bearer, _TO_ASK, waiting=False)
+def _of_device(*, waiting: bool) -> Any:  # noqa: ANN401  (as FastAPI types it)
+    async def admit(request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]) -> str:
+        return await _admit_device(request, service, bearer, _TO_ASK, waiting=waiting)
 
-
-async def require_any_device(
-    request: Request, service: CurrentService, bearer: Annotated[Bearer, Security(_DEVICE)]
-) -> str:
-    """Admit devices that are enrolled or wait to be admitted; return the identifier of the caller."""
-    return await _admit_device(request, service, bearer, _TO_ASK, waiting=True)
+    return Depends(admit)
 
 
 async def require_member(
@@ -179,11 +160,9 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
     return row.device_id
 
 
-Device = Annotated[str, Depends(require_device)]
-AnyDevice = Annotated[str, Depends(require_any_device)]
+Device = Annotated[str, _of_device(waiting=False)]
+AnyDevice = Annotated[str, _of_device(waiting=True)]  # also one that waits to be admitted
 EntryOfCaller = Annotated[Entry, Depends(require_enrolment)]
-Viewer = Depends(require_viewer)
-Operator = Depends(require_operator)
-Admin = Depends(require_admin)
+Viewer, Operator, Admin = _of_role(_VIEWER, "viewer"), _of_role(_OPERATOR, "operator"), _of_role(_ADMIN, "admin")
 Member = Depends(require_member)
 By = Annotated[Actor, Depends(current_actor)]

@@ -28,7 +28,7 @@ _OCTETS = "application/octet-stream"
     summary="Fetch a public set, a consensus, a model or its weights",
     dependencies=[Member],
     response_class=StreamingResponse,
-    responses={200: {"content": BINARY}, **documented(*MEMBER_ERRORS, "blob_not_found", "invalid_request")},
+    responses={200: {"content": BINARY}, **documented(MEMBER_ERRORS, "blob_not_found invalid_request")},
 )
 async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
     """Return a blob's bytes; their SHA-256 is its name."""

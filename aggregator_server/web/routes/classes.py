@@ -23,11 +23,11 @@ from aggregator_server.web.routes.access import (
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
-_CHANGE_ERRORS = (*PERSON_ERRORS, "class_not_found", "round_open", "round_not_done", "invalid_request")
+_CHANGE_ERRORS = f"{PERSON_ERRORS} class_not_found round_open round_not_done invalid_request"
 ClassId = Annotated[str, Path(max_length=64)]
 
 
-@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(*MEMBER_ERRORS))
+@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(MEMBER_ERRORS))
 def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
     """List the fleet's classes in the order of the consensus' columns."""
     return classes.list_classes(service.store)
@@ -37,7 +37,7 @@ def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
     "/v1/class-history",
     summary="List all classes that ever were",
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS),
+    responses=documented(PERSON_ERRORS),
 )
 def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
     """List the classes that the fleet has or had, with who reported them."""
@@ -48,7 +48,7 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
     "/v1/classes/{class_id}",
     summary="Rename a class, or merge it into another",
     dependencies=[Operator],
-    responses=documented(*_CHANGE_ERRORS, "class_name_taken", "too_large"),
+    responses=documented(_CHANGE_ERRORS, "class_name_taken too_large"),
 )
 def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work."""
@@ -66,7 +66,7 @@ def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChan
     "/v1/classes/{class_id}",
     summary="Retire a class",
     dependencies=[Operator],
-    responses=documented(*_CHANGE_ERRORS, "last_class"),
+    responses=documented(_CHANGE_ERRORS, "last_class"),
 )
 def remove(service: CurrentService, by: By, class_id: ClassId) -> ClassDetail:
     """Take a class out of the fleet: its rows, its columns, and its output on every device that only adopted it."""

@@ -30,22 +30,15 @@ from fleet_protocol.messages import Enrolled, Enrolment, NewSecret
 router = APIRouter(tags=["devices"])
 
 DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
-_NAMED = ("device_not_found", "invalid_request")
+_NAMED = "device_not_found invalid_request"
 
 
 @router.post(
     "/v1/devices",
     summary="Enrol a device",
     responses=documented(
-        "unauthorised",
-        "invitation_spent",
-        "device_revoked",
-        "device_taken",
-        "secret_taken",
-        "too_large",
-        "invalid_request",
-        "feature_mismatch",
-        "too_many",
+        "unauthorised invitation_spent device_revoked device_taken secret_taken",
+        "too_large invalid_request feature_mismatch too_many",
     ),
 )
 async def enrol(request: Request, service: CurrentService, entry: EntryOfCaller, enrolment: Enrolment) -> Enrolled:
@@ -72,7 +65,7 @@ def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolmen
 
 
 @router.get(
-    "/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(*PERSON_ERRORS, *_NAMED)
+    "/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(PERSON_ERRORS, _NAMED)
 )
 def list_devices(
     service: CurrentService,
@@ -93,13 +86,13 @@ def list_devices(
     return found[:limit]
 
 
-@router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(*DEVICE_ERRORS))
+@router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(DEVICE_ERRORS))
 async def me(service: CurrentService, device_id: AnyDevice) -> DeviceInfo:
     """Show the calling device."""
     return await service.for_device(devices.describe_device, service.store, device_id)
 
 
-@router.delete("/v1/devices/me", summary="Leave the fleet", status_code=204, responses=documented(*DEVICE_ERRORS))
+@router.delete("/v1/devices/me", summary="Leave the fleet", status_code=204, responses=documented(DEVICE_ERRORS))
 async def leave(request: Request, service: CurrentService, device_id: AnyDevice) -> None:
     """Let the calling device go. Its secret is refused from then on."""
     by = caller(request, f"device {device_id}")
@@ -111,7 +104,7 @@ async def leave(request: Request, service: CurrentService, device_id: AnyDevice)
     "/v1/devices/me/secret",
     summary="Change a device's secret",
     status_code=204,
-    responses=documented(*DEVICE_ERRORS, "secret_taken", "too_large", "invalid_request"),
+    responses=documented(DEVICE_ERRORS, "secret_taken too_large invalid_request"),
 )
 async def change_secret(request: Request, service: CurrentService, device_id: Device, message: NewSecret) -> None:
     """Replace the secret that this request brings. The same secret again changes nothing."""
@@ -124,7 +117,7 @@ async def change_secret(request: Request, service: CurrentService, device_id: De
     summary="Admit a device",
     status_code=204,
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, *_NAMED, "device_revoked", "feature_mismatch"),
+    responses=documented(PERSON_ERRORS, _NAMED, "device_revoked feature_mismatch"),
 )
 def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Let a device take part that waits for it, where the server runs with ``--approve``."""
@@ -136,7 +129,7 @@ def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
     summary="Ask a device for a new secret",
     status_code=204,
     dependencies=[Admin],
-    responses=documented(*PERSON_ERRORS, *_NAMED, "device_revoked"),
+    responses=documented(PERSON_ERRORS, _NAMED, "device_revoked"),
 )
 def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Have a device change its secret after its next request for work."""
@@ -148,7 +141,7 @@ def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> 
     summary="Revoke a device",
     status_code=204,
     dependencies=[Admin],
-    responses=documented(*PERSON_ERRORS, *_NAMED),
+    responses=documented(PERSON_ERRORS, _NAMED),
 )
 def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
@@ -160,7 +153,7 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     "/v1/devices/{device_id}/quarantine",
     summary="Put a device in quarantine",
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, *_NAMED, "too_large"),
+    responses=documented(PERSON_ERRORS, _NAMED, "too_large"),
 )
 def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: QuarantineRequest) -> DeviceInfo:
     """Let a device's uploads no longer count, also that of the open round, which does not wait for it. It still learns.
@@ -176,7 +169,7 @@ def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: Qua
     "/v1/devices/{device_id}/release",
     summary="Release a device from quarantine",
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, *_NAMED),
+    responses=documented(PERSON_ERRORS, _NAMED),
 )
 def release(service: CurrentService, by: By, device_id: DeviceId) -> DeviceInfo:
     """Let a device's uploads count again, from the next round on that asks for them."""

@@ -78,7 +78,7 @@ def metrics(service: CurrentService) -> Response:
     summary="Read the audit",
     tags=["audit"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS, "invalid_request"),
+    responses=documented(PERSON_ERRORS, "invalid_request"),
 )
 def show_audit(
     service: CurrentService,

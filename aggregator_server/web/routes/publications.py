@@ -41,9 +41,7 @@ T = TypeVar("T", PublicSetInfo, ModelInfo)
     tags=["public set"],
     dependencies=[Operator],
     openapi_extra=BINARY_BODY,
-    responses=documented(
-        *PERSON_ERRORS, "round_open", "public_set_in_use", "fleet_features", "too_large", "malformed_public_set"
-    ),
+    responses=documented(PERSON_ERRORS, "round_open public_set_in_use fleet_features too_large malformed_public_set"),
 )
 async def publish_set(service: CurrentService, by: By, request: Request) -> PublicSetInfo:
     """Publish a public set (safetensors, see docs/protocol.md); the current one again changes nothing.
@@ -58,7 +56,7 @@ async def publish_set(service: CurrentService, by: By, request: Request) -> Publ
     summary="Describe the public set",
     tags=["public set"],
     dependencies=[Member],
-    responses=documented(*MEMBER_ERRORS, "public_set_not_found"),
+    responses=documented(MEMBER_ERRORS, "public_set_not_found"),
 )
 def describe_set(service: CurrentService) -> PublicSetInfo:
     """Say which public set is the current one, and how its features were computed."""
@@ -71,9 +69,7 @@ def describe_set(service: CurrentService) -> PublicSetInfo:
     tags=["shared model"],
     dependencies=[Operator],
     openapi_extra=BINARY_BODY,
-    responses=documented(
-        *PERSON_ERRORS, "round_open", "model_too_small", "too_large", "malformed_model", "feature_mismatch"
-    ),
+    responses=documented(PERSON_ERRORS, "round_open model_too_small too_large malformed_model feature_mismatch"),
 )
 async def publish_bundle(service: CurrentService, by: By, request: Request) -> ModelInfo:
     """Publish a bundle as the fleet's shared model; the current one again changes nothing.
@@ -88,7 +84,7 @@ async def publish_bundle(service: CurrentService, by: By, request: Request) -> M
     summary="Describe the shared model",
     tags=["shared model"],
     dependencies=[Member],
-    responses=documented(*MEMBER_ERRORS, "model_not_found"),
+    responses=documented(MEMBER_ERRORS, "model_not_found"),
 )
 def describe_shared(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""
@@ -102,7 +98,7 @@ def describe_shared(service: CurrentService) -> ModelInfo:
     response_class=StreamingResponse,
     responses={
         200: {"content": BINARY},
-        **documented("unauthorised", "invitation_spent", "device_revoked", "model_not_found", "too_many"),
+        **documented("unauthorised invitation_spent device_revoked model_not_found too_many"),
     },
 )
 async def bundle(request: Request, service: CurrentService, entry: EntryOfCaller) -> Response:

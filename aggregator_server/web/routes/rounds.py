@@ -24,17 +24,9 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
     status_code=201,
     dependencies=[Operator],
     responses=documented(
-        *PERSON_ERRORS,
-        "round_open",
-        "no_public_set",
-        "no_model",
-        "model_too_small",
-        "model_replaced",
-        "no_devices",
-        "too_large",
-        "invalid_request",
-        "unknown_strategy",
-        "invalid_plan",
+        PERSON_ERRORS,
+        "round_open no_public_set no_model model_too_small model_replaced no_devices too_large",
+        "invalid_request unknown_strategy invalid_plan",
     ),
 )
 def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSummary:
@@ -49,7 +41,7 @@ def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSu
     summary="List rounds",
     tags=["rounds"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS, "invalid_request"),
+    responses=documented(PERSON_ERRORS, "invalid_request"),
 )
 def show_rounds(
     service: CurrentService,
@@ -65,7 +57,7 @@ def show_rounds(
     summary="Show a round",
     tags=["rounds"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS, "round_not_found", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "round_not_found invalid_request"),
 )
 def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     """Show a round's plan, its devices with their metrics, the weights of the average, and what was discovered."""
@@ -77,7 +69,7 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     summary="Cancel a round",
     tags=["rounds"],
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, "round_not_found", "round_closed", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "round_not_found round_closed invalid_request"),
 )
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
@@ -92,7 +84,7 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     tags=["rounds"],
     status_code=201,
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, "round_not_found", "round_not_done", "round_open", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "round_not_found round_not_done round_open invalid_request"),
 )
 def restore(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work."""
@@ -110,9 +102,7 @@ ScheduleId = Annotated[int, Path(ge=1, lt=2**31)]
     tags=["schedules"],
     status_code=201,
     dependencies=[Operator],
-    responses=documented(
-        *PERSON_ERRORS, "model_replaced", "too_large", "invalid_request", "unknown_strategy", "invalid_plan"
-    ),
+    responses=documented(PERSON_ERRORS, "model_replaced too_large invalid_request unknown_strategy invalid_plan"),
 )
 def add_schedule(service: CurrentService, by: By, wanted: ScheduleRequest) -> ScheduleInfo:
     """Open rounds every day at a time, or every so many seconds from now on."""
@@ -126,7 +116,7 @@ def add_schedule(service: CurrentService, by: By, wanted: ScheduleRequest) -> Sc
     summary="List the schedules",
     tags=["schedules"],
     dependencies=[Viewer],
-    responses=documented(*PERSON_ERRORS),
+    responses=documented(PERSON_ERRORS),
 )
 def list_schedules(service: CurrentService) -> tuple[ScheduleInfo, ...]:
     """List the schedules that go on, oldest first."""
@@ -139,7 +129,7 @@ def list_schedules(service: CurrentService) -> tuple[ScheduleInfo, ...]:
     tags=["schedules"],
     status_code=204,
     dependencies=[Operator],
-    responses=documented(*PERSON_ERRORS, "schedule_not_found", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "schedule_not_found invalid_request"),
 )
 def end(service: CurrentService, by: By, schedule_id: ScheduleId) -> None:
     """Open no more rounds by a schedule. Its open round goes on to its end."""

@@ -25,14 +25,14 @@ router = APIRouter(dependencies=[Admin])
     summary="Make a token",
     tags=["tokens"],
     status_code=201,
-    responses=documented(*PERSON_ERRORS, "too_large", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "too_large invalid_request"),
 )
 def add(service: CurrentService, by: By, wanted: TokenRequest) -> NewToken:
     """Make a person's token. The answer alone shows it: the server keeps a hash."""
     return tokens.add_token(service.store, wanted, by, time.time())
 
 
-@router.get("/v1/tokens", summary="List the tokens", tags=["tokens"], responses=documented(*PERSON_ERRORS))
+@router.get("/v1/tokens", summary="List the tokens", tags=["tokens"], responses=documented(PERSON_ERRORS))
 def list_tokens(service: CurrentService) -> tuple[TokenInfo, ...]:
     """List every token of people without its text, oldest first, revoked and expired ones included."""
     return tokens.list_tokens(service.store)
@@ -43,7 +43,7 @@ def list_tokens(service: CurrentService) -> tuple[TokenInfo, ...]:
     summary="Revoke a token",
     tags=["tokens"],
     status_code=204,
-    responses=documented(*PERSON_ERRORS, "token_not_found", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "token_not_found invalid_request"),
 )
 def revoke(service: CurrentService, by: By, token_id: Annotated[int, Path(ge=1, lt=2**31)]) -> None:
     """Refuse a token from now on."""
@@ -58,7 +58,7 @@ InvitationId = Annotated[int, Path(ge=1, lt=2**31)]
     summary="Invite devices",
     tags=["invitations"],
     status_code=201,
-    responses=documented(*PERSON_ERRORS, "too_large", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "too_large invalid_request"),
 )
 def invite(service: CurrentService, by: By, wanted: InvitationRequest) -> NewInvitation:
     """Make an invitation, for one device unless it says more. The answer alone shows it: the server keeps a hash."""
@@ -66,7 +66,7 @@ def invite(service: CurrentService, by: By, wanted: InvitationRequest) -> NewInv
 
 
 @router.get(
-    "/v1/invitations", summary="List the invitations", tags=["invitations"], responses=documented(*PERSON_ERRORS)
+    "/v1/invitations", summary="List the invitations", tags=["invitations"], responses=documented(PERSON_ERRORS)
 )
 def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
     """List every invitation without its text, oldest first, spent ones included."""
@@ -78,7 +78,7 @@ def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
     summary="Revoke an invitation",
     tags=["invitations"],
     status_code=204,
-    responses=documented(*PERSON_ERRORS, "invitation_not_found", "invalid_request"),
+    responses=documented(PERSON_ERRORS, "invitation_not_found invalid_request"),
 )
 def revoke_invitation(service: CurrentService, by: By, invitation_id: InvitationId) -> None:
     """Let nobody in by an invitation from now on. Devices that joined by it stay."""

@@ -25,20 +25,9 @@ router = APIRouter(tags=["work"])
     summary="Upload what the device computed",
     openapi_extra=BINARY_BODY,
     responses=documented(
-        *DEVICE_ERRORS,
-        "not_selected",
-        "round_not_found",
-        "round_closed",
-        "duplicate_update",
-        "upload_replaced",
-        "busy",
-        "too_large",
-        "invalid_request",
-        "digest_mismatch",
-        "malformed_update",
-        "foreign_update",
-        "wrong_public_set",
-        "feature_mismatch",
+        DEVICE_ERRORS,
+        "not_selected round_not_found round_closed duplicate_update upload_replaced busy too_large",
+        "invalid_request digest_mismatch malformed_update foreign_update wrong_public_set feature_mismatch",
     ),
 )
 async def upload(

@@ -25,7 +25,7 @@ _WORK = TypeAdapter(Work)
     response_model=Work,
     responses={
         204: {"description": "Nothing to do, for as long as the device cared to wait."},
-        **documented(*DEVICE_ERRORS, "invalid_request"),
+        **documented(DEVICE_ERRORS, "invalid_request"),
     },
 )
 async def work(
@@ -58,7 +58,7 @@ async def work(
     "/v1/rounds/{round_id}/learned",
     summary="Say that the device learned from a round",
     status_code=204,
-    responses=documented(*DEVICE_ERRORS, "round_not_found", "round_not_done", "too_large", "invalid_request"),
+    responses=documented(DEVICE_ERRORS, "round_not_found round_not_done too_large invalid_request"),
 )
 async def learned(service: CurrentService, device_id: Device, round_id: RoundId, message: Learned) -> None:
     """Note that the round's classes and consensus reached the device. Saying it twice changes nothing."""

@@ -287,7 +287,7 @@ def test_the_dashboard_stands_below_a_path(start_aggregator, below):
     for path in ("/", "/fleet", "/rounds", "/rounds/new", "/classes", "/audit", "/invitations", "/help/dashboard"):
         page = visitor.get(f"{below}{path}")
         assert page.status_code == 200
-        own = re.findall(r'\b(?:href|src|action|hx-sse:connect)="(/[^"]*)"', page.text)
+        own = re.findall(r'\b(?:href|src|(?:form)?action|hx-sse:connect)="(/[^"]*)"', page.text)
         assert own
         assert not [address for address in own if not address.startswith("/auricle/")], path
         for address in {address for address in own if "/static/" in address}:

@@ -48,16 +48,6 @@ def newest(aggregator):
     return entry["what"], entry["who"]
 
 
-def test_classes_are_merged_and_retired(aggregator, operator):
-    refused = operator.post("/classes/c1/rename", "/classes/c1", name="word 2")
-    assert refused.status_code == 409
-    assert "choose another name" in refused.text
-    done(operator.post("/classes/c3/merge", "/classes/c3", into="c2"), "/classes/c2", "merged")
-    assert newest(aggregator) == ("class_merged", "administrator's token")
-    done(operator.post("/classes/c1/retire", "/classes/c1"), "/classes/c1", "retired")
-    assert (states(aggregator)["c3"], states(aggregator)["c1"]) == ("merged", "retired")
-
-
 def test_a_change_of_a_class_is_undone_right_after_it(aggregator, operator):
     def undo(after):
         page = operator.get(after.headers["location"]).text
@@ -90,6 +80,16 @@ def test_a_change_of_a_class_is_undone_right_after_it(aggregator, operator):
         'role="status">The class is no longer one of the fleet&#39;s.</div>'
         in operator.get("/classes/c2?note=retired").text
     )
+
+
+def test_classes_are_merged_and_retired(aggregator, operator):
+    refused = operator.post("/classes/c1/rename", "/classes/c1", name="word 2")
+    assert refused.status_code == 409
+    assert "choose another name" in refused.text
+    done(operator.post("/classes/c3/merge", "/classes/c3", into="c2"), "/classes/c2", "merged")
+    assert newest(aggregator) == ("class_merged", "administrator's token")
+    done(operator.post("/classes/c1/retire", "/classes/c1"), "/classes/c1", "retired")
+    assert (states(aggregator)["c3"], states(aggregator)["c1"]) == ("merged", "retired")
 
 
 def test_the_fleet_goes_back_to_the_state_after_a_round(aggregator, operator):
@@ -203,11 +203,12 @@ def test_an_invitation_is_revoked_and_a_wrong_one_is_not_made(aggregator, operat
     assert last["revoked_at"] is not None
 
 
-def test_the_audit_is_read_by_kind_and_page(operator):
+def test_the_audit_is_read_by_kind_and_page(aggregator, operator):
     for turn in range(55):
         operator.post("/classes/c0/rename", "/classes/c0", name=f"name {turn}")
     page = operator.get("/audit?what=class_renamed").text
     assert page.count("<tr><th scope") == 50
     older = re.search(r'href="(/audit\?what=class_renamed&amp;before=\d+)"', page)[1].replace("&amp;", "&")
-    assert operator.get(older).text.count("<tr><th scope") == 5
+    renamed = len(answer(aggregator, "/v1/audit?what=class_renamed&limit=1000"))
+    assert operator.get(older).text.count("<tr><th scope") == renamed - 50 >= 5
     assert operator.get("/audit?what=nonsense").status_code == 200

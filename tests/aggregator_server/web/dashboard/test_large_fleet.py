@@ -10,8 +10,8 @@ from aggregator_server.fleet import health
 from aggregator_server.fleet.audit import SERVER, Actor, Sought, audit, find_entries
 from aggregator_server.fleet.devices import devices_called, list_devices
 from aggregator_server.store.tables import DeviceRow, ReputationRow
-from aggregator_server.web.dashboard import fleet_list
-from aggregator_server.web.dashboard.fleet_list import Wanted, find_page
+from aggregator_server.web.dashboard import fleet as pages
+from aggregator_server.web.dashboard.fleet import Wanted, find_page
 
 NOW = 2_000_000.0
 COUNT = 430
@@ -40,7 +40,7 @@ def row(number, rng):
 @pytest.fixture
 def large(fleet, monkeypatch):
     """A fleet of many pages."""
-    monkeypatch.setattr(fleet_list, "PAGE", 20)
+    monkeypatch.setattr(pages, "PAGE", 20)
     rng = random.Random(4)
     rows = [row(number, rng) for number in range(COUNT)]
     with fleet.store.writing() as session:
@@ -76,7 +76,7 @@ def test_every_device_stands_on_one_page_by_name(large):
     assert names == sorted(names, key=str.lower)
 
 
-@pytest.mark.parametrize("state", fleet_list.STATES)
+@pytest.mark.parametrize("state", pages.STATES)
 def test_a_state_lists_the_devices_that_are_in_it(large, state):
     conditions = {
         "online": lambda device: device.revoked_at is None and NOW - device.seen_at.timestamp() <= health.SEEN_S,
@@ -129,7 +129,7 @@ def test_an_index_answers_every_query_of_a_page(large):
     event.listen(large.database.engine, "before_cursor_execute", lambda *told: asked.append(told[2:4]))
     _, second = find_page(large, Wanted.of(), NOW)
     find_page(large, second, NOW)
-    for state in fleet_list.STATES:
+    for state in pages.STATES:
         find_page(large, Wanted.of(state=state), NOW)
     with large.reading() as session:
         health.count_health(session, NOW)

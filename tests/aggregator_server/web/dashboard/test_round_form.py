@@ -9,7 +9,7 @@ from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.registry import known_settings, strategies
 from aggregator_server.web.dashboard.access import Form
-from aggregator_server.web.dashboard.round_form import request_of, settings_of
+from aggregator_server.web.dashboard.rounds import request_of, settings_of
 from fleet_protocol.messages import Choice
 from fleet_protocol.personalisation import personalisations
 
