@@ -105,12 +105,14 @@ def children(logs: Path) -> Iterator[Children]:
     def interrupt(_number: int, _frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+    nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    signals = [number for number in _SIGNALS if number != signal.SIGHUP or not nohup]
+    before = {number: signal.signal(number, interrupt) for number in signals}
     found = Children(logs)
     try:
         yield found
     finally:
-        for number in _SIGNALS:  # once more would leave some of them behind
+        for number in signals:  # once more would leave some of them behind
             signal.signal(number, signal.SIG_IGN)
         found.end()
         for number, handler in before.items():

@@ -41,7 +41,7 @@ def require_room(folder: Path) -> None:
         raise RefusedError(
             "storage_full",
             f"the server's disk is nearly full: {room.free / 1e6:.0f} of {room.total / 1e6:.0f} MB are free in {folder}"
-            f", and the last {LEAST_FREE_SHARE:.0%} are kept for closing rounds; its operator must make room",
+            f", and the last {LEAST_FREE_SHARE:.0%} are kept for closing rounds; its operator must free space",
         )
 
 
@@ -53,4 +53,4 @@ def is_full(error: BaseException, folder: Path) -> bool:
 
 def full(folder: Path) -> StartError:
     """Return the error of a start on a full disk."""
-    return StartError(f"the disk of data folder {folder} is full; make room there and start again. Nothing is damaged")
+    return StartError(f"the disk of data folder {folder} is full; free space there and start again. Nothing is damaged")

@@ -183,7 +183,7 @@ class Postgres(Database):
             state = getattr(getattr(error, "orig", None), "sqlstate", None)
             if state == _DISK_FULL:
                 raise RefusedError(
-                    "storage_full", "the disk of the server's database is full; its operator must make room"
+                    "storage_full", "the disk of the server's database is full; its operator must free space"
                 ) from None
             if state == REFUSED:
                 raise StateAwayError(

@@ -154,7 +154,7 @@ def _copy_whole_tables(location: Location, copy: Path) -> None:
         damage = damage_of(copy)
     except sqlite3.DatabaseError as error:
         if is_full(error, copy.parent):
-            raise BackupError(f"the disk of {copy.parent} is full; make room there") from error
+            raise BackupError(f"the disk of {copy.parent} is full; free space there") from error
         damage = [str(error)]
     if damage:
         raise BackupError(

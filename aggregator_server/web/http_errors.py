@@ -163,7 +163,7 @@ async def _disk(request: Request, error: Exception) -> JSONResponse:
     if not is_full(error, request.app.state.service.store.folder):
         raise error
     where = f"{request.method} {request.url.path}"
-    message = f"{where}: the server's disk is full; its operator must make room. Nothing of the request was kept."
+    message = f"{where}: the server's disk is full; its operator must free space. Nothing of the request was kept."
     return error_response(507, "storage_full", message)
 
 

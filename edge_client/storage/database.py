@@ -280,7 +280,7 @@ class Database:
             if code in _IN_USE:
                 raise StateError(f"another program is changing {self.path}; try again") from error
             if is_full(error, self.path.parent):
-                raise OSError(errno.ENOSPC, "the disk is full; make room there", str(self.path)) from error
+                raise OSError(errno.ENOSPC, "the disk is full; free space there", str(self.path)) from error
             if code in _OF_THE_DISK:
                 allowed = os.access(self.path.parent, os.R_OK | os.W_OK | os.X_OK) and os.access(
                     self.path, os.R_OK | os.W_OK

@@ -30,7 +30,7 @@ class IdentityStore:
                 self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
             except OSError as error:
                 raise StateError(
-                    f"cannot write {self.path}, which says who this device is: {error.strerror}; make room there"
+                    f"cannot write {self.path}, which says who this device is: {error.strerror}; free space there"
                 ) from error
         return Identity(**_fields(self.path, "enrol as a new device"))
 

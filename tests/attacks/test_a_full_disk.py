@@ -61,7 +61,7 @@ def test_uploads_are_refused_before_the_disk_is_full_and_taken_when_there_is_roo
     filler = fill(disk, MEGABYTES * 10_000)
     refused = fleet.upload(fleet.devices[0], work)
     assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full")
-    assert all(words in refused.json()["error"]["message"] for words in (str(disk), "last 5%", "make room"))
+    assert all(words in refused.json()["error"]["message"] for words in (str(disk), "last 5%", "free space"))
     assert fleet.publish().json()["error"]["code"] == "storage_full"
     health = fleet.admin.get("/v1/health").json()
     assert health["status"] == "storage_full"
@@ -77,7 +77,7 @@ def test_a_disk_without_a_byte_left_is_named_and_nothing_is_lost(fleet, disk):
     filler = fill(disk, 0)
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full"), refused.text
-    assert "make room" in refused.json()["error"]["message"]
+    assert "free space" in refused.json()["error"]["message"]
     filler.unlink()
     assert fleet.run_round()["summary"]["state"] == "done"
 
@@ -113,7 +113,7 @@ def test_a_killed_server_that_starts_on_a_full_disk_says_so_or_serves(fleet, dis
 
 def says_that_it_is_full(said: str, data: Path) -> None:
     assert f"the disk of data folder {data} is full" in said
-    assert "make room" in said
+    assert "free space" in said
     assert not {"backup", "Traceback"} & {*said.replace("(", " ").split()}
     assert len(said.splitlines()) == 1
 
@@ -159,13 +159,13 @@ def test_a_devices_journal_on_a_full_disk_says_so_loses_events_and_takes_them_on
     for _ in range(40):
         journal.publish(heard("bell"))
     lost = wait_for(lambda: journal.stored().lost, what="an event that finds no room")
-    assert journal.stored().trouble == "the disk is full; make room there"
+    assert journal.stored().trouble == "the disk is full; free space there"
     assert [record.levelname for record in caplog.records].count("WARNING") == 1
     assert "cannot write the journal" in caplog.text
     if not left:
         if begun:
             assert [event.label for event in past_events(database, 10)] == ["kettle"]
-            with pytest.raises(OSError, match="the disk is full; make room there"):
+            with pytest.raises(OSError, match="the disk is full; free space there"):
                 forget_events(database, "kettle")
         else:
             assert past_events(database, 10) == []
@@ -199,7 +199,7 @@ def test_a_device_listens_on_a_full_disk_says_so_and_journals_once_there_is_room
         device.start(dict(os.environ), log=tmp_path)
         wait_for(lambda: device.events(), what="a sound that was heard")
         found = wait_for(lambda: lost_of(device), what="the status of a device that loses events")
-        assert found["trouble"] == "the disk is full; make room there"
+        assert found["trouble"] == "the disk is full; free space there"
         said = device.command("status", check=False)
         assert (said.returncode, "events are lost" in said.stdout) == (4, True)
         doctor = device.command("doctor", check=False).stdout
@@ -233,7 +233,7 @@ def test_a_status_that_has_no_room_beside_the_old_one_takes_its_place(disk, monk
 def test_a_new_device_on_a_full_disk_says_what_it_cannot_write(disk):
     (disk / "state").mkdir()
     fill(disk, 0)
-    with pytest.raises(StateError, match=r"cannot write .*identity\.json.* No space left on device; make room there"):
+    with pytest.raises(StateError, match=r"cannot write .*identity\.json.* No space left on device; free space there"):
         IdentityStore(disk / "state").load()
     assert not list((disk / "state").iterdir())
 
