@@ -64,9 +64,7 @@ def read_run(folder: Path, name: str = "") -> FinishedRun:
 def compare(runs: Sequence[FinishedRun]) -> list[dict[str, Any]]:
     """Return a row for each run, then one for each group of runs that differ in nothing but the seed.
 
-    A run's row has its last and its best accuracy, its loss, and the settings in which it differs from others. A
-    group's has the means of these, the sample standard deviations (``accuracy_std``, ``best_std``, ``loss_std``), its
-    ``seeds`` and its ``runs``. What a run lacks is None.
+    :func:`fleet_simulator.api.compare` says what stands in them. What a run lacks is None.
     """
     settings = [_flat(run.about.get("settings", {})) for run in runs]
     differing = [

@@ -64,15 +64,7 @@ class Evaluation:
         return counts
 
     def devices(self, task: Evaluate) -> list[dict[str, Any]]:
-        """Return an entry for every device; accuracies are 0..1, and its own clips are those held out to evaluate on.
-
-        ``clips`` trained on; of the fleet's model on own clips ``global``; with fine-tuning of what the device kept
-        ``personal``, and whether that is not the fleet's model, ``kept``; of models of the devices' own ``own``,
-        ``own_test`` on strangers' clips and ``own_trained`` on the clips that they were trained on. Of the model that
-        the device listens with ``listening_own`` and ``listening_strangers``; with baselines the same of ``alone_``,
-        ``public_`` and ``both_``, and of whichever of ``alone_`` and ``listening_`` the device's guard chooses,
-        ``guarded_``. Of the local model, where the task wants that, ``local_``.
-        """
+        """Return an entry for every device, as docs/simulator.md says; own clips are those held out to evaluate on."""
         method = method_of(task.work.plan.local.name)
         if is_prototypes(method):
             return [self._heads(device, task) for device in task.devices]
@@ -99,20 +91,14 @@ class Evaluation:
         return Clips(clips.x[:, some], clips.slots[some])
 
     def _accuracies(self, name: str, device: int, model: ModelRuntime, mask: Floats) -> dict[str, float]:
-        """Return the accuracy among the mask's outputs, 0..1: ``NAME_own`` and ``NAME_strangers``.
-
-        A clip of a class whose output is off counts as missed.
-        """
+        """Return the accuracy among the mask's outputs, 0..1; a clip of a class whose output is off is missed."""
         slots = range(len(self._shards.names))
         own = held_out_accuracy(model, mask, self._clips(self._shards.evaluate(device), model), slots)
         strangers = held_out_accuracy(model, mask, self._strangers(device, model), slots)
         return {f"{name}_own": own, f"{name}_strangers": strangers}
 
     def _guarded(self, device: int, model: ModelRuntime, present: Listener, result: Listener) -> Listener:
-        """Return which of two models a device listens with (edge_client/learning/rounds/model_selection.py).
-
-        Its clips held out to choose by decide, and the public set where these do not tell.
-        """
+        """Choose between models by own clips held out for it, and by the public set where these do not tell."""
         own, public = (self._clips(rows, model) for rows in (self._shards.choose(device), self._shards.public))
         judged = self._shards.labels(self._shards.rows(device)) if len(own.slots) >= FEWEST else own.slots[:0]
         others = ~np.isin(public.slots, judged)
@@ -210,10 +196,7 @@ class Evaluation:
         *,
         has_own: bool,
     ) -> bool:
-        """Fine-tune and choose as a device does; the model is left with the weights that the device listens with.
-
-        A model of the device's own is one of the choices, where it is of the fleet's architecture; else the only one.
-        """
+        """Fine-tune and choose as a device does, its own model among the choices if the fleet has its architecture."""
         models = self._models
         clips, choose, public = (
             self._clips(rows, model)
@@ -249,10 +232,7 @@ class Evaluation:
         return {"own": found["own_own"], "own_test": found["own_strangers"], "own_trained": known}
 
     def _without_fleet(self, device: int, rng: np.random.Generator, result: Listener) -> dict[str, float]:
-        """Return what a device would have alone, from the public set alone, and from both; nothing unless wanted.
-
-        With them comes what its guard makes of the choice between the first and the rounds' result.
-        """
+        """Return what a device would have alone, from the public set, and from both, and what its guard chooses."""
         models, how = self._models, self._models.setup.experiment.baselines
         if how is None:
             return {}
