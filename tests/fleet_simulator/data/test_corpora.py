@@ -9,10 +9,9 @@ from edge_client.audio.recordings import read_clip, read_recording
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
-from fleet_simulator.data.corpora import read_corpus
+from fleet_simulator.data.corpora import read_corpus, with_white_noise
 from fleet_simulator.data.log_mel import cepstra, mel_filters, pictures, read_pictures
 from fleet_simulator.data.log_mel import with_white_noise as picture_noise
-from fleet_simulator.data.recording_features import with_white_noise
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection

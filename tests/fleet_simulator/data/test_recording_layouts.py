@@ -11,8 +11,7 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.cli import main
-from fleet_simulator.data.corpora import read_corpus
-from fleet_simulator.data.recording_features import clips_of
+from fleet_simulator.data.corpora import clips_of, read_corpus
 from fleet_simulator.errors import CorpusError, RefusedKeyError
 from fleet_simulator.experiment.sections import DataSection
 from tests.support.simulated_fleet import write_experiment
