@@ -6,8 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 
+from edge_client.audio.recordings import Recordings
+from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
+from fleet_protocol.feature_settings import preset
 from fleet_protocol.tensors import pack
 from tests.support.checkout import run_module, run_python
 
@@ -50,20 +53,12 @@ def built(tmp_path_factory, recordings, bundles):
     return folder, weights, result.stdout
 
 
-def test_every_file_that_was_asked_for_is_there(built):
-    folder, _, output = built
+def test_every_file_is_there_with_the_options_the_weights_and_the_recordings_statistics(built, recordings):
+    folder, weights, output = built
     names = ["model.auricle", "model.float32.tflite", "model.int8.tflite", "model.labels.txt"]
     assert [line.rsplit("/", 1)[1] for line in output.splitlines()] == names
     assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "trained.safetensors"])
     assert (folder / "model.labels.txt").read_text() == "hiss\nrumble\nhum\n"
-
-
-def test_the_bundle_has_the_options_the_weights_and_the_recordings_statistics(built, recordings):
-    from edge_client.audio.recordings import Recordings
-    from edge_client.features.mfcc import Mfcc
-    from fleet_protocol.feature_settings import preset
-
-    folder, weights, _ = built
     bundle = read_bundle(folder / "model.auricle")
     manifest = bundle.manifest
     assert (manifest.capacity, manifest.batch, manifest.seed) == (6, 8, 5)

@@ -103,27 +103,16 @@ def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
     np.testing.assert_allclose(training, frozen, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--features", "gudur", "--train", "all"], "features 'gudur' have no network of which --train all"),
-        (["--train", "last_block", "--front-end-precision", "int8"], "--front-end-precision float32 alone"),
-    ],
-)
-def test_layers_that_cannot_train_are_refused(options, message):
-    done = run_module("model_export.cli", "build", "linear", "--features", "base", *options, "-o", "x")
-    assert done.returncode == 1
-    assert message in done.stderr
-
-
-def test_what_is_no_front_end_is_refused_with_those_that_are(tmp_path, front_end):
+def test_what_is_no_front_end_and_layers_that_cannot_train_are_refused(tmp_path, front_end):
     damaged = tmp_path / "damaged.frontend"
     damaged.write_bytes(front_end.read_bytes()[:-2_000])
-    for name, words in (
-        ("gudor", ["'gudor'", "gudur", "NAME.frontend"]),
-        (str(tmp_path / "none.frontend"), ["none.frontend", "pretrain"]),
-        (str(damaged), ["damaged.frontend", "pretrain"]),
+    for options, words in (
+        (["gudor"], ["'gudor'", "gudur", "NAME.frontend"]),
+        ([str(tmp_path / "none.frontend")], ["none.frontend", "pretrain"]),
+        ([str(damaged)], ["damaged.frontend", "pretrain"]),
+        (["gudur", "--train", "all"], ["features 'gudur' have no network of which --train all"]),
+        (["base", "--train", "last_block", "--front-end-precision", "int8"], ["--front-end-precision float32 alone"]),
     ):
-        done = run_module("model_export.cli", "build", "linear", "--features", name, "-o", "x.auricle")
+        done = run_module("model_export.cli", "build", "linear", "--features", *options, "-o", "x.auricle")
         assert done.returncode == 1
         assert all(word in done.stderr for word in words), done.stderr
