@@ -39,17 +39,16 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path, mon
     assert config.server.wait_s == 5.0
     assert config.server.enrol_token == ""
     assert config.recordings.background is None
+    assert config.device.share_names is False  # the owner's words stay on the device, unless he says otherwise
+    assert load(tmp_path, GOOD.replace('name = "shelf"', 'name = "shelf"\nshare_names = true')).device.share_names
+    monkeypatch.setenv("AURICLE_ENROL_TOKEN", "from-the-environment")
+    assert load(tmp_path, GOOD).server.enrol_token == "from-the-environment"
 
 
 def test_a_ready_bundle_is_found_by_its_name_and_a_file_by_its_path(tmp_path):
     config = load(tmp_path, GOOD.replace("cnn2.auricle", "base"))
     assert read_bundle(config.model.bundle).manifest.architecture == "linear"
     assert load(tmp_path, GOOD.replace("cnn2.auricle", "./base")).model.bundle == tmp_path / "base"
-
-
-def test_the_environment_s_token_goes_first(tmp_path, monkeypatch):
-    monkeypatch.setenv("AURICLE_ENROL_TOKEN", "from-the-environment")
-    assert load(tmp_path, GOOD).server.enrol_token == "from-the-environment"
 
 
 @pytest.mark.parametrize(
@@ -107,11 +106,6 @@ def test_sections_that_are_left_out_are_off_or_hold_their_defaults(tmp_path):
     assert config.sinks == {}
     assert config.detector.hop_s is None
     assert config.clips_folder == tmp_path / "state" / "clips"
-
-
-def test_the_owners_words_stay_on_the_device_unless_the_owner_says_otherwise(tmp_path):
-    assert load(tmp_path, GOOD).device.share_names is False
-    assert load(tmp_path, GOOD.replace('name = "shelf"', 'name = "shelf"\nshare_names = true')).device.share_names
 
 
 URL = "https://192.168.1.5:8470"

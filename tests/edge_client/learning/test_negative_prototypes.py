@@ -31,9 +31,6 @@ def test_unlike_sounds_have_a_mean_each_the_most_frequent_first_in_whatever_orde
     again = denied_groups(mixed[::-1], statistics)
     assert [group.tolist() for group in again] == [group.tolist() for group in groups]
     assert [group.tolist() for group in denied_groups(one[:1], statistics)] == [one[:1].tolist()]
-
-
-def test_there_are_at_most_a_few(statistics):
     assert len(denied_groups(spoken(statistics, range(30), 1), statistics)) == NEGATIVES
 
 

@@ -54,6 +54,12 @@ def test_all_links_stay_below_the_path_of_the_proxy_and_lead_somewhere(proxy, br
             assert all(link.startswith(proxy.url) for link in found), found
             waiting |= found - asked
     assert {proxy.url + name for name in ("", "teach", "sounds", "static/page.css", "static/listen.js")} <= asked
+    assert "frame-ancestors 'self'" in browser.get(proxy.url).headers["content-security-policy"]
+    for path in ("", "teach", "sounds"):  # the path that the proxy names is written nowhere
+        assert PREFIX not in browser.get(proxy.url + path, headers={"X-Ingress-Path": '/"><script>'}).text
+    with browser.stream("GET", f"{proxy.url}live") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert next(answer.iter_lines()).startswith("event:")
 
 
 @pytest.mark.parametrize("path", ["heard/unknown/1.wav", "sounds/clip?label=a&clip=b"])
@@ -79,16 +85,6 @@ def test_the_owner_changes_things_without_a_sign_in_and_other_sites_cannot(proxy
     assert keep(**own | beyond).status_code == 200
 
 
-def test_it_is_shown_in_a_frame_of_the_proxys_pages_alone(proxy, browser):
-    assert "frame-ancestors 'self'" in browser.get(proxy.url).headers["content-security-policy"]
-
-
-def test_live_levels_come_through(proxy, browser):
-    with browser.stream("GET", f"{proxy.url}live") as answer:
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert next(answer.iter_lines()).startswith("event:")
-
-
 def test_nobody_but_the_proxy_is_let_in_whatever_he_says(ui):
     address = ui.url.replace("0.0.0.0", "127.0.0.1")
     said = {"X-Ingress-Path": PREFIX, "X-Forwarded-For": ADDRESS, "X-Real-IP": ADDRESS, "Forwarded": f"for={ADDRESS}"}
@@ -98,12 +94,6 @@ def test_nobody_but_the_proxy_is_let_in_whatever_he_says(ui):
                 answer = httpx.request(method, address + path, headers=headers, timeout=180)
                 assert answer.status_code == 403, (path, headers)
                 assert "csrf" not in answer.text
-
-
-def test_the_path_that_the_proxy_names_is_written_nowhere(proxy, browser):
-    for path in ("", "teach", "sounds"):
-        headers = {"X-Ingress-Path": '/"><script>'}
-        assert PREFIX not in browser.get(proxy.url + path, headers=headers).text
 
 
 def test_the_proxy_is_an_address(tmp_path):

@@ -66,7 +66,7 @@ def test_an_answer_moves_the_sound_where_it_belongs_and_undo_asks_again(owner, s
     assert [one.question_id for one in open_questions(owner.teaching)] == [question.question_id]
 
 
-def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned(owner):
+def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned_and_never_leaves_nothing(owner):
     question, before = owner.ask(detected=False), owner.count("_not_/kettle")
     assert owner.says(question, "no") == "It was not taken for kettle: nothing is to learn."
     assert read_wrong_detections(owner.device.state.database) == []
@@ -74,13 +74,8 @@ def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned(owner):
     assert [one.now for one in answers(owner.teaching)] == ["not kettle"]
     assert owner.undo() == 0
     assert answers(owner.teaching) == open_questions(owner.teaching) == []
-
-
-def test_a_sound_about_which_never_to_ask_again_leaves_nothing_but_its_likes(owner):
-    question = owner.ask()
-    assert "not asked about again" in owner.says(question, "never")
-    assert owner.sounds() == 0
-    assert owner.undo() == 0
+    assert "not asked about again" in owner.says(owner.ask(window=sound("down")), "never")
+    assert (owner.sounds(), owner.undo()) == (0, 0)
     assert open_questions(owner.teaching) == []  # its sound is gone
 
 
