@@ -32,8 +32,7 @@ from edge_client.clips.store import ClipStore
 from edge_client.config import load_config
 from edge_client.features.augmentation import BackgroundNoise, augment
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.teaching.job import teach
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState

@@ -16,8 +16,7 @@ import numpy as np
 from edge_client.audio.recordings import read_clip
 from edge_client.errors import EdgeError, ModelError, RecordingError
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.sgd import Optimiser, settling, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, settling, train_epoch
 from edge_client.learning.teaching.taught import with_labels
 from edge_client.learning.training_data import Clips, variants
 from edge_client.model.runtime import ModelRuntime

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import AuricleError

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, accuracy, from_slots, train_epoch
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle, write_bundle

@@ -21,10 +21,8 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.bundles import build_bundles
 from edge_client.features.embedding import Embedding
-from edge_client.learning.new_sounds.describe import class_means, describe, synthesis_of
-from edge_client.learning.new_sounds.impressions import synthesise
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.new_sounds import class_means, describe, synthesis_of, synthesise
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints

@@ -29,8 +29,7 @@ from benchmarks.class_discovery.trials import (
     settle,
     shifted,
 )
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet

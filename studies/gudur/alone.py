@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, accuracy, from_slots, settling, train_epoch
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.bundle import read_bundle

@@ -8,8 +8,7 @@ evenly spread over the classes, take more steps.
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from fleet_protocol.adaptive_training import label_entropy, utility
 from fleet_protocol.arrays import Floats
 from fleet_protocol.local_methods.fedkws_ui import METHOD as TERMS

@@ -6,8 +6,7 @@ Only the plug-in, the shared model, travels; the own model may have any architec
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from fleet_protocol.arrays import Floats
 from fleet_protocol.local_methods.fedmlac import METHOD as TERMS
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap

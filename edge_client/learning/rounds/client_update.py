@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
-from edge_client.learning.new_sounds.describe import describe
+from edge_client.learning.new_sounds import describe
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.adaptive_training import label_entropy

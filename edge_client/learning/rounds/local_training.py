@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from edge_client.learning.class_links import SlotOrder
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints

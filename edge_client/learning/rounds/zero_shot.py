@@ -13,8 +13,15 @@ import numpy as np
 
 from edge_client.learning.class_links import adopt_classes, link_recognised, to_report
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, percent, require_clips, require_finite
-from edge_client.learning.sgd import Optimiser, accuracy, settling, train_epoch
-from edge_client.learning.targets import at_temperature, from_consensus, from_slots
+from edge_client.learning.sgd import (
+    Optimiser,
+    accuracy,
+    at_temperature,
+    from_consensus,
+    from_slots,
+    settling,
+    train_epoch,
+)
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats

@@ -26,7 +26,7 @@ from edge_client.config import Config
 from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import RecordingError
-from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
+from edge_client.learning.new_sounds import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.expectation import expectations
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material

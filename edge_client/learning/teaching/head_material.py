@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from edge_client.clips.files import SOUND, WORD
 from edge_client.learning.negative_prototypes import believed
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import from_slots
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.joint_statistics import JointStatistics

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.learning.new_sounds.impressions import Synthesis, synthesise
-from edge_client.learning.sgd import Optimiser, settling, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.new_sounds import Synthesis, synthesise
+from edge_client.learning.sgd import Optimiser, from_slots, settling, train_epoch
 from edge_client.learning.teaching.taught import require_learned
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime

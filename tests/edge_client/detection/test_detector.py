@@ -11,8 +11,7 @@ from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.thresholds import Tail
 from edge_client.features.augmentation import augment
 from edge_client.features.mfcc import Mfcc
-from edge_client.learning.sgd import Optimiser, train_epoch
-from edge_client.learning.targets import from_slots
+from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
 from tests.support.sounds import TONES, melody

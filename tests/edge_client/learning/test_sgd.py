@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.sgd import Optimiser, accuracy, train_epoch
-from edge_client.learning.targets import at_temperature, from_consensus, from_slots
+from edge_client.learning.sgd import Optimiser, accuracy, at_temperature, from_consensus, from_slots, train_epoch
 from edge_client.model.runtime import ModelRuntime
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from edge_client.learning.new_sounds.describe import class_means
+from edge_client.learning.new_sounds import class_means
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_simulator.experiment.file import load

@@ -1,1 +1,0 @@
-"""How a device describes a sound that the fleet does not know."""
