@@ -77,9 +77,6 @@ CLASSES = 256  # of a fleet, those that wait for an operator included; a publish
 # Schedules of rounds that go on at the same time.
 SCHEDULES = 20
 
-# Of the last round, kept after it; of a round with more none are.
-KEPT_UPLOAD_BYTES = 2**29
-
 # What no row names is removed at this age: by then whoever stored it has written its row, or never will.
 UNNAMED_S = 86_400.0
 

@@ -43,7 +43,7 @@ class FleetPrototypes:
     means: Floats  # Mean embedding of each class, not normalised, float32 [classes, frames, numbers]
     devices: Ints  # Number of devices that each mean is of, int64 [classes]
     provisional: tuple[str, ...] = ()  # Classes that too few devices have clips of to rely on
-    negatives: Negatives | None = None  # None where no owner corrected anything, or an older aggregator made it
+    negatives: Negatives | None = None  # None where no owner corrected anything
 
     def parts(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays and the JSON-ready document that :meth:`of_parts` reads."""

@@ -156,7 +156,7 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OthersPart:
+class OtherNetworks:
     """What devices do in a round that have another network than the shared model's.
 
     Attributes:
@@ -182,8 +182,8 @@ class RoundPlan:
         quorum: Share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: Seed of everything random in the round.
         personalisation: Personalisation: how the round's result becomes a model of each device's own.
-        others: Plan of devices with another network than the shared model's; None: the same as of all devices. The plan
-            that such a device gets has these parts for its own, and none here.
+        other_networks: Plan of devices with another network than the shared model's; None: the same as of all devices.
+            The plan that such a device gets has these parts for its own, and none here.
     """
 
     local: Choice
@@ -193,7 +193,7 @@ class RoundPlan:
     quorum: float
     seed: int
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
-    others: OthersPart | None = None
+    other_networks: OtherNetworks | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""Methods by name: one file each in a package of ours, or in an installed package that names an entry point.
+"""Methods by name: of a table or the files of ours, or in an installed package that names an entry point.
 
-Adding a method is adding its file. Nothing is registered by running code: what a module exports is all that counts.
+Adding a method is adding its row or file. Nothing is registered by running code: what a module exports is all that
+counts.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
     """Return the methods that a package's modules and installed packages export.
 
     Args:
-        package: its direct modules are imported, and asked for ``attribute``; modules without it are passed over.
+        package: its direct modules are imported, and asked for ``attribute``; modules without it are passed over. A
+            module that is no package has a table of methods, named in the plural.
         attribute: the name under which a module exports its method.
         group: the entry points' group. An entry point must have the name of the method that it leads to.
         kind: class, or union of classes, of the methods.
@@ -62,7 +64,10 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
     Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
     found: Registry[Any] = Registry()
-    for module in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
+    root = import_module(package)
+    for method in getattr(root, f"{attribute}S", ()):
+        found.add(method, package)
+    for module in pkgutil.iter_modules(getattr(root, "__path__", ()), f"{package}."):
         method = getattr(import_module(module.name), attribute, None)
         if method is not None:
             found.add(method, module.name)

@@ -16,7 +16,8 @@ from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.registry import strategies
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisations.personalisation import personalisations
-from fleet_protocol import local_method, personalisation
+from fleet_protocol import local_methods as method_terms
+from fleet_protocol import personalisations as personalisation_terms
 from fleet_protocol.errors import PluginError
 from fleet_protocol.registry import ask_modules
 from fleet_protocol.tensors import digest
@@ -27,9 +28,9 @@ ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 _REGISTRIES = (
     rules,
     selections,
-    local_method.local_methods,
+    method_terms.local_methods,
     local_methods,
-    personalisation.personalisations,
+    personalisation_terms.personalisations,
     personalisations,
     strategies,
 )

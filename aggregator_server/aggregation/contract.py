@@ -1,16 +1,13 @@
 """What goes into an aggregation and what comes out of it: plain data, the same for server and simulator."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.limits import CLASSES
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -94,9 +91,9 @@ class RoundInputs:
         public_set: Public set as the devices scored it, with the classes' present names.
         consensus: Consensus, float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
         contributions: Uploads in any order: the result does not depend on it.
-        others: Uploads of devices with another network, by the plan's part for others, in any order. A strategy that
-            shares a model leaves their scores to strategies/mixed_networks.py; ``recognise`` takes their new sounds
-            along.
+        other_networks: Uploads of devices with another network, by the plan's part for them, in any order. A strategy
+            that shares a model leaves their scores to strategies/mixed_networks.py; ``recognise`` takes their new
+            sounds along.
         new_classes: Number of new classes, where whoever opened the round knows it.
         assigned: Class of each (device, slot) that earlier rounds recognised.
         model: Shared model; None in a round without one.
@@ -117,7 +114,7 @@ class RoundInputs:
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     class_terms: ClassTerms = field(default_factory=ClassTerms)
-    others: tuple[Contribution, ...] = ()
+    other_networks: tuple[Contribution, ...] = ()
     scratch: Path | None = None
 
 
@@ -151,18 +148,3 @@ class RoundResult:
     weights: Arrays | None = None
     state: Arrays = field(default_factory=dict)
     prototypes: FleetPrototypes | None = None
-
-
-def as_rows(names: Sequence[str], width: int) -> Array:
-    """Return names as uint8 [names, width]; ``width`` is the most bytes that one has in UTF-8."""
-    return np.frombuffer(b"".join(name.encode().ljust(width, b"\0") for name in names), np.uint8).reshape(-1, width)
-
-
-def from_rows(rows: Array) -> list[str]:
-    """Return the names that :func:`as_rows` wrote."""
-    return [name.decode() for name in as_names(rows).tolist()]
-
-
-def as_names(rows: Array) -> NDArray[np.bytes_]:
-    """Return the names that :func:`as_rows` wrote as bytes [names]."""
-    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}")[:, 0]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from aggregator_server.aggregation.input_bounds import CLIPPED_CLIPS
-from aggregator_server.aggregation.rule import ScoreRule
+from aggregator_server.aggregation.rule import Rule
 from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
 from fleet_protocol.setting import Setting
@@ -164,7 +164,7 @@ def _float32(values: Doubles, column: int) -> Floats:
     return values.astype(np.float32)
 
 
-RULE = ScoreRule(
+RULE = Rule(
     "label_wise",
     {
         "normalise": Setting(True, "divide by sum(beta) label by label; false: the paper to the letter"),

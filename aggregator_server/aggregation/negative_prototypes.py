@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator_server.aggregation.prototype_mean import combine
-from fleet_protocol.alike import alike_groups
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.limits import NEGATIVES_OF_FLEET
 from fleet_protocol.setting import Value
+from fleet_protocol.similarity import similar_groups
 
 # Of one class, that are compared with one another in a round.
 COMPARED = 512
@@ -83,7 +83,7 @@ def fleet_negatives(
     turns, said = said.turns[order], said.rows(order)
     directions = (said.prototypes - centre) @ whitening
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    groups = [(group, len(np.unique(said.devices[group]))) for group in alike_groups(directions)]
+    groups = [(group, len(np.unique(said.devices[group]))) for group in similar_groups(directions)]
     groups.sort(key=lambda group: (-group[1], turns[group[0]].min()))
     chosen = groups[:NEGATIVES_OF_FLEET]
     means = [combine(said.prototypes[rows], said.clips[rows], whitening, values) for rows, _ in chosen]

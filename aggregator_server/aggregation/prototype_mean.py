@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from aggregator_server.aggregation.rule import ScoreRule
+from aggregator_server.aggregation.rule import Rule
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Setting, Value
 
@@ -58,7 +58,7 @@ def combine(prototypes: Doubles, counts: Doubles, whitening: Doubles, values: Ma
     return result
 
 
-RULE = ScoreRule(
+RULE = Rule(
     "prototype_mean",
     {
         "centre": Setting(GEOMETRIC_MEDIAN, "what stands for a class's devices", options=(MEAN, GEOMETRIC_MEDIAN)),

@@ -28,45 +28,34 @@ Combined = tuple[Floats, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that combines weights.
+    """A rule that combines what devices uploaded.
 
     Attributes:
-        settings: Settings of its own. Every rule also has those of the bounds in front and of the server optimiser
-            behind; one of its own by the same name replaces theirs.
+        settings: Settings of its own. Every rule of weights also has those of the bounds in front and of the server
+            optimiser behind; one of its own by the same name replaces theirs.
         combine: (uploads, float64 [devices] numbers of clips, values of the settings) -> the new weights, float32
-            [weights], and JSON-ready details for people. Pure: an interrupted round is computed again.
+            [weights], and JSON-ready details for people. Pure: an interrupted round is computed again. None: it
+            combines what is no weights, and its strategy calls it.
     """
 
     name: str
     settings: Settings
-    combine: Callable[[Updates, Doubles, Values], Combined]
+    combine: Callable[[Updates, Doubles, Values], Combined] | None = None
 
     @property
     def all_settings(self) -> dict[str, Setting]:
         """Settings of the rule, of the bounds in front of it and of the server optimiser behind it."""
-        return {**CLIPPED_CLIPS, **CLIPPING, **SERVER_OPTIMISER, **self.settings}
+        around = {} if self.combine is None else CLIPPED_CLIPS | CLIPPING | SERVER_OPTIMISER
+        return {**around, **self.settings}
 
 
-@dataclass(frozen=True)
-class ScoreRule:
-    """A rule that combines what is no weights, which a strategy calls itself."""
-
-    name: str
-    settings: Settings
-
-    @property
-    def all_settings(self) -> dict[str, Setting]:
-        """Settings of the rule."""
-        return dict(self.settings)
-
-
-def rules() -> Registry[Rule | ScoreRule]:
+def rules() -> Registry[Rule]:
     """Return every rule by name: those of this folder, and those of installed packages.
 
     Raises:
         PluginError: an installed package's rule cannot be used.
     """
-    return discover("aggregator_server.aggregation", "RULE", "auricle.rules", Rule | ScoreRule)
+    return discover("aggregator_server.aggregation", "RULE", "auricle.rules", Rule)
 
 
 def weight_rules() -> tuple[str, ...]:
@@ -75,7 +64,7 @@ def weight_rules() -> tuple[str, ...]:
     Raises:
         PluginError: an installed package's rule cannot be used.
     """
-    return tuple(name for name, rule in rules().items() if isinstance(rule, Rule))
+    return tuple(name for name, rule in rules().items() if rule.combine is not None)
 
 
 def aggregate_weights(
@@ -99,7 +88,7 @@ def aggregate_weights(
         AggregationError: there is no such rule of weights, or it cannot combine these uploads.
     """
     rule = rules().get(choice.name)
-    if not isinstance(rule, Rule):
+    if rule is None or rule.combine is None:
         known = ", ".join(sorted(weight_rules()))
         raise AggregationError(f"{choice.name!r} combines no weights; rules that do: {known}")
     values: Values = complete(f"aggregation method {rule.name!r}", rule.all_settings, choice.settings)

@@ -65,8 +65,9 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the strategy's local method; may be repeated",
     )
-    for part in ("aggregation", "selection", "personalisation", "others"):
-        start.add_argument(f"--{part}", type=choice, metavar="NAME[:SETTING=VALUE,...]", help=_PART_HELP[part])
+    for part in ("aggregation", "selection", "personalisation", "other_networks"):
+        metavar = "NAME[:SETTING=VALUE,...]"
+        start.add_argument(f"--{part.replace('_', '-')}", type=choice, metavar=metavar, help=_PART_HELP[part])
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices: if fewer upload, it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
@@ -82,7 +83,7 @@ _PART_HELP = {
     "aggregation": "rule that combines the uploads",
     "selection": "rule that selects the devices",
     "personalisation": "how each device makes the result its own",
-    "others": "strategy of devices with another network",
+    "other_networks": "strategy of devices with another network",
 }
 
 

@@ -35,12 +35,7 @@ def add(commands: Commands) -> None:
     run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
     run.add_argument(
-        "--keep-uploads",
-        choices=("none", "last", "all"),
-        nargs="?",
-        const="all",
-        default="last",
-        help="which finished rounds keep what devices sent (default: last, until the next one ends)",
+        "--keep-uploads", action="store_true", help="keep what devices sent once their round is over, for research"
     )
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     run.add_argument(

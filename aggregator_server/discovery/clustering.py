@@ -127,7 +127,8 @@ def discover(
     different = (devices[:, None] == devices) & ~np.eye(len(devices), dtype=bool)
     among = np.where(different, _APART, distances[:first, :first])
     counted_by, counts = _counts(reports, max(Counter(device_ids).values()), count, first)
-    references = _numbered([item.class_id for item in known]) + first
+    names = np.array([item.class_id for item in known], np.str_)
+    references = np.unique(names, return_inverse=True)[1].astype(np.int64).reshape(-1) + first
     candidates = [k_medoids(among, k, seed)[0] for k in counts]
     alone = _between_same_and_different(distances[first:, first:], references)
     labels = max(candidates, key=lambda labels: silhouette(distances, np.concatenate([labels, references]), alone))
@@ -153,7 +154,8 @@ def k_medoids(distances: Doubles, count: int, seed: int) -> tuple[Ints, float]:
 
 def cosine_distances(points: Doubles) -> Doubles:
     """Return float64 [n, n] of 1 - cosine for the rows of float64 [n, features]."""
-    unit = _unit(points)
+    norms = np.linalg.norm(points, axis=1, keepdims=True)
+    unit = points / np.where(norms == 0, 1.0, norms)
     distances = 1.0 - unit @ unit.T
     np.fill_diagonal(distances, 0.0)
     return np.asarray(np.clip(distances, 0.0, 2.0))
@@ -218,10 +220,6 @@ def _reach(distances: Doubles, references: Ints, alone: float) -> float:
     return near
 
 
-def _numbered(names: list[str]) -> Ints:
-    return np.unique(np.array(names, dtype=np.str_), return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
 def _descriptors(
     items: Sequence[ReportedClass | KnownClass], known: Sequence[KnownClass], public_set: PublicSet
 ) -> Doubles:
@@ -255,11 +253,6 @@ def _residuals(profiles: Floats, public_set: PublicSet) -> Doubles:
         rows = public_set.labels[real] == label
         residuals[:, rows] -= residuals[:, rows].mean(axis=1, keepdims=True)
     return residuals
-
-
-def _unit(points: Doubles) -> Doubles:
-    norms = np.linalg.norm(points, axis=1, keepdims=True)
-    return np.asarray(points / np.where(norms == 0, 1.0, norms))
 
 
 def _counts(reports: Sequence[ReportedClass], min_count: int, count: int | None, most: int) -> tuple[str, range]:

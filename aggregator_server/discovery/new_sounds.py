@@ -10,7 +10,7 @@ from aggregator_server.aggregation.contract import Assigned, Contribution, Round
 from aggregator_server.aggregation.input_bounds import check_cosines
 from aggregator_server.discovery.clustering import COMPARED, Discovery, Group, KnownClass, ReportedClass, discover
 from aggregator_server.discovery.new_classes import Settled, settle
-from aggregator_server.discovery.public_embedding import PublicEmbedding
+from aggregator_server.discovery.public_embedding import KNOWN_FROM, PublicEmbedding
 from aggregator_server.errors import InvalidRequestError, MalformedUpdateError
 from aggregator_server.limits import (
     DESCRIPTION_BYTES,
@@ -104,11 +104,6 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
             f"array 'impressions' holds {arrays['impressions'].shape[1]} impressions of each class; "
             f"send 1 to {IMPRESSIONS}"
         )
-    _check_descriptions(terms, arrays)
-
-
-def _check_descriptions(terms: UploadTerms, arrays: Arrays) -> None:
-    """Check that descriptions of sounds are such as sounds have."""
     if "profiles" in arrays:
         check_cosines("profiles", arrays["profiles"])
     for name, ranges in _RANGES.items():
@@ -124,11 +119,11 @@ def recognise(
     A device reports a sound again when the answer to its first report got lost.
 
     Args:
-        inputs: Inputs of the round; the reports of its ``others`` are recognised along with the contributions.
+        inputs: Inputs of the round; the reports of its ``other_networks`` are recognised along with the contributions.
     """
     reassigned: list[Assigned] = []
     sounds: list[_Sound] = []
-    for contribution in sorted((*contributions, *inputs.others), key=lambda c: c.update.device_id):
+    for contribution in sorted((*contributions, *inputs.other_networks), key=lambda c: c.update.device_id):
         update, device_id = contribution.update, contribution.update.device_id
         for row, report in enumerate(update.reports, len(update.known)):
             earlier = inputs.assigned.get((device_id, report.slot))
@@ -168,7 +163,8 @@ def _within_bounds(sounds: Sequence[_Sound]) -> list[int]:
     for index in _in_turns(device_ids)[:REPORTS_PER_ROUND]:
         device_id = device_ids[index]
         if device_id not in sizes:
-            sizes[device_id] = _bytes_of_a_description(sounds[index].contribution.read())
+            arrays = sounds[index].contribution.read()  # all of its descriptions have the same shapes
+            sizes[device_id] = sum(arrays[name][0].nbytes for name in _DESCRIPTIONS if name in arrays)
         if len(chosen) >= REPORTS_WHATEVER_BYTES:
             left -= sizes[device_id]
         if left < 0:
@@ -233,11 +229,6 @@ def _description(arrays: Arrays, row: int) -> tuple[Floats | None, Floats | None
     return impressions, profile, prototype
 
 
-def _bytes_of_a_description(arrays: Arrays) -> int:
-    """Return the bytes of each of an upload's descriptions: all have the same shapes."""
-    return sum(arrays[name][0].nbytes for name in _DESCRIPTIONS if name in arrays)
-
-
 def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:
     """Group the reports that are a class of the fleet already, and those that are new.
 
@@ -249,8 +240,9 @@ def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: 
         space, theirs = PublicEmbedding(inputs.public_set), {(item.device_id, item.class_id) for item in references}
         theirs |= {(device_id, class_id) for (device_id, _), class_id in inputs.assigned.items()}
         for index, report in enumerate(reports):
-            class_id = space.known_as(report.prototype)
-            if class_id is not None and (report.device_id, class_id) not in theirs:
+            assert report.prototype is not None
+            class_id, cosine = space.nearest(report.prototype)
+            if cosine >= KNOWN_FROM and (report.device_id, class_id) not in theirs:
                 known.setdefault(class_id, []).append(index)
     taken = {index for members in known.values() for index in members}
     new = [index for index in range(len(reports)) if index not in taken]

@@ -59,13 +59,6 @@ class PublicEmbedding:
         cosines = self._means @ self.directions(prototype[None])[0]
         return self.class_ids[int(cosines.argmax())], float(cosines.max())
 
-    def known_as(self, prototype: Floats | None) -> str | None:
-        """Return the fleet's class that a prototype is so like that it is that class; None: it is like none of them."""
-        if prototype is None:
-            return None
-        class_id, cosine = self.nearest(prototype)
-        return class_id if cosine >= KNOWN_FROM else None
-
     def draw(self, prototypes: Floats, rng: np.random.Generator) -> Floats:
         """Draw rows for a new class from N(mean of the n prototypes, (1 + 1/n) covariance within a class).
 

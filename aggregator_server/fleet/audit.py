@@ -137,6 +137,7 @@ class AuditCounts:
 
 
 _DAY_S = 86_400.0
+_LARGEST = 2**63 - 1  # of a database
 NAMES = 20
 _called: ColumnElement[str] = by_code_point(AuditRow.who)
 
@@ -174,19 +175,13 @@ def _numbers(session: Session, sought: Sought) -> tuple[int | None, int | None]:
             .order_by(AuditRow.at, AuditRow.audit_id)
             .limit(1)
         )
-        low = max(low or 0, _or(session.scalar(from_then), _LARGEST))
+        first = session.scalar(from_then)
+        low = max(low or 0, _LARGEST if first is None else first)
     if sought.until is not None:
         earlier = select(AuditRow.audit_id).where(AuditRow.at < sought.until)
         last = session.scalar(earlier.order_by(AuditRow.at.desc(), AuditRow.audit_id.desc()).limit(1))
-        high = min(_LARGEST if high is None else high, _or(last, 0))
+        high = min(_LARGEST if high is None else high, last or 0)
     return low, high
-
-
-_LARGEST = 2**63 - 1  # of a database
-
-
-def _or(number: int | None, otherwise: int) -> int:
-    return otherwise if number is None else number
 
 
 def _names(session: Session, who: str) -> list[str]:

@@ -1,10 +1,10 @@
 """The fleet's classes, in column order, what people call them, and what became of former ones."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import ClassNotFoundError, RefusedError
@@ -12,7 +12,7 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.names import check_name, unique_name
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, table_of
-from fleet_protocol.messages import ClassInfo, MergedClass
+from fleet_protocol.messages import ClassInfo
 
 _CLASSES = table_of(ClassRow)
 _ALL = (
@@ -23,11 +23,7 @@ _ALL = (
 _MERGED = (
     select(_CLASSES.c.class_id, _CLASSES.c.merged_into).where(_CLASSES.c.state == MERGED).order_by(_CLASSES.c.class_id)
 )
-_IN_STATE = (
-    select(_CLASSES.c.class_id)
-    .where(_CLASSES.c.state.in_(bindparam("states", expanding=True)))
-    .order_by(_CLASSES.c.class_id)
-)
+_RETIRED = select(_CLASSES.c.class_id).where(_CLASSES.c.state == RETIRED).order_by(_CLASSES.c.class_id)
 _IDENTIFIERS = select(_CLASSES.c.class_id).order_by(_CLASSES.c.class_id)
 
 
@@ -72,28 +68,14 @@ def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> 
     check_name(name, "a class's name")
     with store.writing() as session:
         row = require_class(session, class_id, ACTIVE)
-        require_free_name(session, name, class_id)
+        other = session.scalar(select(ClassRow).where(ClassRow.folded == name.casefold()))
+        if other is not None and other.class_id != class_id:
+            raise RefusedError(
+                "class_name_taken", f"class {other.class_id!r} has the name {other.name!r} already; choose another name"
+            )
         audit(session, "class_renamed", by, time.time(), class_id=class_id, before=row.name, name=name)
         row.name = name
         row.folded = name.casefold()
-
-
-def require_free_name(session: Session, name: str, class_id: str) -> None:
-    """Check that no other class of the fleet has a name.
-
-    Raises:
-        RefusedError: one has it, if only in other case.
-    """
-    other = session.scalar(select(ClassRow).where(ClassRow.folded == name.casefold()))
-    if other is not None and other.class_id != class_id:
-        raise RefusedError(
-            "class_name_taken", f"class {other.class_id!r} has the name {other.name!r} already; choose another name"
-        )
-
-
-def classes_in_state(session: Session, *states: str) -> tuple[str, ...]:
-    """Return the identifiers of the classes that have one of some states, in order of the identifiers."""
-    return tuple(session.execute(_IN_STATE, {"states": states}).scalars())
 
 
 def identifiers(session: Session) -> tuple[str, ...]:
@@ -113,24 +95,9 @@ def merged_classes(session: Session) -> dict[str, str]:
     return found
 
 
-def as_merged(merged: Mapping[str, str]) -> tuple[MergedClass, ...]:
-    """Return merged classes as work names them."""
-    return tuple(MergedClass(class_id, into) for class_id, into in merged.items())
-
-
 def retired_classes(session: Session) -> tuple[str, ...]:
     """Return the classes that an operator retired: their sounds are not to be reported again."""
-    return classes_in_state(session, RETIRED)
-
-
-def free_position(session: Session) -> int:
-    """Return a position for a class that has no column: below 0, and no other's."""
-    return min(session.scalar(select(func.min(ClassRow.position))) or 0, 0) - 1
-
-
-def no_name(class_id: str) -> str:
-    """Return what stands for the folded name of a class that is not active; a name is printable, and this is not."""
-    return f"\n{class_id}"
+    return tuple(session.execute(_RETIRED).scalars())
 
 
 def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> None:
@@ -141,7 +108,9 @@ def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> No
         left: state of the others.
     """
     for former in session.scalars(select(ClassRow).where(ClassRow.state == ACTIVE)).all():
-        former.state, former.position, former.folded = left, free_position(session), no_name(former.class_id)
+        # A position below 0 is no column; a name is printable, and what stands for that of a former class is not.
+        lowest = min(session.scalar(select(func.min(ClassRow.position))) or 0, 0)
+        former.state, former.position, former.folded = left, lowest - 1, f"\n{former.class_id}"
         session.flush()
     taken: list[str] = []
     for position, info in enumerate(classes):

@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 
-from aggregator_server.errors import InvalidRequestError
-from aggregator_server.fleet.audit import SERVER, Actor
-from aggregator_server.fleet.devices import admit, ask_for_new_secret, revoke
-from aggregator_server.fleet.reputation import quarantine, release
-from aggregator_server.store import Tables
+from sqlalchemy.orm import Session
 
-_CHANGES = {"admit": admit, "new-secret": ask_for_new_secret, "release": release, "revoke": revoke}
+from aggregator_server.errors import InvalidRequestError
+from aggregator_server.fleet.audit import SERVER, Actor, audit
+from aggregator_server.fleet.devices import end_membership, require_device, require_fleets_features, require_not_revoked
+from aggregator_server.fleet.reputation import put_in_quarantine, reputation_of
+from aggregator_server.names import check_name
+from aggregator_server.store import Tables
+from aggregator_server.store.tables import DeviceRow
+from fleet_protocol.feature_settings import FeatureSettings
+
+ACTIONS = ("admit", "new-secret", "quarantine", "release", "revoke")
 
 
 def change_devices(
@@ -25,11 +30,40 @@ def change_devices(
         RefusedError: the features of a device to admit are not those of the public set.
         InvalidRequestError: there is no such action, or the reason of a quarantine cannot be used.
     """
-    if action not in (*_CHANGES, "quarantine"):
-        raise InvalidRequestError(f"action must be one of {', '.join(_CHANGES)} and quarantine, not {action[:80]!r}")
+    if action not in ACTIONS:
+        raise InvalidRequestError(f"action must be one of {', '.join(ACTIONS)}, not {action[:80]!r}")
+    if action == "quarantine":
+        check_name(reason, "a reason")
     with tables.writing() as session:
         for device_id in device_ids:
-            if action == "quarantine":
-                quarantine(session, device_id, reason, now, by)
-            else:
-                _CHANGES[action](session, device_id, now, by)
+            row = require_device(session, device_id)
+            if action == "revoke":
+                end_membership(session, row, now, by, "device_revoked")
+            elif action == "quarantine":
+                conduct = reputation_of(session, device_id)
+                if conduct.quarantined_at is None:  # else it stays, with its first reason
+                    put_in_quarantine(session, conduct, reason, now, by)
+            elif action == "release":
+                _release(session, device_id, now, by)
+            elif action == "admit":
+                _admit(session, row, now, by)
+            else:  # the device sends a new secret after its next request for work
+                require_not_revoked(row)
+                row.rotate = True
+                audit(session, "secret_requested", by, now, device_id=device_id, name=row.name)
+
+
+def _admit(session: Session, row: DeviceRow, now: float, by: Actor) -> None:
+    require_not_revoked(row)
+    require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
+    if row.waiting:
+        row.waiting = False
+        audit(session, "device_admitted", by, now, device_id=row.device_id, name=row.name)
+
+
+def _release(session: Session, device_id: str, now: float, by: Actor) -> None:
+    """Let a device's uploads count again, and forget the suspicion against it; the counts of its uploads stay."""
+    row = reputation_of(session, device_id)
+    if row.quarantined_at is not None:
+        row.quarantined_at, row.reason, row.suspicion = None, None, 0
+        audit(session, "device_released", by, now, device_id=device_id)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.invitations import spend
+from aggregator_server.fleet.invitations import require_open
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import with_reputation
 from aggregator_server.fleet.versions import check_versions, is_outdated
@@ -102,7 +102,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
     secret_hash = hash_secret(enrolment.secret)
     with store.writing(durable=False) as session:
         row = session.get(DeviceRow, enrolment.device_id)
-        _require_fleets_features(session, settings, enrolment.name)
+        require_fleets_features(session, settings, enrolment.name)
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
@@ -110,9 +110,10 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
                 "device_taken",
                 f"device {enrolment.device_id} is enrolled with another secret; a new device draws a new identifier",
             )
-        _require_not_revoked(row)
+        require_not_revoked(row)
         if row.features_digest is not None and row.features_digest != settings.digest:
-            _forget_learned(session, row.device_id)
+            # Its model began anew on another front end, so it learns the rounds' results again.
+            session.execute(delete(LearnedRow).where(LearnedRow.device_id == row.device_id))
         row.name, row.architecture = enrolment.name, enrolment.architecture
         row.features, row.features_digest = settings.to_json(), settings.digest
         row.labels, row.seen_at = list(enrolment.labels), now
@@ -122,13 +123,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
         return Enrolled(enrolment.device_id, all_classes(session), row.waiting)
 
 
-def _forget_learned(session: Session, device_id: str) -> None:
-    """Let a device learn again from the rounds whose result it had: its model began anew on another front end."""
-    session.execute(delete(LearnedRow).where(LearnedRow.device_id == device_id))
-
-
 def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float, entry: Entry) -> DeviceRow:
-    """Make a new device's row, once its token allows one more."""
     if entry.device_id is not None:
         raise errors.NotAuthenticatedError(
             "a new device needs an invitation or the enrolment token, not a device's secret"
@@ -137,7 +132,9 @@ def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float
         raise errors.RefusedError("secret_taken", "another device enrolled with this secret; draw a new random one")
     if entry.per_minute is not None:
         _require_quota(session, entry.per_minute, entry.invitation_id, now)
-    invitation = None if entry.invitation_id is None else spend(session, entry.invitation_id, now)
+    invitation = None if entry.invitation_id is None else require_open(session, entry.invitation_id, now)
+    if invitation is not None:
+        invitation.used += 1
     row = DeviceRow(
         device_id=enrolment.device_id,
         secret_hash=secret_hash,
@@ -162,7 +159,6 @@ def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float
 
 
 def _require_quota(session: Session, per_minute: int, invitation_id: int | None, now: float) -> None:
-    """Check that a token may bring one more device."""
     whose = DeviceRow.invitation_id == invitation_id  # IS NULL for the enrolment token's
     brought = select(func.count()).select_from(DeviceRow).where(whose)
     lately = session.scalar(brought.where(DeviceRow.enrolled_at > now - _MINUTE_S)) or 0
@@ -194,7 +190,7 @@ def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     if found is None:
         raise errors.NotAuthenticatedError("no device is enrolled with this secret; enrol at POST /v1/devices first")
     known = Standing(*found)
-    _require_not_revoked(known)
+    require_not_revoked(known)
     if not waiting:
         require_active(known)
     return known
@@ -214,33 +210,10 @@ def wants_new_secret(row: Standing, now: float, days: float) -> bool:
     return row.rotate or (days > 0 and now - since > days * _DAY_S)
 
 
-def revoke(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload."""
-    _end(session, device_id, now, by, "device_revoked")
-
-
 def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:
     """Let a device go that wants to leave; like one that was revoked, it does not come back by the same secret."""
     with tables.writing() as session:
-        _end(session, device_id, now, by, "device_left")
-
-
-def admit(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Let a device take part that waited for it; admitting it again changes nothing."""
-    row = _require(session, device_id)
-    _require_not_revoked(row)
-    _require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
-    if row.waiting:
-        row.waiting = False
-        audit(session, "device_admitted", by, now, device_id=device_id, name=row.name)
-
-
-def ask_for_new_secret(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Ask a device for a new secret; it sends one after its next request for work."""
-    row = _require(session, device_id)
-    _require_not_revoked(row)
-    row.rotate = True
-    audit(session, "secret_requested", by, now, device_id=device_id, name=row.name)
+        end_membership(session, require_device(session, device_id), now, by, "device_left")
 
 
 def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: Actor) -> None:
@@ -253,7 +226,7 @@ def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: A
     _check_secret(secret)
     secret_hash = hash_secret(secret)
     with tables.writing() as session:
-        row = _require(session, device_id)
+        row = require_device(session, device_id)
         other = session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash))
         if other is not None and other != device_id:
             raise errors.RefusedError("secret_taken", "another device has this secret; draw a new random one")
@@ -272,7 +245,7 @@ def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) 
         RefusedError: there is no device ``after``.
     """
     with tables.reading() as session:
-        place = None if after is None else _require(session, after)
+        place = None if after is None else require_device(session, after)
         return with_reputation(session, [_info(row) for row in _enrolled_after(session, place, limit)])
 
 
@@ -325,21 +298,22 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
     """Return one device. Raises RefusedError: there is no such device."""
     with tables.reading() as session:
-        return with_reputation(session, [_info(_require(session, device_id))])[0]
+        return with_reputation(session, [_info(require_device(session, device_id))])[0]
 
 
-def _require(session: Session, device_id: str) -> DeviceRow:
+def require_device(session: Session, device_id: str) -> DeviceRow:
+    """Return a device's row. Raises RefusedError: there is no such device."""
     row = session.get(DeviceRow, device_id)
     if row is None:
         raise errors.RefusedError("device_not_found", f"there is no device {device_id!r}; GET /v1/devices lists them")
     return row
 
 
-def _end(session: Session, device_id: str, now: float, by: Actor, what: What) -> None:
-    row = _require(session, device_id)
+def end_membership(session: Session, row: DeviceRow, now: float, by: Actor, what: What) -> None:
+    """Shut a device out: its secret is refused, and the open round neither waits for it nor uses its upload."""
     if row.revoked_at is None:
         row.revoked_at = now
-        audit(session, what, by, now, device_id=device_id, name=row.name)
+        audit(session, what, by, now, device_id=row.device_id, name=row.name)
 
 
 def _check(enrolment: Enrolment) -> FeatureSettings:
@@ -374,16 +348,14 @@ def _check_secret(secret: str) -> None:
         raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
 
 
-def _require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
-    """Check that a device has the fleet's features."""
+def require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
+    """Check that a device has the fleet's features. Raises RefusedError: it has others."""
     public_set = current_version(session)
-    if public_set is not None:
-        _check_features(FeatureSettings.from_json(public_set.features), settings, name)
-
-
-def _check_features(ours: FeatureSettings, theirs: FeatureSettings, name: str) -> None:
+    if public_set is None:
+        return
     try:
-        ours.require_same(theirs, "the public set", f"device {name!r}")
+        ours = FeatureSettings.from_json(public_set.features)
+        ours.require_same(settings, "the public set", f"device {name!r}")
     except FeatureMismatchError as error:
         raise errors.RefusedError(
             "feature_mismatch",
@@ -398,7 +370,7 @@ def require_active(row: DeviceRow | Standing) -> None:
         DeviceRevokedError: it was revoked, or left.
         RefusedError: an operator has yet to admit it.
     """
-    _require_not_revoked(row)
+    require_not_revoked(row)
     if row.waiting:
         raise errors.RefusedError(
             "device_waiting",
@@ -406,7 +378,8 @@ def require_active(row: DeviceRow | Standing) -> None:
         )
 
 
-def _require_not_revoked(row: DeviceRow | Standing) -> None:
+def require_not_revoked(row: DeviceRow | Standing) -> None:
+    """Check that a device is no former one. Raises DeviceRevokedError: it was revoked, or left."""
     if row.revoked_at is not None:
         raise errors.DeviceRevokedError(
             f"device {row.device_id} was revoked, or left; to take part again it needs a new invitation, a new "

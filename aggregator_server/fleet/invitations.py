@@ -83,13 +83,6 @@ def find_invitation(tables: Tables, token: str) -> int | None:
         return session.scalar(rows)
 
 
-def spend(session: Session, invitation_id: int, now: float) -> InvitationRow:
-    """Use an invitation for one more device. Raises InvitationSpentError: it lets nobody in any more."""
-    row = require_open(session, invitation_id, now)
-    row.used += 1
-    return row
-
-
 def require_open(session: Session, invitation_id: int, now: float) -> InvitationRow:
     """Return an invitation that lets one more device in. Raises InvitationSpentError: it lets nobody in any more."""
     row = session.get_one(InvitationRow, invitation_id)

@@ -13,13 +13,11 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.limits import SUSPICION
-from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, ReputationInfo, reply
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import IS_SUSPECTED, DeviceRow, ReputationRow, table_of
+from aggregator_server.store.tables import IS_SUSPECTED, ReputationRow, table_of
 
 _REPUTATIONS = table_of(ReputationRow)
 QUARANTINED = select(_REPUTATIONS.c.device_id).where(_REPUTATIONS.c.quarantined_at.is_not(None))
@@ -43,7 +41,7 @@ def suspicion_after(suspicion: int, why: Mapping[str, Any] | None) -> int:
 
 def note_refusal(session: Session, device_id: str, round_id: int, message: str, now: float) -> None:
     """Note that an upload was refused for its values; once for each round, because devices try again."""
-    row = _row(session, device_id)
+    row = reputation_of(session, device_id)
     if row.refused_in != round_id:
         row.refused += 1
         row.refused_in, row.refusal = round_id, message[:_REASON_LENGTH]
@@ -74,24 +72,6 @@ def note_round(
     return tuple(found)
 
 
-def quarantine(session: Session, device_id: str, reason: str, now: float, by: Actor) -> None:
-    """Put a device in quarantine. One that is there already stays, with its first reason."""
-    check_name(reason, "a reason")
-    _require_device(session, device_id)
-    row = _row(session, device_id)
-    if row.quarantined_at is None:
-        _quarantine(session, row, reason, now, by)
-
-
-def release(session: Session, device_id: str, now: float, by: Actor) -> None:
-    """Let a device's uploads count again, and forget the suspicion against it; the counts of its uploads stay."""
-    _require_device(session, device_id)
-    row = _row(session, device_id)
-    if row.quarantined_at is not None:
-        row.quarantined_at, row.reason, row.suspicion = None, None, 0
-        audit(session, "device_released", by, now, device_id=device_id)
-
-
 def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """Return devices with their reputation."""
     rows = _rows(session, [device.device_id for device in devices])
@@ -103,11 +83,6 @@ def with_reputation(session: Session, devices: Collection[DeviceInfo]) -> tuple[
     )
 
 
-def _require_device(session: Session, device_id: str) -> None:
-    if session.get(DeviceRow, device_id) is None:
-        raise RefusedError("device_not_found", f"there is no device {device_id!r}; GET /v1/devices lists them")
-
-
 def _rows(session: Session, device_ids: Sequence[str]) -> dict[str, ReputationRow]:
     found: dict[str, ReputationRow] = {}
     for batch in batches(device_ids):
@@ -116,7 +91,8 @@ def _rows(session: Session, device_ids: Sequence[str]) -> dict[str, ReputationRo
     return found
 
 
-def _row(session: Session, device_id: str) -> ReputationRow:
+def reputation_of(session: Session, device_id: str) -> ReputationRow:
+    """Return the row of a device that there is."""
     return session.get(ReputationRow, device_id) or _new_row(session, device_id)
 
 
@@ -132,11 +108,12 @@ def _suspect(session: Session, row: ReputationRow, why: Mapping[str, Any], said:
     if row.suspicion < SUSPICION or row.quarantined_at is not None:
         return False
     times = f"{row.screened} of its uploads stood out, {row.refused} were refused, {row.counted} counted"
-    _quarantine(session, row, f"{times}; {said}", now, SERVER)
+    put_in_quarantine(session, row, f"{times}; {said}", now, SERVER)
     return True
 
 
-def _quarantine(session: Session, row: ReputationRow, reason: str, now: float, by: Actor) -> None:
+def put_in_quarantine(session: Session, row: ReputationRow, reason: str, now: float, by: Actor) -> None:
+    """Let a device's uploads count no more until somebody releases it."""
     row.quarantined_at, row.reason = now, reason[:_REASON_LENGTH]
     audit(session, "device_quarantined", by, now, device_id=row.device_id, reason=row.reason)
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import get_args
 
 from sqlalchemy import delete, select
-from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidRequestError, NotAuthenticatedError, RefusedError
 from aggregator_server.fleet.audit import Actor, audit
@@ -97,11 +96,6 @@ def find_person(tables: Tables, token: str, now: float) -> Person | None:
     with tables.reading() as session:
         row = session.scalar(select(TokenRow).where(TokenRow.token_hash == hash_secret(token)))
         return None if row is None else _owner(row, now)
-
-
-def person_of(session: Session, token_id: int, now: float) -> Person:
-    """Return who the token of a number belongs to. Raises NotAuthenticatedError: it has expired or was revoked."""
-    return _owner(session.get_one(TokenRow, token_id), now)
 
 
 def _owner(row: TokenRow, now: float) -> Person:
@@ -192,7 +186,7 @@ def find_session(tables: Tables, secret: str, first: str, now: float) -> Person 
         if row.token_id is None:
             return FIRST if same(str(row.proof), _mark(secret, first)) else None
         try:
-            return person_of(session, row.token_id, now)
+            return _owner(session.get_one(TokenRow, row.token_id), now)
         except NotAuthenticatedError:
             return None
 

@@ -75,7 +75,7 @@ class Computation:
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def start(self) -> None:
-        """Start the process, so that the first round need not wait for it."""
+        """Start the process before a round needs it."""
         with self._turn:
             self._present()
 
@@ -104,22 +104,21 @@ class Computation:
     def close(self) -> None:
         """End the process, whatever it is doing; whoever waits for it gets a ComputationLostError."""
         self._closed.set()
-        if self._running is not None:
-            _end(self._running[0])
+        running = self._running
+        if running is not None:
+            running[0].kill()
+            running[0].join()
 
     def _present(self) -> tuple[BaseProcess, Connection]:
         if self._running is None:
-            self._running = self._start()
+            context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
+            mine, theirs = context.Pipe()
+            arguments = (theirs, self._blobs, configured())
+            process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
+            process.start()
+            theirs.close()
+            self._running = process, mine
         return self._running
-
-    def _start(self) -> tuple[BaseProcess, Connection]:
-        context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
-        mine, theirs = context.Pipe()
-        arguments = (theirs, self._blobs, configured())
-        process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
-        process.start()
-        theirs.close()
-        return process, mine
 
     def _asked(self, snapshot: RoundSnapshot) -> StoredResult | str | _Retry:
         process, connection = self._present()
@@ -132,7 +131,8 @@ class Computation:
     def _lost(self, round_id: int, why: str) -> str:
         """Start another process; return why the round ends, if too many died of it."""
         process, connection = self._present()
-        _end(process)
+        process.kill()
+        process.join()
         connection.close()
         self._running = None
         reason = f"the process that computed round {round_id} ended ({why or f'status {process.exitcode}'})"
@@ -143,11 +143,6 @@ class Computation:
         if self._deaths[1] < COMPUTATION_DEATHS:
             raise ComputationLostError(reason)
         return f"{reason}, {COMPUTATION_DEATHS} times; is the memory of this machine enough?"
-
-
-def _end(process: BaseProcess) -> None:
-    process.kill()
-    process.join()
 
 
 def _serve(connection: Connection, blobs: BlobStore, log_format: LogFormat) -> None:

@@ -13,7 +13,7 @@ from aggregator_server.rounds.plan import is_other, parsed_plan
 from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group, open_group_index
 from aggregator_server.store.tables import RoundRow
 from fleet_protocol.messages import parse
-from fleet_protocol.personalisation import Schedule
+from fleet_protocol.personalisations import Schedule
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ from aggregator_server.strategies.registry import FleetKind, recommended, strate
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.local_method import local_methods
+from fleet_protocol.local_methods import local_methods
 from fleet_protocol.messages import RoundPlan
-from fleet_protocol.personalisation import personalisations
+from fleet_protocol.personalisations import personalisations
 
 
 def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
@@ -110,7 +110,7 @@ def insert_round(
         version, weights, state = starting_point(session, group)
     else:
         state = kept_state(session, how.name)
-    others = with_another_network(session, version) if plan.others else frozenset[str]()
+    others = with_another_network(session, version) if plan.other_networks else frozenset[str]()
     plan, newest = _prepared(session, how, plan, others), newest_done(session)
     row = RoundRow(
         state=OPEN,
@@ -157,11 +157,11 @@ def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: Abstract
     reported, classes = _statistics(session), len(all_classes(session))
     of_plan = tuple(device for device in reported if device.device_id not in others)
     plan = replace(plan, local=how.prepare(plan.local, of_plan, classes))
-    if plan.others is None:
+    if plan.other_networks is None:
         return plan
     of_others = tuple(device for device in reported if device.device_id in others)
-    local = lookup(plan.others.strategy).prepare(plan.others.local, of_others, classes)
-    return replace(plan, others=replace(plan.others, local=local))
+    local = lookup(plan.other_networks.strategy).prepare(plan.other_networks.local, of_others, classes)
+    return replace(plan, other_networks=replace(plan.other_networks, local=local))
 
 
 def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
@@ -235,7 +235,7 @@ def open_next_group_round(session: Session, round_id: int, now: float) -> None:
     if groups is None or not is_done(fleets):
         return
     if fleets.groups is None:
-        others = with_another_network(session, fleets.model_version) if plan.others else ()
+        others = with_another_network(session, fleets.model_version) if plan.other_networks else ()
         columns = read_columns(session, now)
         ids = [device_id.decode() for device_id in columns.device_ids.tolist()]
         takes_part = np.array([device_id not in others for device_id in ids], np.bool_)

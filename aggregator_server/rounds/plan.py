@@ -14,8 +14,8 @@ from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
 from aggregator_server.strategies.registry import complete, known_settings, strategies, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice, OthersPart, RoundPlan, parse
-from fleet_protocol.personalisation import personalisations
+from fleet_protocol.messages import Choice, OtherNetworks, RoundPlan, parse
+from fleet_protocol.personalisations import personalisations
 from fleet_protocol.setting import Value
 
 _MAX_DEADLINE_S = 30 * 86_400.0
@@ -55,7 +55,7 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
             quorum=float(request.quorum),
             seed=request.seed,
             personalisation=personalisation,
-            others=None if request.others is None else _part_for_others(request.others, chosen),
+            other_networks=_part_of_other_networks(request.other_networks, chosen),
         )
     except PlanError as error:
         raise RefusedError("invalid_plan", str(error)) from error
@@ -89,21 +89,24 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
         )
 
 
-def _part_for_others(wanted: Choice, chosen: Strategy) -> OthersPart:
+def _part_of_other_networks(wanted: Choice | None, chosen: Strategy) -> OtherNetworks | None:
     """Return what devices of other networks do in a round."""
+    if wanted is None:
+        return None
     if not chosen.shares_model:
         raise RefusedError(
             "invalid_plan",
-            f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out others",
+            f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out other_networks",
         )
     theirs = strategy(wanted.name)
     if not theirs.shares_scores:
         able = ", ".join(sorted(name for name, other in strategies().items() if other.shares_scores))
         raise RefusedError(
-            "invalid_plan", f"others cannot follow {wanted.name!r} in a round of another strategy; they can: {able}"
+            "invalid_plan",
+            f"other_networks cannot follow {wanted.name!r} in a round of another strategy; they can: {able}",
         )
     local = complete("local", Choice(theirs.local, wanted.settings))
-    return OthersPart(strategy=theirs.name, local=local, aggregation=_aggregation(theirs, {}))
+    return OtherNetworks(strategy=theirs.name, local=local, aggregation=_aggregation(theirs, {}))
 
 
 def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
@@ -136,19 +139,19 @@ def with_another_network(session: Session, version: int | None) -> frozenset[str
 
 
 def is_other(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a device, as it is now, does a round's part for others."""
-    if row.model_version is None or parsed_plan(row.plan).others is None:
+    """Tell whether a device, as it is now, does a round's part for other networks."""
+    if row.model_version is None or parsed_plan(row.plan).other_networks is None:
         return False
     return not has_network(session.get_one(DeviceRow, device_id), session.get_one(ModelRow, row.model_version))
 
 
 def followed_strategy(plan: RoundPlan, own: str, *, other: bool) -> str:
     """Return the name of the strategy that a device follows in a round."""
-    return plan.others.strategy if other and plan.others is not None else own
+    return plan.other_networks.strategy if other and plan.other_networks is not None else own
 
 
-def plan_for_others(plan: RoundPlan, others: OthersPart) -> RoundPlan:
-    """Return a plan as the devices get it that do its part for others: they share no model, so none is fine-tuned."""
+def plan_for_other_networks(plan: RoundPlan, others: OtherNetworks) -> RoundPlan:
+    """Return a plan as the devices get it that do its part for other networks: they fine-tune no model."""
     return replace(
-        plan, local=others.local, aggregation=others.aggregation, personalisation=Choice("none"), others=None
+        plan, local=others.local, aggregation=others.aggregation, personalisation=Choice("none"), other_networks=None
     )

@@ -147,21 +147,6 @@ def count_group_rounds(session: Session, follows: int) -> int:
     return session.scalar(select(func.count()).where(RoundRow.follows == follows)) or 0
 
 
-def newest_with_uploads(session: Session, before: int | None = None) -> int | None:
-    """Return the number of the newest round that is done, and has uploads."""
-    uploaded = exists().where(ParticipantRow.round_id == RoundRow.round_id, ParticipantRow.upload.is_not(None))
-    found = select(RoundRow.round_id).where(IS_DONE, uploaded).order_by(RoundRow.round_id.desc()).limit(1)
-    return session.scalar(found if before is None else found.where(RoundRow.round_id < before))
-
-
-def uploads_of_round(session: Session, round_id: int) -> dict[str, str]:
-    """Return the digests of what was uploaded for a round, by device in order."""
-    rows = select(ParticipantRow.device_id, ParticipantRow.upload).where(
-        ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None)
-    )
-    return {device_id: str(upload) for device_id, upload in session.execute(rows.order_by(ParticipantRow.device_id))}
-
-
 def uploads_of_closed_rounds() -> Select[str | None]:
     """Return a select of the digests of what was uploaded for rounds that are over."""
     over = (ParticipantRow.round_id == RoundRow.round_id) & (RoundRow.state != OPEN)

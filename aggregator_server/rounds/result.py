@@ -20,19 +20,10 @@ from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.reputation import QUARANTINED, note_round
-from aggregator_server.rounds.queries import WITH_DEVICES, mark_done, training_loss
+from aggregator_server.rounds.queries import mark_done, training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
-from aggregator_server.store.tables import (
-    ACTIVE,
-    AssignmentRow,
-    BlobRow,
-    ClassRow,
-    DeviceRow,
-    ParticipantRow,
-    RoundRow,
-    table_of,
-)
+from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, DeviceRow, ParticipantRow, table_of
 from aggregator_server.strategies.mixed_networks import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
@@ -107,13 +98,13 @@ class StoredRound:
             has_consensus=snapshot.consensus is not None,
             state=state,
             revoked=frozenset(snapshot.revoked),
-            others=tuple(contribution for contribution, other in uploads if other),
+            other_networks=tuple(contribution for contribution, other in uploads if other),
             class_terms=snapshot.class_terms,
             scratch=self._blobs.folder,
         )
 
     def _contributions(self) -> list[tuple[Contribution, bool]]:
-        """Return the uploads that are neither missing nor damaged, and whether each is by the plan's part for others.
+        """Return the uploads that are neither missing nor damaged, each with whether another network made it.
 
         Several are read at the same time. Of each the document alone stays in memory.
         """
@@ -196,7 +187,7 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     stored = StoredRound(blobs, snapshot)
     inputs = stored.inputs()
     result = aggregate(stored.strategy, inputs)
-    whole = {contribution.update.device_id for contribution in (*inputs.contributions, *inputs.others)}
+    whole = {contribution.update.device_id for contribution in (*inputs.contributions, *inputs.other_networks)}
     result.details["damaged"] = sorted({device_id for device_id, _, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
     class_ids = result.public_set.class_ids
@@ -248,12 +239,10 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
 
 
 def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:
-    """Return the devices whose uploads the result was made of; none where it is another round's, computed again."""
     uploaded = (
         select(ParticipantRow.device_id)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
-        .join(RoundRow, RoundRow.round_id == ParticipantRow.round_id)
-        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), WITH_DEVICES)
+        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None))
         .where(DeviceRow.revoked_at.is_(None), DeviceRow.device_id.not_in(QUARANTINED))
         .order_by(ParticipantRow.device_id)
     )

@@ -1,6 +1,5 @@
-"""How long uploads stay stored: those of the last round that is done, until the next one is. Tables keep the digests.
+"""How long uploads stay stored: until their round is over, unless the server is told to keep them. Tables keep digests.
 
-A round's result can be computed again from them without the uploads of a device (aggregator_server/undo/restoring.py).
 A file is removed only after the round's end is durable. A server that is killed in between removes what is left when
 it starts. So does what nothing names: a server that was killed between a blob and its row leaves it.
 """
@@ -9,10 +8,8 @@ import logging
 from collections.abc import Iterable
 from itertools import islice
 
-from sqlalchemy.orm import Session
-
-from aggregator_server.limits import KEPT_UPLOAD_BYTES, UNNAMED_S
-from aggregator_server.rounds.queries import newest_with_uploads, uploads_of_closed_rounds, uploads_of_round
+from aggregator_server.limits import UNNAMED_S
+from aggregator_server.rounds.queries import uploads_of_closed_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 
@@ -21,27 +18,22 @@ _BATCH = 500  # a statement takes only so many parameters
 
 
 def remove_uploads(store: Store, round_id: int) -> None:
-    """Remove the files that are not kept of a round that has just ended, and of the one before it."""
-    if store.keep_uploads == "all":
-        return
-    with store.reading() as session:
-        ended = [round_id, newest_with_uploads(session, before=round_id)]
-        uploads = session.scalars(uploads_of_closed_rounds().where(RoundRow.round_id.in_(ended))).all()
-        kept = _kept(store, session)
-    _remove(store, set(uploads) - kept)
+    """Remove the files of a round that has just ended."""
+    if not store.keep_uploads:
+        with store.reading() as session:
+            uploads = session.scalars(uploads_of_closed_rounds().where(RoundRow.round_id == round_id)).all()
+        _remove(store, uploads)
 
 
 def remove_left_uploads(store: Store) -> None:
-    """Remove the files of every round that is over and not kept, when the server starts."""
-    if store.keep_uploads == "all":
+    """Remove the files of every round that is over, when the server starts."""
+    if store.keep_uploads:
         return
-    with store.reading() as session:
-        kept = _kept(store, session)
     present = store.blobs.digests()
     while batch := list(islice(present, _BATCH)):
         with store.reading() as session:
             over = session.scalars(uploads_of_closed_rounds().where(ParticipantRow.upload.in_(batch))).all()
-        _remove(store, set(over) - kept)
+        _remove(store, over)
 
 
 def sweep(store: Store, now: float) -> int:
@@ -55,17 +47,6 @@ def sweep(store: Store, now: float) -> int:
     if removed:
         _log.info("%d arrays that nothing names were removed", removed)
     return removed
-
-
-def _kept(store: Store, session: Session) -> set[str | None]:
-    """Return the uploads of the last round that is done, unless they are too large."""
-    last = newest_with_uploads(session) if store.keep_uploads == "last" else None
-    kept = set() if last is None else set(uploads_of_round(session, last).values())
-    size = sum(store.blobs.size(sha256) for sha256 in kept)
-    if size > KEPT_UPLOAD_BYTES:
-        _log.info("the uploads of round %s are not kept: %d bytes are more than %d", last, size, KEPT_UPLOAD_BYTES)
-        return set()
-    return {*kept}
 
 
 def _remove(store: Store, digests: Iterable[str | None]) -> None:

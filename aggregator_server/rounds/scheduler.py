@@ -1,4 +1,4 @@
-"""Waking many waiting requests at once, without a thread for any of them."""
+"""The loop that moves rounds, and waking many waiting requests at once, without a thread for any of them."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,7 @@ class Notifier:
     """
 
     def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
-        """Make one.
-
-        Args:
-            tell: passes a notification on to other servers.
-        """
+        """Make one; ``tell`` passes a notification on to other servers."""
         self._loop = asyncio.get_running_loop()
         self._tell = tell
         self._events: dict[str, asyncio.Event] = {}
@@ -91,11 +87,7 @@ class RoundScheduler:
     """Calls :func:`advance` whenever the open round may be due, one call at a time, in a worker thread."""
 
     def __init__(self, store: Store, new_work: Notifier, compute: Compute) -> None:
-        """Make one that does not run yet, in the event loop that will run it.
-
-        Args:
-            new_work: is notified when a round closed.
-        """
+        """Make one that does not run yet, in the event loop that will run it; it notifies ``new_work`` of a result."""
         self._store = store
         self._compute = compute
         self._new_work = new_work
@@ -166,13 +158,9 @@ class RoundScheduler:
                 _log.info("round %d opened by its schedule", opened)
                 self._new_work.notify()
             return 0.0
-        self._tidy()
-        pauses = [due - time.time() for due in (deadline, opening) if due is not None]
-        return max(0.0, min([_MAX_SLEEP_S, *pauses]))
-
-    def _tidy(self) -> None:
-        """Remove what nothing needs, while no round is due: to list a store takes its time."""
         self.clean()
-        if time.monotonic() >= self._sweep_at:
+        if time.monotonic() >= self._sweep_at:  # while no round is due: to list a store takes its time
             self._sweep_at = time.monotonic() + UNNAMED_S
             sweep(self._store, time.time())
+        pauses = [due - time.time() for due in (deadline, opening) if due is not None]
+        return max(0.0, min([_MAX_SLEEP_S, *pauses]))

@@ -52,7 +52,7 @@ class RoundSnapshot:
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were neither revoked nor put in quarantine since.
-        uploads: (device, blob, whether by the plan's part for others) of those that uploaded, by device.
+        uploads: (device, blob, whether by the plan's part for other networks) of those that uploaded, by device.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
         model: Blob of the shared model's bundle; None in a round without one.
         weights: Blob of the weights that the devices started from; None for the bundle's own.
@@ -109,7 +109,12 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
     of_round = {"of_round": row.round_id}
     participants: Sequence[Any] = session.execute(_TAKING_PART, of_round).all()
     assigned: Iterable[Any] = session.execute(_ASSIGNED, of_round)
-    terms = read_class_terms(session)
+    newest = current_model(session)  # whose head must have a slot for each class
+    terms = ClassTerms(
+        max_classes=CLASSES if newest is None else min(CLASSES, newest.capacity),
+        reserved=frozenset(identifiers(session)),
+        merged=merged_classes(session),
+    )
     return RoundSnapshot(
         round_id=row.round_id,
         strategy=row.strategy,
@@ -128,18 +133,6 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         weights=row.weights,
         server_state=row.server_state,
         prototypes=row.prototypes,
-        revoked=revoked_devices(session) if row.server_state is not None else (),
+        revoked=tuple(session.execute(_REVOKED).scalars()) if row.server_state is not None else (),
         class_terms=terms,
     )
-
-
-def read_class_terms(session: Session) -> ClassTerms:
-    """Return what a round may do about classes; the current shared model's head must have a slot for each."""
-    model = current_model(session)
-    room = CLASSES if model is None else min(CLASSES, model.capacity)
-    return ClassTerms(max_classes=room, reserved=frozenset(identifiers(session)), merged=merged_classes(session))
-
-
-def revoked_devices(session: Session) -> tuple[str, ...]:
-    """Return the devices that were revoked or are in quarantine, in order."""
-    return tuple(session.execute(_REVOKED).scalars())

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Executable, select
 from sqlalchemy.orm import Session
@@ -29,7 +29,6 @@ from aggregator_server.store.tables import BlobRow
 __all__ = [
     "DATABASE",
     "LOCK",
-    "KeptUploads",
     "Store",
     "Tables",
     "alone",
@@ -48,9 +47,6 @@ _OF_A_FLEET = frozenset({DATABASE, LOCK, "blobs", "tokens.json"})
 
 _log = logging.getLogger(__name__)
 _ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that servers share
-
-KeptUploads = Literal["none", "last", "all"]
-"""Of which rounds that are over the uploads are kept: the last one's are what a restoration without a device needs."""
 
 
 class Tables:
@@ -112,10 +108,10 @@ class Store(Tables):
         folder: The data folder.
         instance: What this server drew at its start, to be known by.
         blobs: The arrays. A blob is stored before any row names it; uploads are removed when their round is over.
-        keep_uploads: Rounds whose uploads stay on disk.
+        keep_uploads: Whether uploads stay on disk once their round is over.
     """
 
-    def __init__(self, place: Path | Location, *, keep_uploads: KeptUploads = "last") -> None:
+    def __init__(self, place: Path | Location, *, keep_uploads: bool = False) -> None:
         """Open the state, creating what it lacks.
 
         Args:

@@ -10,7 +10,7 @@ from aggregator_server.aggregation.contract import Contribution, RoundInputs, Ro
 from aggregator_server.discovery.new_classes import extend
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import Strategy
-from fleet_protocol.messages import OthersPart
+from fleet_protocol.messages import OtherNetworks
 
 
 def aggregate(chosen: Strategy, inputs: RoundInputs) -> RoundResult:
@@ -20,9 +20,9 @@ def aggregate(chosen: Strategy, inputs: RoundInputs) -> RoundResult:
         AggregationError: the uploads cannot be combined.
     """
     result = chosen.aggregate(inputs)
-    if inputs.plan.others is None or not inputs.others:
+    if inputs.plan.other_networks is None or not inputs.other_networks:
         return result
-    scored = _scores(inputs, inputs.plan.others)
+    scored = _scores(inputs, inputs.plan.other_networks)
     grown = result.public_set
     return replace(
         result,
@@ -31,13 +31,13 @@ def aggregate(chosen: Strategy, inputs: RoundInputs) -> RoundResult:
     )
 
 
-def _scores(inputs: RoundInputs, others: OthersPart) -> RoundResult:
+def _scores(inputs: RoundInputs, others: OtherNetworks) -> RoundResult:
     """Return what the others' uploads come to on the public set as they scored it, apart from their new sounds."""
     alone = replace(
         inputs,
-        plan=replace(inputs.plan, local=others.local, aggregation=others.aggregation, others=None),
-        contributions=tuple(map(_without_sounds, inputs.others)),
-        others=(),
+        plan=replace(inputs.plan, local=others.local, aggregation=others.aggregation, other_networks=None),
+        contributions=tuple(map(_without_sounds, inputs.other_networks)),
+        other_networks=(),
         model=None,
         state={},
     )

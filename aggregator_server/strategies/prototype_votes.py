@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator_server.aggregation.contract import Assigned, ClassTerms, Contribution, RoundInputs, as_names, as_rows
-from fleet_protocol.arrays import Floats
+from aggregator_server.aggregation.contract import Assigned, ClassTerms, Contribution, RoundInputs
+from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 
@@ -57,7 +57,7 @@ def votes_of(
         said.append(np.array([column_of.get(class_id, _NO_CLASS) for class_id in (*update.known, *reported)], np.int64))
     present = devices_of(contributions)
     kept, kept_columns = _kept(state, column_of, inputs.class_terms)
-    kept_devices = as_names(state["devices"])[kept] if len(kept) else _names(())
+    kept_devices = _as_names(state["devices"])[kept] if len(kept) else _names(())
     stays = ~np.isin(kept_devices, np.concatenate([present, _names(inputs.revoked)]))
     kept = kept[stays]
 
@@ -101,7 +101,7 @@ def denied_of(inputs: RoundInputs, contributions: Sequence[Contribution], public
     shape = public_set.settings.shape
     columns, devices = [np.zeros(0, np.int64)], [_names(())]
     prototypes, clips = [np.zeros((0, *shape), np.float32)], [np.zeros(0, np.float32)]
-    if inputs.plan.aggregation.settings.get("corrections", False):
+    if inputs.plan.aggregation.settings["corrections"]:
         for contribution in contributions:
             if class_ids := contribution.update.negatives:
                 arrays = contribution.read()
@@ -112,7 +112,7 @@ def denied_of(inputs: RoundInputs, contributions: Sequence[Contribution], public
         state = {name.removeprefix(_NEGATIVE): array for name, array in inputs.state.items() if _NEGATIVE in name}
         kept, kept_columns = _kept(state, column_of, inputs.class_terms)
         if len(kept):
-            said = as_names(state["devices"])[kept]
+            said = _as_names(state["devices"])[kept]
             stays = ~np.isin(said, np.concatenate([devices_of(contributions), _names(inputs.revoked)]))
             columns.append(kept_columns[stays])
             devices.append(said[stays])
@@ -136,7 +136,7 @@ def _arrays(votes: Votes, class_ids: Sequence[str]) -> Arrays:
     if not len(votes.columns):
         return {}
     return {
-        "classes": as_rows(class_ids, max(len(class_id.encode()) for class_id in class_ids))[votes.columns],
+        "classes": np.array([class_id.encode() for class_id in class_ids])[votes.columns][:, None].view(np.uint8),
         "devices": votes.devices.view(np.uint8).reshape(-1, _ID_BYTES),
         "prototypes": votes.prototypes,
         "counts": votes.clips,
@@ -146,16 +146,18 @@ def _arrays(votes: Votes, class_ids: Sequence[str]) -> Arrays:
 def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Read whose votes :func:`to_keep` returned: numbers of its rows, int64 [votes], and the columns of their classes.
 
-    Votes for a merged class count for what it is now, behind those for that class itself; others have no class. A state
-    of an older release names columns. They mean the same classes as long as no class was removed.
+    Votes for a merged class count for what it is now, behind those for that class itself; others have no class.
     """
-    if "devices" not in state or ("columns" in state and not terms.reserved <= {*column_of}):
+    if "devices" not in state:
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
-    if "columns" in state:
-        return np.arange(len(state["columns"])), state["columns"].astype(np.int64)
-    names, which = np.unique(as_names(state["classes"]), return_inverse=True)
+    names, which = np.unique(_as_names(state["classes"]), return_inverse=True)
     known = [name.decode() for name in names.tolist()]
     now = [column_of.get(name, column_of.get(terms.merged.get(name, ""), _NO_CLASS)) for name in known]
     merged = np.array([name not in column_of for name in known])
     rows = np.argsort(merged[which], kind="stable")
     return rows, np.array(now, np.int64)[which[rows]]
+
+
+def _as_names(rows: Array) -> NDArray[np.bytes_]:
+    """Return identifiers that :func:`_arrays` wrote, uint8 [names, bytes], as bytes [names]."""
+    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}")[:, 0]

@@ -90,7 +90,9 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         "distances": distances,
     }
     if found.negatives is not None:
-        details["negatives"] = _by_class(found.negatives)
+        said = details["negatives"] = dict[str, list[int]]()  # how many devices said so of each, by class
+        for class_id, devices in zip(found.negatives.class_ids, found.negatives.devices.tolist(), strict=True):
+            said.setdefault(class_id, []).append(devices)
     return RoundResult(
         public_set=public_set,
         consensus=consensus,
@@ -170,14 +172,6 @@ def _negatives(
 
 def _as_rows(prototypes: Floats) -> Doubles:
     return prototypes.reshape(len(prototypes), math.prod(prototypes.shape[1:])).astype(np.float64)
-
-
-def _by_class(negatives: Negatives) -> dict[str, list[int]]:
-    """Return how many devices said so of each negative, by class."""
-    found: dict[str, list[int]] = {}
-    for class_id, devices in zip(negatives.class_ids, negatives.devices.tolist(), strict=True):
-        found.setdefault(class_id, []).append(devices)
-    return found
 
 
 STRATEGY = Strategy(

@@ -1,7 +1,7 @@
 """The strategies that a round can follow, the methods that the parts of a plan can name, and the recommended strategy.
 
 The aggregator fills in every setting, so that a device reads all of them from its plan. What a local method and a
-personalisation can be set to stands where both sides read it (fleet_protocol/local_methods, personalisations).
+personalisation can be set to stands where both sides read it (fleet_protocol/local_methods.py, personalisations.py).
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from aggregator_server.selection.draw import selections
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol import setting
 from fleet_protocol.errors import PlanError, PluginError
-from fleet_protocol.local_method import local_methods
+from fleet_protocol.local_methods import local_methods
 from fleet_protocol.messages import Choice
-from fleet_protocol.personalisation import personalisations
+from fleet_protocol.personalisations import personalisations
 from fleet_protocol.registry import Registry, discover
 from fleet_protocol.setting import Settings
 
@@ -112,5 +112,5 @@ def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
         return replace(request, strategy="zero_shot")
     aggregation = request.aggregation or Choice("screened_mean")
     # Also where all devices have the network: one that enrols later can then learn from the result.
-    others = request.others or Choice("zero_shot")
-    return replace(request, strategy="fedavg", aggregation=aggregation, others=others)
+    others = request.other_networks or Choice("zero_shot")
+    return replace(request, strategy="fedavg", aggregation=aggregation, other_networks=others)

@@ -56,7 +56,7 @@ class Strategy:
             opens; for settings that depend on the fleet.
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
         shares_scores: Whether it makes a consensus of scores alone, and keeps no state, so that devices can follow it
-            in rounds of a strategy that shares a model (``others``).
+            in rounds of a strategy that shares a model (``other_networks``).
         about: Description of a round, in plain words, for people who choose.
         cost: Cost for a device, and what leaves it, in plain words.
     """

@@ -1,7 +1,7 @@
 """Merging and retiring classes of the fleet."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from aggregator_server.errors import InvalidRequestError, RefusedError
@@ -17,7 +17,7 @@ from aggregator_server.undo.columns import (
     changed_prototypes,
     changed_public_set,
 )
-from aggregator_server.undo.operations import ensure_no_open_round, insert_operation, lines, note_public_set
+from aggregator_server.undo.restoring import ensure_no_open_round, insert_operation, lines, note_public_set
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo
@@ -27,8 +27,6 @@ from fleet_protocol.tensors import pack, unpack
 _log = logging.getLogger(__name__)
 Operation = Literal["merge", "retire"]
 _AUDITED: dict[Operation, What] = {"merge": "class_merged", "retire": "class_retired"}
-# the fleet's classes -> the change
-Plan = Callable[[tuple[ClassInfo, ...]], ClassChange]
 
 
 def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
@@ -41,13 +39,7 @@ def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) ->
         ClassNotFoundError: there is no such class.
         RefusedError: it cannot be retired now.
     """
-    with store.reading() as session:
-        require_class(session, class_id, ACTIVE)
-
-    def plan(classes: tuple[ClassInfo, ...]) -> ClassChange:
-        return _of([info for info in classes if info.class_id != class_id])
-
-    _change(store, now, by, "retire", plan, {"class_id": class_id})
+    _change(store, now, by, "retire", class_id)
 
 
 def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = SERVER) -> None:
@@ -60,34 +52,22 @@ def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = 
     """
     if class_id == into:
         raise InvalidRequestError(f"class {class_id!r} cannot be merged into itself; name another class")
-
-    with store.reading() as session:
-        require_class(session, into, ACTIVE)
-        require_class(session, class_id, ACTIVE)
-
-    def plan(classes: tuple[ClassInfo, ...]) -> ClassChange:
-        left = [info for info in classes if info.class_id != class_id]
-        return _of(left, {into: (into, class_id)})
-
-    _change(store, now, by, "merge", plan, {"class_id": class_id, "into": into})
+    _change(store, now, by, "merge", class_id, into)
 
 
-def _of(classes: Sequence[ClassInfo], sources: dict[str, tuple[str, ...]] | None = None) -> ClassChange:
-    """Return a change after which these are the classes, each made of itself where ``sources`` says nothing else."""
-    made_of = {info.class_id: (info.class_id,) for info in classes} | (sources or {})
-    return ClassChange(tuple(classes), tuple(made_of[info.class_id] for info in classes))
-
-
-def _change(store: Store, now: float, by: Actor, operation: Operation, plan: Plan, details: dict[str, str]) -> None:
-    """Change the fleet's classes; another change that comes between is taken into account."""
+def _change(store: Store, now: float, by: Actor, operation: Operation, class_id: str, into: str | None = None) -> None:
+    """Take a class away, or make it one with another; a change that comes between is taken into account."""
+    details = {"class_id": class_id} | ({} if into is None else {"into": into})
     while True:
         with store.reading() as session:
+            for named in reversed(details.values()):
+                require_class(session, named, ACTIVE)
             based_on, classes = lines(session), all_classes(session)
-            change = plan(classes)
-            if not change.classes:
-                raise RefusedError(
-                    "last_class", f"{classes[0].class_id!r} is the fleet's only class; a fleet needs one"
-                )
+            left = tuple(info for info in classes if info.class_id != class_id)
+            if not left:
+                raise RefusedError("last_class", f"{class_id!r} is the fleet's only class; a fleet needs one")
+            made_of = {info.class_id: (info.class_id,) for info in left} | ({into: (into, class_id)} if into else {})
+            change = ClassChange(left, tuple(made_of.values()))
             models = [model_blob(session, row.model_version) for row in based_on]
         public_set, stored = _store(store, based_on, models, classes, change)
         with store.writing() as session:
@@ -101,9 +81,9 @@ def _change(store: Store, now: float, by: Actor, operation: Operation, plan: Pla
                 inserted = insert_operation(session, row, now, operation, results, details)
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)
             set_columns(session, change.classes, RETIRED)
-            if "into" in details:
-                merged = session.get_one(ClassRow, details["class_id"])
-                merged.state, merged.merged_into = MERGED, details["into"]
+            if into is not None:
+                merged = session.get_one(ClassRow, class_id)
+                merged.state, merged.merged_into = MERGED, into
             audit(session, _AUDITED[operation], by, now, **details, round_id=inserted.round_id)
             session.flush()
         _log.info("%s: %s", operation, details)

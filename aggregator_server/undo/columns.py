@@ -3,7 +3,7 @@
 All functions are pure.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,8 +78,8 @@ def changed_head(
 def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> FleetPrototypes:
     """Return the fleet's prototypes after a change, until a round makes them anew.
 
-    That of merged classes is the mean of theirs by devices. What is not a class
-    stays where the class does: of merged ones, the one may be what the other is not.
+    That of merged classes is the mean of theirs by devices. What is not a class stays where the class does: of merged
+    ones, the one may be what the other is not.
     """
     known = prototypes.class_ids
     found: list[tuple[str, Array, int]] = []
@@ -90,27 +90,19 @@ def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> Flee
             mean = np.average(prototypes.means[places], axis=0, weights=counts)
             found.append((info.class_id, mean, int(counts.sum())))
     names = tuple(class_id for class_id, _, _ in found)
-    alone = {
-        info.class_id
-        for info, sources in zip(change.classes, change.sources, strict=True)
-        if sources == (info.class_id,)
-    }
+    negatives, said = None, prototypes.negatives
+    alone = {sources[0] for sources in change.sources if len(sources) == 1}
+    kept = [] if said is None else [row for row, class_id in enumerate(said.class_ids) if class_id in alone]
+    if said is not None and kept:
+        negatives = Negatives(tuple(said.class_ids[row] for row in kept), said.means[kept], said.devices[kept])
     return FleetPrototypes(
         prototypes.features,
         names,
         np.asarray([mean for _, mean, _ in found], np.float32).reshape(-1, *prototypes.means.shape[1:]),
         np.array([count for _, _, count in found], np.int64),
         tuple(class_id for class_id in prototypes.provisional if class_id in names),
-        _negatives_of(alone, prototypes.negatives),
+        negatives,
     )
-
-
-def _negatives_of(class_ids: Collection[str], negatives: Negatives | None) -> Negatives | None:
-    if negatives is None:
-        return None
-    kept = [row for row, class_id in enumerate(negatives.class_ids) if class_id in class_ids]
-    names = tuple(negatives.class_ids[row] for row in kept)
-    return Negatives(names, negatives.means[kept], negatives.devices[kept]) if kept else None
 
 
 def _columns(before: Sequence[str], change: ClassChange) -> list[list[int]]:

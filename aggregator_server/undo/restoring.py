@@ -1,6 +1,8 @@
-"""Rolling the fleet back to the state after a round.
+"""Rolling the fleet back to the state after a round, and what every operation of an operator is: a round that is done.
 
-Rounds after it stay in the list as undone: nothing goes on from them, and an undone round can be restored in turn.
+Its strategy and plan are those of the round before, so devices apply the result in the way that they know. The blobs
+are on disk before one transaction writes all rows: a server that is killed has done all of it, or nothing. Rounds that
+are undone stay in the list: nothing goes on from them, and an undone round can be restored in turn.
 """
 
 import logging
@@ -12,20 +14,105 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
-from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_done, require_round
+from aggregator_server.fleet.public_sets import public_set_row
+from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.rounds.history import newest_with_model
+from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_done, lock_open_round, newest_done, require_round
+from aggregator_server.rounds.result import KINDS
 from aggregator_server.store import Store
-from aggregator_server.store.tables import ACTIVE, UNDONE, AssignmentRow, ClassRow, RoundRow
-from aggregator_server.undo.operations import (
-    RESULTS,
-    ensure_no_open_round,
-    insert_operation,
-    note_public_set,
-    require_newest,
+from aggregator_server.store.tables import (
+    ACTIVE,
+    DONE,
+    UNDONE,
+    AssignmentRow,
+    BlobRow,
+    ClassRow,
+    Json,
+    OperationRow,
+    PublicSetRow,
+    RoundRow,
 )
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
 _log = logging.getLogger(__name__)
+RESULTS = {kind: f"result_{kind}" for kind in KINDS}
+"""Columns of a round's results, by what takes their place in the next round."""
+
+
+def lines(session: Session) -> tuple[RoundRow, ...]:
+    """Return the rounds from which later ones go on: of the current shared model, and the newest, which is last.
+
+    Raises:
+        RefusedError: there is none.
+    """
+    newest, model = newest_done(session), current_model(session)
+    if newest is None:
+        raise RefusedError(
+            "round_not_done",
+            "no round is done yet so there is no state to change; open one first, or "
+            "publish another public set where none was ever done",
+        )
+    trained = None if model is None else newest_with_model(session, model.version)
+    return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
+
+
+def ensure_no_open_round(session: Session) -> None:
+    """Make sure that no round is open. Raises RefusedError: devices work for one."""
+    row = lock_open_round(session)
+    if row is not None:
+        raise RefusedError(
+            "round_open",
+            f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
+            f"DELETE /v1/rounds/{row.round_id}",
+        )
+
+
+def insert_operation(
+    session: Session,
+    base: RoundRow,
+    now: float,
+    operation: str,
+    results: dict[str, str | None],
+    details: Json,
+    restores: int | None = None,
+) -> RoundRow:
+    """Insert an operation, and the round that is done with its result.
+
+    Args:
+        session: a writing one; no round is open.
+        base: the round whose strategy, plan and model it has.
+        results: the result's blobs, by column; those of ``base`` where one is left out.
+    """
+    newest = newest_done(session)
+    after = {name: getattr(base, name) for name in RESULTS.values()} | results
+    for kind, name in RESULTS.items():
+        if after[name] is not None:
+            session.merge(BlobRow(sha256=after[name], kind=kind))
+    session.flush()
+    row = RoundRow(
+        state=DONE,
+        strategy=base.strategy,
+        plan=base.plan,
+        opened_at=now,
+        closed_at=now,
+        model_version=base.model_version,
+        details={},
+        **{start: getattr(newest, result) for start, result in RESULTS.items()},
+        **after,
+    )
+    session.add(row)
+    session.flush()
+    session.add(OperationRow(round_id=row.round_id, what=operation, restores=restores, details=details))
+    return row
+
+
+def note_public_set(session: Session, sha256: str, public_set: PublicSet, round_id: int) -> None:
+    """Make a public set the current one, where it is not."""
+    newest = select(PublicSetRow.sha256).order_by(PublicSetRow.version.desc()).limit(1)
+    if session.scalar(newest) != sha256:
+        session.add(public_set_row(sha256, public_set, round_id))
+        session.flush()
 
 
 def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> int:
@@ -53,10 +140,11 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
                 continue
             based_on = _require_restorable(session, round_id)
             ensure_no_open_round(session)
-            results = {name: getattr(based_on, name) for name in RESULTS}
+            results = {name: getattr(based_on, name) for name in RESULTS.values()}
             row = insert_operation(session, based_on, now, "restore", results, {}, restores=round_id)
             note_public_set(session, str(based_on.result_public_set), public_set, row.round_id)
-            _undo_later(session, round_id, row.round_id)
+            later = (RoundRow.round_id > round_id) & (RoundRow.round_id < row.round_id)
+            session.execute(update(RoundRow).where(later, COUNTS).values(undone_by=row.round_id))
             _restore_classes(session, public_set.classes)
             audit(session, "round_restored", by, now, round_id=row.round_id, restores=round_id)
             session.flush()
@@ -77,7 +165,7 @@ def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER)
         RefusedError: a round is open.
     """
     with store.reading() as session:
-        row, newest = require_round(session, operation), require_newest(session)
+        row, newest = require_round(session, operation), lines(session)[-1]
         # An operation has a round for the shared model's line, too, of the same time.
         earlier = (RoundRow.round_id < operation) & (RoundRow.opened_at != row.opened_at)
         before = session.scalar(select(func.max(RoundRow.round_id)).where(COUNTS, OF_FLEET, earlier))
@@ -107,12 +195,6 @@ def _require_restorable(session: Session, round_id: int) -> RoundRow:
 
 def _last_round(session: Session) -> int:
     return session.scalar(select(func.max(RoundRow.round_id))) or 0
-
-
-def _undo_later(session: Session, round_id: int, by: int) -> None:
-    """Let every round after one count no more, but for the operation that does so."""
-    later = (RoundRow.round_id > round_id) & (RoundRow.round_id < by)
-    session.execute(update(RoundRow).where(later, COUNTS).values(undone_by=by))
 
 
 def _restore_classes(session: Session, classes: Sequence[ClassInfo]) -> None:

@@ -180,7 +180,7 @@ def _add_blobs(backup: BackupWriter, tables: Path, blobs: BlobStore) -> list[str
         there, sent, others = lasting(session), open_uploads(session), other_uploads(session)
     left_out = []
     for sha256 in sorted(others):
-        if blobs.exists(sha256):  # kept for a while, or by --keep-uploads
+        if blobs.exists(sha256):  # by --keep-uploads
             if blobs.is_whole(sha256):
                 there[sha256] = "an upload"
             else:

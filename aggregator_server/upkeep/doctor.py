@@ -132,7 +132,7 @@ def _disk(location: Location) -> Iterator[Observation]:
         "storage",
         state,
         f"{what}; below {LEAST_FREE_SHARE:.0%} no upload is taken in",
-        "free space on that disk, or `run --keep-uploads none`",
+        "free space on that disk, and `run` without `--keep-uploads`",
     )
 
 

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from aggregator_server import limits, tls
 from aggregator_server.security import load_tokens
-from aggregator_server.store import KeptUploads, Store
+from aggregator_server.store import Store
 from aggregator_server.store.location import Location
 from aggregator_server.strategies.registry import strategies
 from aggregator_server.web.app import create_app
@@ -102,7 +102,7 @@ def serve(
     endpoint: Endpoint,
     terms: Terms,
     *,
-    keep_uploads: KeptUploads = "last",
+    keep_uploads: bool = False,
     proxies: tuple[ProxyNetwork, ...] = (),
     docs_url: str | None = None,
     root_path: str = "",

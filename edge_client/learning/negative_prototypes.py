@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fleet_protocol.alike import alike_groups
 from fleet_protocol.arrays import Bools, Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.limits import NEGATIVES
+from fleet_protocol.similarity import similar_groups
 
 ITSELF = 0.7
 """Whitened cosine to a label from which a sound is believed to be the label's, whoever denies it.
@@ -32,7 +32,7 @@ def denied_groups(clips: Floats, statistics: EmbeddingStatistics) -> list[Floats
         clips: embeddings of the clips, float32 [clips, numbers].
     """
     order = np.lexsort(clips.T)  # the same groups in whatever order the clips come
-    return [clips[order][rows] for rows in alike_groups(statistics.whitened(clips[order]))[:NEGATIVES]]
+    return [clips[order][rows] for rows in similar_groups(statistics.whitened(clips[order]))[:NEGATIVES]]
 
 
 def believed(negatives: Doubles, of_label: Sequence[Doubles], of_others: Sequence[Doubles]) -> Bools:

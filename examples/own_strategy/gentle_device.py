@@ -2,8 +2,8 @@
 
 from edge_client.learning.methods.local_method import LocalMethod, TrainingPlan
 from edge_client.learning.personalisations.personalisation import Personalisation
-from fleet_protocol.local_methods.settings import SHARED_MODEL
-from fleet_protocol.personalisation import FINE_TUNING
+from fleet_protocol.local_methods import SHARED_MODEL
+from fleet_protocol.personalisations import FINE_TUNING
 from fleet_protocol.setting import Setting
 
 

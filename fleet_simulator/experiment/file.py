@@ -169,11 +169,12 @@ def _require_bundles(experiment: Experiment) -> None:
         )
     for path in model.own:
         own = read_bundle(path).manifest
-        shares = isinstance(method, LocalMethod) and not method.any_architecture and plan.others is None
+        shares = isinstance(method, LocalMethod) and not method.any_architecture and plan.other_networks is None
         if shares and own.network != shared.network:
             raise ExperimentError(
                 f"own = {path}: {plan.local.name} needs the fleet's bundle on every device; leave 'own' out, use the "
-                "strategy 'fedmlac', which takes any architecture, or give [rounds] others = { name = 'zero_shot' }"
+                "strategy 'fedmlac', which takes any architecture, or give "
+                "[rounds] other_networks = { name = 'zero_shot' }"
             )
         own.feature_settings.require_same(shared.feature_settings, str(path), f"the shared model ({model.bundle})")
 
@@ -182,7 +183,7 @@ def _require_public(experiment: Experiment, shared: Manifest) -> None:
     """Check that there is a public set where the strategy needs one."""
     plan = experiment.plan
     mixed = any(read_bundle(path).manifest.network != shared.network for path in experiment.model.own)
-    scored = plan.others is not None and mixed
+    scored = plan.other_networks is not None and mixed
     if experiment.data.public or (isinstance(method_of(plan.local.name), LocalMethod) and not scored):
         return
     what = "devices with another network than the shared model's score" if scored else f"{experiment.strategy} needs"

@@ -144,7 +144,7 @@ class RoundsSection:
     local: dict[str, Value] = field(default_factory=dict)
     aggregation: dict[str, Value] = field(default_factory=dict)
     selection: dict[str, Value] = field(default_factory=dict)
-    others: dict[str, Value] = field(default_factory=dict)
+    other_networks: dict[str, Value] = field(default_factory=dict)
     quarantine: bool = False
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class RoundsSection:
             aggregation=_method("aggregation", rule) if "name" in rule else rule,
             seed=self.seed,
             selection=_method("selection", self.selection) if self.selection else None,
-            others=_method("others", self.others) if self.others else None,
+            other_networks=_method("other_networks", self.other_networks) if self.other_networks else None,
         )
 
 

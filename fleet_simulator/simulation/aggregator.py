@@ -60,7 +60,7 @@ class Uploads:
     """What the devices of a round sent."""
 
     own: Sequence[Contribution]  # By the plan
-    others: Sequence[Contribution] = ()  # By the plan's part for others
+    others: Sequence[Contribution] = ()  # By the plan's part for other networks
     # Whether ``own`` are means of several devices' uploads, whose number of clips is their weight
     averaged: bool = False
 
@@ -147,7 +147,8 @@ class Aggregator:
             partial(FeatureRange.of, public_set.features[~public_set.synthetic]) if len(public_set.labels) else None,
         )
         own = self._accepted(self.strategy, terms, uploads.own)
-        others = [] if plan.others is None else self._accepted(strategy(plan.others.strategy), terms, uploads.others)
+        theirs = plan.other_networks
+        others = [] if theirs is None else self._accepted(strategy(theirs.strategy), terms, uploads.others)
         if not own and not others:
             raise SimulationError(f"round {work.round_id}: the aggregator refuses the uploads of all devices")
         consensus = state.consensus
@@ -168,7 +169,7 @@ class Aggregator:
                 state=kept,
                 revoked=revoked,
                 class_terms=ClassTerms(max_classes=CLASSES if manifest is None else min(CLASSES, manifest.slots)),
-                others=tuple(others),
+                other_networks=tuple(others),
             ),
         )
         if manifest is not None and result.weights is None:

@@ -25,7 +25,7 @@ from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.messages import Choice, RoundPlan, Work
-from fleet_protocol.personalisation import Schedule
+from fleet_protocol.personalisations import Schedule
 from fleet_protocol.public_set import pack_consensus
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import CorpusError
@@ -129,7 +129,7 @@ class DealtFleet(Devices):
 
     def parted(self, devices: Sequence[int], plan: RoundPlan) -> tuple[list[int], list[int]]:
         """Return which of some devices follow a plan, and which do its part for others."""
-        others = [device for device in devices if plan.others is not None and self._other[device]]
+        others = [device for device in devices if plan.other_networks is not None and self._other[device]]
         there = set(others)
         return [device for device in devices if device not in there], others
 
@@ -160,7 +160,7 @@ class DealtFleet(Devices):
         self._send()
         due, last = self.experiment.rounds.is_due(work.round_id), work.round_id == self.experiment.rounds.count
         entry: dict[str, Any] = self._time.of_round(*self._cost)
-        if scores or work.plan.others is not None:
+        if scores or work.plan.other_networks is not None:
             learning = np.flatnonzero((self.clips > 0) & (scores | self._other)).tolist()
             accuracy = self._learned(work if scores else for_others, learning, set(devices))
             if due and accuracy is not None:

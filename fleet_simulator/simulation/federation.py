@@ -17,7 +17,7 @@ import numpy as np
 from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
-from aggregator_server.rounds.plan import plan_for_others
+from aggregator_server.rounds.plan import plan_for_other_networks
 from aggregator_server.selection.draw import Candidate, History, select
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.arrays import Bools, Ints
@@ -164,7 +164,9 @@ class Federation:
         if self.aggregator.prepares:
             plan = self.aggregator.prepared(self.devices.statistics(np.flatnonzero(self.state.uploaded).tolist()))
         work = self.aggregator.work("contribute", round_id, plan)
-        return work, work if plan.others is None else replace(work, plan=plan_for_others(plan, plan.others))
+        if plan.other_networks is None:
+            return work, work
+        return work, replace(work, plan=plan_for_other_networks(plan, plan.other_networks))
 
     def play(self, round_id: int) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""

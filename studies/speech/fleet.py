@@ -21,7 +21,7 @@ from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.messages import Choice, ClassInfo, Update, Work
-from fleet_protocol.personalisations.group_balanced import schedule
+from fleet_protocol.personalisations import schedule
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection

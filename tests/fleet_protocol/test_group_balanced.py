@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from aggregator_server.strategies.registry import complete
 from fleet_protocol.messages import Choice
-from fleet_protocol.personalisation import Schedule
-from fleet_protocol.personalisations.group_balanced import group_by_size, rounds_per_group, schedule
+from fleet_protocol.personalisations import Schedule, group_by_size, rounds_per_group, schedule
 
 SIZES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.integers(1, 10_000), min_size=1, max_size=12)
 

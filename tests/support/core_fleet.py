@@ -121,6 +121,7 @@ class CoreFleet:
 def between_rounds(folder: Path, uploads: int) -> CoreFleet:
     """A closed data folder with a round that is done, and one in which some of four devices uploaded."""
     fleet = CoreFleet(folder)
+    fleet.store.keep_uploads = True
     fleet.run_round()
     fleet.open(200.0)
     for device in fleet.devices[:uploads]:

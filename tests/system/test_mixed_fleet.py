@@ -16,7 +16,7 @@ SETTINGS = {"augmented_copies": 1, "impressions": 8, "impression_steps": 60, "ep
 REQUEST = {
     "strategy": "recommended",
     "settings": SETTINGS,
-    "others": {"name": "zero_shot", "settings": SETTINGS},
+    "other_networks": {"name": "zero_shot", "settings": SETTINGS},
     "deadline_s": 600,
 }
 DEVICES = {

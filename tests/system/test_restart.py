@@ -29,7 +29,7 @@ def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_p
     else:
         fleet = CoreFleet(tmp_path / "data", [*sharing[::2], *devices()[1::2]] if others else sharing)
         fleet.publish_model()
-    fleet.open(100.0, deadline_s=200, strategy=strategy, **({"others": Choice("zero_shot")} if others else {}))
+    fleet.open(100.0, deadline_s=200, strategy=strategy, **({"other_networks": Choice("zero_shot")} if others else {}))
     for device in fleet.devices:
         fleet.upload(device)
     fleet.store.close()

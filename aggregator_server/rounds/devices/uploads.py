@@ -31,11 +31,10 @@ from aggregator_server.store.tables import (
     table_of,
 )
 from aggregator_server.strategies.registry import strategy
-from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import PRESETS, FeatureSettings
 from fleet_protocol.messages import Receipt, Update, parse
-from fleet_protocol.tensors import Arrays, view
+from fleet_protocol.tensors import view
 
 _ROUNDS, _PARTICIPANTS, _MODELS = table_of(RoundRow), table_of(ParticipantRow), table_of(ModelRow)
 _BLOBS, _DEVICES, _REPUTATIONS = table_of(BlobRow), table_of(DeviceRow), table_of(ReputationRow)
@@ -81,24 +80,8 @@ _NOTE_CLIPS = (
 )
 
 
-def admit(session: Session, round_id: int, device_id: str, sha256: str | None, now: float) -> Any:  # noqa: ANN401
-    """Return the round with the device's part in it, as ``_ROUND_AND_PARTICIPANT`` selects it.
-
-    Args:
-        sha256: of the bytes; None where they are not known yet.
-
-    Returns:
-        None where the upload is there already, or may be: only its bytes decide.
-
-    Raises:
-        RoundNotFoundError, RefusedError: it belongs nowhere.
-    """
-    found = session.connection().execute(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id}).first()
-    return found if _is_new(found, round_id, device_id, sha256, now) else None
-
-
 def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: float) -> bool:  # noqa: ANN401
-    """Tell whether a round takes an upload that is not there yet."""
+    """Tell whether a round takes an upload that is not there yet; of one that may be there, only its bytes decide."""
     if found is None:
         raise no_such_round(round_id)
     if found.device_id is None:
@@ -115,7 +98,12 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
         raise errors.RefusedError(
             "round_closed", f"round {round_id} is {found.state}; GET /v1/work says what to do next"
         )
-    _require_trusted(found, device_id)
+    if found.quarantined_at is not None:
+        raise errors.RefusedError(
+            "not_selected",
+            f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
+            "An operator can release it",
+        )
     if now >= found.deadline_at:
         late = now - found.deadline_at
         raise errors.RefusedError(
@@ -124,28 +112,16 @@ def _is_new(found: Any, round_id: int, device_id: str, sha256: str | None, now: 
     return True
 
 
-def note_upload(session: Session, sha256: str, update: Update, now: float) -> None:
-    """Write the rows of an upload that is on disk."""
-    who = {"of_device": update.device_id}
-    write = session.connection().execute  # not the session's, which looks for objects to load
-    write(_NOTE_BLOB, {"sha256": sha256})
-    values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
-    write(_NOTE_UPLOAD, who | {"of_round": update.round_id} | values)
-    write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
-
-
-def _require_trusted(found: Any, device_id: str) -> None:  # noqa: ANN401
-    """Check that a device's uploads count."""
-    if found.quarantined_at is not None:
-        raise errors.RefusedError(
-            "not_selected",
-            f"device {device_id} is in quarantine, so its uploads do not count; GET /v1/devices/me says why. "
-            "An operator can release it",
-        )
+def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: float) -> Any:  # noqa: ANN401
+    whose = {"round_id": round_id, "device_id": device_id}
+    found = session.connection().execute(_ROUND_AND_PARTICIPANT, whose).first()
+    return found if _is_new(found, round_id, device_id, sha256, now) else None
 
 
 def expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> Any:  # noqa: ANN401
-    """Return what :func:`admit` does, before an upload's bytes are read. Only the thread of the event loop may call it.
+    """Return the round with the device's part in it, before an upload's bytes are read, or None if it may be there.
+
+    Only the thread of the event loop may call it.
 
     Args:
         announced: SHA-256 of the bytes, where the device says it.
@@ -178,7 +154,7 @@ def check_update(
     """
     if found is None:
         with store.reading() as session:
-            found = admit(session, round_id, device_id, incoming.sha256, now)
+            found = _admit(session, round_id, device_id, incoming.sha256, now)
         if found is None:
             return None
     terms = _terms(store, round_id, found.model)
@@ -188,9 +164,13 @@ def check_update(
     except ProtocolError as error:
         raise errors.MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
-    _check_public_set(terms, update)
     chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
-    _check_values(store, chosen, terms, update, arrays, now)
+    try:
+        chosen.check(terms, update, arrays)
+    except errors.MalformedUpdateError as error:
+        with store.writing() as session:
+            note_refusal(session, device_id, round_id, str(error), now)
+        raise
     return update
 
 
@@ -212,12 +192,17 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
     """
     with store.writing(durable=False) as session:
         try:
-            found = admit(session, update.round_id, update.device_id, sha256, now)
+            found = _admit(session, update.round_id, update.device_id, sha256, now)
         except errors.AggregatorError:  # the round ended meanwhile: no row will ever name these bytes
             store.blobs.remove(sha256)
             raise
         if found is not None:
-            note_upload(session, sha256, update, now)
+            who = {"of_device": update.device_id}
+            write = session.connection().execute  # not the session's, which looks for objects to load
+            write(_NOTE_BLOB, {"sha256": sha256})
+            values = {"upload": sha256, "uploaded_at": now, "clips": update.clips, "metrics": update.metrics}
+            write(_NOTE_UPLOAD, who | {"of_round": update.round_id} | values)
+            write(_NOTE_CLIPS, who | {"reported": update.clips, "entropy": update.label_entropy})
     return Receipt(update.round_id, sha256, repeated=found is None)
 
 
@@ -249,31 +234,6 @@ def _check(terms: UploadTerms, update: Update, round_id: int, device_id: str) ->
             f"  public set: {terms.settings.describe()}\n  upload: {_describe(update.features)}\n"
             "Use a bundle that was built with the public set's features, and enrol again.",
         )
-    _check_numbers(update)
-
-
-def _check_values(
-    store: Store, chosen: Strategy, terms: UploadTerms, update: Update, arrays: Arrays, now: float
-) -> None:
-    """Let the strategy check an upload, and note against its device that it was refused."""
-    try:
-        chosen.check(terms, update, arrays)
-    except errors.MalformedUpdateError as error:
-        with store.writing() as session:
-            note_refusal(session, update.device_id, update.round_id, str(error), now)
-        raise
-
-
-def _check_public_set(terms: UploadTerms, update: Update) -> None:
-    if update.public_set != terms.public_set:
-        raise errors.RefusedError(
-            "wrong_public_set",
-            f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
-            "fetch that one and score it again",
-        )
-
-
-def _check_numbers(update: Update) -> None:
     if type(update.clips) is not int or not 0 <= update.clips < CLIPS:
         raise errors.MalformedUpdateError(f"clips must be a whole number from 0 to {CLIPS - 1}, not {update.clips!r}")
     if not 0.0 <= update.label_entropy <= LABEL_ENTROPY:  # holds for NaN too
@@ -284,6 +244,12 @@ def _check_numbers(update: Update) -> None:
         check_metrics(update.metrics)
     except errors.InvalidRequestError as error:
         raise errors.MalformedUpdateError(str(error)) from error
+    if update.public_set != terms.public_set:
+        raise errors.RefusedError(
+            "wrong_public_set",
+            f"the upload scored public set {update.public_set!r}, the round's is {terms.public_set}; "
+            "fetch that one and score it again",
+        )
 
 
 def _describe(digest: str) -> str:

@@ -9,12 +9,12 @@ from sqlalchemy import Text, and_, bindparam, cast, insert, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RefusedError
-from aggregator_server.fleet.classes import all_classes, as_merged, merged_classes, retired_classes
+from aggregator_server.fleet.classes import all_classes, merged_classes, retired_classes
 from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.history import fine_tuning_due, newest_result
-from aggregator_server.rounds.plan import is_other, parsed_plan, plan_for_others, plan_of_text
+from aggregator_server.rounds.plan import is_other, parsed_plan, plan_for_other_networks, plan_of_text
 from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
@@ -29,12 +29,8 @@ from aggregator_server.store.tables import (
 )
 from fleet_protocol.messages import ClassAssignment, Learned, MergedClass, Work, WorkKind
 
-_DEVICES, _REPUTATIONS, _LEARNED, _PARTICIPANTS = (
-    table_of(DeviceRow),
-    table_of(ReputationRow),
-    table_of(LearnedRow),
-    table_of(ParticipantRow),
-)
+_DEVICES, _REPUTATIONS = table_of(DeviceRow), table_of(ReputationRow)
+_LEARNED, _PARTICIPANTS = table_of(LearnedRow), table_of(ParticipantRow)
 _NEWEST, _OPEN = table_of(RoundRow).alias("newest"), table_of(RoundRow).alias("present")
 # What decides whether a device has work, in one statement: a fleet that wakes asks it all at once, most of it in vain.
 _PLACE = (
@@ -109,10 +105,10 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     with store.reading() as session:
         place: Any = session.execute(_PLACE, {"of_device": device_id}).one()
         require_active(Standing(*place[: len(STANDING)]))
-        finished = _to_learn(session, device_id, place) if _may_learn(place) else None
+        finished = _to_learn(session, device_id, place)
         if finished is not None:
             return _work(session, _for_all(store, state, "learn", finished), device_id)
-        if _may_contribute(place, now):
+        if place.is_asked and place.deadline_at > now and place.quarantined_at is None:
             return _work(session, _for_all(store, state, "contribute", int(place.open_round)), device_id)
     return None
 
@@ -144,23 +140,15 @@ def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
         session.execute(_REACHED, whose)
 
 
-def _may_learn(place: Any) -> bool:  # noqa: ANN401  (a row of _PLACE)
-    """Return whether there may be a result that a device has not learned, or not fine-tuned. Groups are ignored."""
-    if place.newest_round is None:
-        return False
-    if place.has_groups or place.personalised is None:
-        return True
-    return not place.personalised and plan_of_text(place.plan).personalisation.name != "none"
-
-
-def _may_contribute(place: Any, now: float) -> bool:  # noqa: ANN401  (a row of _PLACE)
-    """Return whether the open round wants something of a device."""
-    return bool(place.is_asked and place.deadline_at > now and place.quarantined_at is None)
-
-
 def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # noqa: ANN401  (a row of _PLACE)
-    if place.personalised is None and not place.has_groups:  # this row alone says it
-        return int(place.newest_round)
+    """Return the round whose result a device has not learned, or not fine-tuned; mostly this row alone says it."""
+    if place.newest_round is None:
+        return None
+    if not place.has_groups:
+        if place.personalised is None:
+            return int(place.newest_round)
+        if place.personalised or plan_of_text(place.plan).personalisation.name == "none":
+            return None
     row = newest_result(session, device_id) if place.has_groups else session.get_one(RoundRow, place.newest_round)
     assert row is not None
     learned = session.get(LearnedRow, (row.round_id, device_id))
@@ -188,34 +176,31 @@ def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Wor
             weights=row.result_weights if learning else row.weights,
             prototypes=row.result_prototypes if learning else row.prototypes,
             fleet_weights=session.get_one(RoundRow, row.follows).result_weights if learning and row.follows else None,
-            merged=as_merged(merged_classes(session)),
+            merged=tuple(MergedClass(*item) for item in merged_classes(session).items()),
             retired=retired_classes(session),
         )
 
 
 def _work(session: Session, work: Work, device_id: str) -> Work:
-    """Return the work of a device, which has what all devices get."""
     learning, plan = work.kind == "learn", work.plan
     if learning:
         work = replace(work, assignments=_pending(session, device_id, work.merged))
-    if plan.others is None and (not learning or plan.personalisation.name == "none"):
+    if plan.other_networks is None and (not learning or plan.personalisation.name == "none"):
         return work
     row = session.get_one(RoundRow, work.round_id)
     work = replace(work, fine_tune=learning and fine_tuning_due(session, row, device_id))
-    if plan.others is None or not _is_other(session, work.kind, row, device_id):
+    if plan.other_networks is None:
         return work
-    return replace(work, plan=plan_for_others(plan, plan.others), model=None, weights=None, fleet_weights=None)
-
-
-def _is_other(session: Session, kind: WorkKind, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a device does the plan's part for others: as it was asked, or to learn as its network allows now."""
-    if kind == "contribute":
-        return session.get_one(ParticipantRow, (row.round_id, device_id)).other
-    return is_other(session, row, device_id)
+    # As it was asked, or to learn as its network allows now.
+    asked = None if learning else session.get_one(ParticipantRow, (row.round_id, device_id))
+    if not (is_other(session, row, device_id) if asked is None else asked.other):
+        return work
+    plan = plan_for_other_networks(plan, plan.other_networks)
+    return replace(work, plan=plan, model=None, weights=None, fleet_weights=None)
 
 
 def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:
-    """Return the notices of its new sounds that a device has not got; none of classes that wait for an operator."""
+    """Return the notices of its new sounds that a device has not got."""
     rows: Iterable[Any] = session.execute(_PENDING, {"of_device": device_id})
     present = {item.class_id: item.into for item in merged}
     return tuple(ClassAssignment(slot, present.get(class_id, class_id)) for slot, class_id in rows)

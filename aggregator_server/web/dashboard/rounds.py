@@ -26,7 +26,7 @@ from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId, ScheduleId
 from aggregator_server.web.service import Service
 from fleet_protocol.messages import Choice
-from fleet_protocol.personalisation import personalisations
+from fleet_protocol.personalisations import personalisations
 from fleet_protocol.setting import Setting, Value
 
 _MINUTE_S = 60.0
@@ -111,7 +111,7 @@ def request_of(form: Form, choices: tuple[StrategyChoice, ...]) -> RoundRequest:
         new_classes=form.whole("new_classes", "the number of new classes"),
         selection=_named(form.text("selection"), strategy.selection),
         personalisation=_named(form.text("personalisation"), strategy.personalisation),
-        others=Choice("zero_shot") if form.text("others") else None,
+        other_networks=Choice("zero_shot") if form.text("other_networks") else None,
         replace_model=agreed,
     )
 

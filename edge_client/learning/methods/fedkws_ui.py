@@ -11,7 +11,7 @@ from edge_client.learning.methods.local_method import LocalMethod, LocalTask, Tr
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from fleet_protocol.adaptive_training import label_entropy, utility
 from fleet_protocol.arrays import Floats
-from fleet_protocol.local_methods.fedkws_ui import METHOD as TERMS
+from fleet_protocol.local_methods import FEDKWS_UI as TERMS
 
 # A mean loss in nats at which a model names its own clips with 95 % certainty: it has learned them by heart.
 OVERFITTED = 0.05

@@ -8,7 +8,7 @@ from __future__ import annotations
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from fleet_protocol.arrays import Floats
-from fleet_protocol.local_methods.fedmlac import METHOD as TERMS
+from fleet_protocol.local_methods import FEDMLAC as TERMS
 
 
 def prepare(task: LocalTask) -> TrainingPlan:

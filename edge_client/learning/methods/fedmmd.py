@@ -12,7 +12,7 @@ import numpy as np
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from fleet_protocol.arrays import Doubles, Floats
-from fleet_protocol.local_methods.fedmmd import METHOD as TERMS
+from fleet_protocol.local_methods import FEDMMD as TERMS
 
 # Kernel widths as factors on the mean squared distance (Long et al. 2015 take powers of two around it).
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)

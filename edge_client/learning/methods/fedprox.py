@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
-from fleet_protocol.local_methods.fedprox import METHOD as TERMS
+from fleet_protocol.local_methods import FEDPROX as TERMS
 
 
 def prepare(task: LocalTask) -> TrainingPlan:

@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from edge_client.learning.rounds.local_training import LocalTask, TrainingPlan
-from fleet_protocol.local_method import MethodTerms
+from fleet_protocol.local_methods import MethodTerms
 from fleet_protocol.registry import Registry, discover
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_client.learning.methods.local_method import UnsharedMethod
-from fleet_protocol.local_methods.prototypes import METHOD as TERMS
+from fleet_protocol.local_methods import PROTOTYPES as TERMS
 
 if TYPE_CHECKING:
     from edge_client.config import Config

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from edge_client.learning.personalisations.personalisation import Personalisation, fine_tuned
-from fleet_protocol.personalisations.group_balanced import PERSONALISATION as TERMS
+from fleet_protocol.personalisations import GROUP_BALANCED as TERMS
 
 PERSONALISATION = Personalisation("group_balanced", TERMS.settings, fine_tuned, groups=TERMS.groups, about=TERMS.about)

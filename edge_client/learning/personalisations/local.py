@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from edge_client.learning.personalisations.personalisation import Personalisation, fine_tuned
-from fleet_protocol.personalisations.local import PERSONALISATION as TERMS
+from fleet_protocol.personalisations import LOCAL as TERMS
 
 PERSONALISATION = Personalisation("local", TERMS.settings, fine_tuned, about=TERMS.about)

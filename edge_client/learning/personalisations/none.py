@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from edge_client.learning.personalisations.personalisation import Personalisation
-from fleet_protocol.personalisations.none import PERSONALISATION as TERMS
+from fleet_protocol.personalisations import NONE as TERMS
 
 PERSONALISATION = Personalisation("none", TERMS.settings, about=TERMS.about)

@@ -21,7 +21,7 @@ from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisation import PersonalisationTerms
+from fleet_protocol.personalisations import PersonalisationTerms
 from fleet_protocol.registry import Registry, discover
 from fleet_protocol.setting import Value
 from fleet_protocol.tensors import Arrays

@@ -173,13 +173,10 @@ def test_a_failed_round_of_the_fleet_has_no_groups_and_local_fine_tuning_needs_n
     assert describe_round(fleet.store, 2).participants[0].personalised
 
 
-def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise():
+def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise_and_groups_need_a_model_to_share():
     assert make_plan(RoundRequest("fedavg")).personalisation.settings["labels"] is True
     for request in (RoundRequest("fedavg", personalisation=Choice("none")), RoundRequest("zero_shot")):
         assert make_plan(request).personalisation == Choice("none")
-
-
-def test_groups_need_a_model_to_share_and_the_refusal_says_what_is_possible():
     with pytest.raises(
         RefusedError,
         match=r"'zero_shot' shares no model.*local, none",

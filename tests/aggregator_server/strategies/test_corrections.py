@@ -10,13 +10,10 @@ from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.aggregation.negative_prototypes import COMPARED, Said, fleet_negatives
 from aggregator_server.aggregation.prototype_mean import RULE
 from aggregator_server.errors import MalformedUpdateError
-from aggregator_server.rounds.plan import make_plan
-from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.errors import TensorError
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.limits import NEGATIVES_OF_FLEET
-from fleet_protocol.messages import Update, parse, to_json
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import pack, unpack
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
@@ -83,23 +80,6 @@ def test_it_follows_a_class_that_became_another_and_goes_with_one_that_is_gone()
     merged = aggregate(inputs(HONEST[0], class_terms=ClassTerms(merged={"c3": "c2"}), **later))
     assert off(told(merged, "c2"), "go") < 3
     assert aggregate(inputs(HONEST[0], **later)).prototypes.negatives is None
-
-
-def test_an_upload_of_a_device_of_an_older_release_is_taken():
-    document = to_json(HONEST[0].update)
-    assert list(document.pop("negatives")) == []
-    check(TERMS, parse(Update, document), HONEST[0].read())
-
-
-def test_a_state_and_a_plan_of_an_older_release_have_none():
-    first = aggregate(inputs(CORRECTED, *HONEST))
-    old_state = {name: array for name, array in first.state.items() if not name.startswith("negative")}
-    assert sorted(old_state) == ["classes", "counts", "devices", "prototypes"]
-    assert aggregate(inputs(HONEST[0], state=old_state)).prototypes.devices.tolist() == [8, 8]
-    plan = make_plan(RoundRequest("prototypes"))
-    settings = {name: value for name, value in plan.aggregation.settings.items() if name != "corrections"}
-    plan = dataclasses.replace(plan, aggregation=dataclasses.replace(plan.aggregation, settings=settings))
-    assert aggregate(inputs(CORRECTED, *HONEST, plan=plan)).prototypes.negatives is None
 
 
 def test_the_blob_says_what_is_not_a_class_and_a_damaged_one_is_refused():

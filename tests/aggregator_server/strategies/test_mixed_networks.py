@@ -35,8 +35,8 @@ SEVEN_TOO, NINE = reporting(FakeDevice, 2, ("c2", "c3"), 7, "Stop"), reporting(F
 
 
 def inputs(sharers, scorers, request=None, **changes):
-    request = request or RoundRequest("fedavg", others=OTHERS)
-    return inputs_of(request, sharers, others=tuple(map(contribution, scorers)), **changes)
+    request = request or RoundRequest("fedavg", other_networks=OTHERS)
+    return inputs_of(request, sharers, other_networks=tuple(map(contribution, scorers)), **changes)
 
 
 def column(result, slot):
@@ -89,7 +89,7 @@ def test_the_order_in_which_uploads_came_changes_no_bit(rule):
         [SEVEN, EIGHT, SharingDevice(5, ("c0",)), SharingDevice(6, ("c3",))],
         [SEVEN_TOO, NINE, FakeDevice(8, ("c1",))],
     )
-    request = RoundRequest("fedavg", others=OTHERS, aggregation=Choice(rule))
+    request = RoundRequest("fedavg", other_networks=OTHERS, aggregation=Choice(rule))
     results = [
         aggregate(FEDAVG, inputs(mains, others, request))
         for mains, others in itertools.product((sharers, sharers[::-1]), (scorers, scorers[::-1]))
@@ -123,7 +123,7 @@ def test_a_kind_of_which_nobody_uploaded_changes_nothing_of_its_own():
 def mixed_fleet(tmp_path, **request):
     fleet = CoreFleet(tmp_path, [SEVEN, EIGHT, SEVEN_TOO, NINE])
     model = fleet.publish_model()
-    round_id = fleet.open(strategy="fedavg", others=OTHERS, **request)
+    round_id = fleet.open(strategy="fedavg", other_networks=OTHERS, **request)
     return fleet, model, round_id
 
 
@@ -132,7 +132,7 @@ def test_each_device_is_asked_for_what_its_network_allows(tmp_path):
     sharer, scorer = fleet.work(SEVEN), fleet.work(NINE)
     assert (sharer.plan.local.name, sharer.model, sharer.plan.personalisation.name) == ("fedavg", model.sha256, "local")
     assert (scorer.plan.local.name, scorer.model, scorer.plan.personalisation.name) == ("zero_shot", None, "none")
-    assert scorer.plan.others is None
+    assert scorer.plan.other_networks is None
     assert scorer.public_set == sharer.public_set
     with pytest.raises(MalformedUpdateError, match="'scores' does not belong"):
         fleet.upload(SEVEN, data=dataclasses.replace(SEVEN_TOO, number=1).upload({"round_id": 1} | public(fleet), 24))
@@ -171,7 +171,7 @@ def test_the_next_round_is_about_the_public_set_as_it_grew(tmp_path):
         FakeDevice(4, ("c3", "c0", "c4", "c6")),
     ]
     fleet.all_learned(first)
-    second = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedavg", others=OTHERS))
+    second = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedavg", other_networks=OTHERS))
     assert second.weights == describe_round(fleet.store, first).result_weights
     grown = PublicSet.unpack(fleet.store.blobs.read(second.public_set))
     scores, class_ids = unpack_consensus(fleet.store.blobs.read(second.result_consensus))
@@ -210,7 +210,7 @@ def test_a_device_that_says_its_network_is_not_taken_by_the_name_of_its_architec
 
     fleet = CoreFleet(tmp_path, [Rebuilt(1, ("c0", "c1")), Same(2, ("c0", "c1"))])
     fleet.publish_model()
-    shown = describe_round(fleet.store, fleet.open(strategy="fedavg", others=OTHERS))
+    shown = describe_round(fleet.store, fleet.open(strategy="fedavg", other_networks=OTHERS))
     assert [one.strategy for one in shown.participants] == ["zero_shot", "fedavg"]
     with pytest.raises(InvalidRequestError, match="network must be 64"):
         fleet.enrol(
@@ -242,9 +242,9 @@ def test_losses_and_clips_of_the_others_are_not_counted_among_those_of_the_model
 
     fleet = CoreFleet(tmp_path, [Even(1, ("c0", "c1")), Uneven(2, ("c0", "c1"))])
     fleet.publish_model()
-    shown = describe_round(fleet.store, fleet.run_round(strategy="fedkws_ui", others=OTHERS))
+    shown = describe_round(fleet.store, fleet.run_round(strategy="fedkws_ui", other_networks=OTHERS))
     assert shown.summary.training_loss == 0.5
-    second = describe_round(fleet.store, fleet.open(200.0, strategy="fedkws_ui", others=OTHERS))
+    second = describe_round(fleet.store, fleet.open(200.0, strategy="fedkws_ui", other_networks=OTHERS))
     assert second.plan.local.settings["most_clips"] == 41
 
 

@@ -108,7 +108,7 @@ def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
     chosen = Choice("median")
     assert recommended(RoundRequest(aggregation=chosen), CEPSTRA).aggregation is chosen
     theirs = Choice("zero_shot", {"epochs": 3})
-    assert recommended(RoundRequest(others=theirs), CEPSTRA).others is theirs
+    assert recommended(RoundRequest(other_networks=theirs), CEPSTRA).other_networks is theirs
 
 
 def opened(fleet, **request):
@@ -138,7 +138,8 @@ def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoke
     mixed = opened(fleet)
     assert (mixed.summary.strategy, mixed.plan.aggregation.name) == ("fedavg", "screened_mean")
     assert mixed.plan.personalisation.name == "local"
-    assert (mixed.plan.others.strategy, mixed.plan.others.local.settings["labels"]) == ("zero_shot", True)
+    theirs = mixed.plan.other_networks
+    assert (theirs.strategy, theirs.local.settings["labels"]) == ("zero_shot", True)
     assert [one.strategy for one in mixed.participants] == ["fedavg", "zero_shot"]
     cancel_round(fleet.store, mixed.summary.round_id, 102.0)
     change_devices(fleet.store, [own.device_id], "revoke", 103.0)
@@ -157,14 +158,14 @@ def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoke
         (RoundRequest("zero_shot", seed=-1), "invalid_plan", ["seed", "-1"]),
         (RoundRequest("zero_shot", new_classes=0), "invalid_plan", ["new_classes", "0"]),
         (
-            RoundRequest("zero_shot", others=Choice("zero_shot")),
+            RoundRequest("zero_shot", other_networks=Choice("zero_shot")),
             "invalid_plan",
             ["'zero_shot' shares no model", "leave out"],
         ),
-        (RoundRequest("fedavg", others=Choice("fedmmd")), "invalid_plan", ["'fedmmd'", "they can: zero_shot"]),
-        (RoundRequest("fedavg", others=Choice("prototypes")), "invalid_plan", ["'prototypes'"]),
-        (RoundRequest("fedavg", others=Choice("mode")), "unknown_strategy", ["'mode'"]),
-        (RoundRequest("fedavg", others=Choice("zero_shot", {"epochs": 0})), "invalid_plan", ["'epochs'"]),
+        (RoundRequest("fedavg", other_networks=Choice("fedmmd")), "invalid_plan", ["'fedmmd'", "they can: zero_shot"]),
+        (RoundRequest("fedavg", other_networks=Choice("prototypes")), "invalid_plan", ["'prototypes'"]),
+        (RoundRequest("fedavg", other_networks=Choice("mode")), "unknown_strategy", ["'mode'"]),
+        (RoundRequest("fedavg", other_networks=Choice("zero_shot", {"epochs": 0})), "invalid_plan", ["'epochs'"]),
         (RoundRequest("fedavg", aggregation=Choice("mode")), "invalid_plan", ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"name": "mode"}), "invalid_plan", ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"trim": 0.1}), "invalid_plan", ["'trim'", "by_size"]),

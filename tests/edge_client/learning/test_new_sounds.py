@@ -10,7 +10,7 @@ from edge_client.learning.new_sounds import Synthesis, class_similarity, describ
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.local_methods.settings import NEW_SOUNDS
+from fleet_protocol.local_methods import NEW_SOUNDS
 from fleet_protocol.ready_bundles import find_bundle
 
 SETTINGS = {name: setting.default for name, setting in NEW_SOUNDS.items()} | {"impressions": 3, "impression_steps": 2}

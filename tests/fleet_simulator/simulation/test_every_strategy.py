@@ -36,7 +36,7 @@ def test_without_a_strategy_the_aggregator_s_recommendation_runs(tmp_path, bundl
     embeddings = on_embeddings(tmp_path / "p.toml")
     assert embeddings.plan == make_plan(RoundRequest("prototypes", seed=5))
     networks = load(write_experiment(tmp_path / "w.toml", bundles["ann3"]))
-    assert (networks.strategy, networks.plan.others.strategy) == ("fedavg", "zero_shot")
+    assert (networks.strategy, networks.plan.other_networks.strategy) == ("fedavg", "zero_shot")
     other = {"own": [str(bundles["cnn1"])]}
     scores = load(write_experiment(tmp_path / "s.toml", bundles["ann3"], data=PUBLIC, model=other))
     assert scores.strategy == "zero_shot"
@@ -87,7 +87,7 @@ def test_devices_listen_with_heads_that_know_the_fleet_s_sounds(tmp_path):
 
 
 def test_devices_with_another_network_take_part_by_scores_in_the_same_round(tmp_path, bundles):
-    experiment = of_two_networks(tmp_path / "e.toml", bundles, others={"name": "zero_shot", "epochs": 2})
+    experiment = of_two_networks(tmp_path / "e.toml", bundles, other_networks={"name": "zero_shot", "epochs": 2})
     here, workers = simulate(experiment, tmp_path / "run"), simulate(experiment, tmp_path / "workers", 2)
     assert here.rounds == workers.rounds
     assert (tmp_path / "run" / STATE).read_bytes() == (tmp_path / "workers" / STATE).read_bytes()

@@ -11,7 +11,7 @@ from aggregator_server.strategies.registry import known_settings, strategies
 from aggregator_server.web.dashboard.access import Form
 from aggregator_server.web.dashboard.rounds import request_of, settings_of
 from fleet_protocol.messages import Choice
-from fleet_protocol.personalisation import personalisations
+from fleet_protocol.personalisations import personalisations
 
 CHOICES = tuple(
     StrategyChoice(
@@ -57,7 +57,7 @@ def test_what_was_changed_is_asked_for():
             "selection": "uniform",
             "personalisation": "none",
             "new_classes": "2",
-            "others": "yes",
+            "other_networks": "yes",
         }
     )
     assert wanted == RoundRequest(
@@ -69,7 +69,7 @@ def test_what_was_changed_is_asked_for():
         new_classes=2,
         selection=Choice("uniform"),
         personalisation=Choice("none"),
-        others=Choice("zero_shot"),
+        other_networks=Choice("zero_shot"),
     )
     plan = make_plan(wanted)
     assert (plan.local.settings["epochs"], plan.aggregation.name) == (3, "median")

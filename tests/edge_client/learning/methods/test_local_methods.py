@@ -16,8 +16,8 @@ from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import Layer
 from fleet_protocol.errors import LabelError
 from fleet_protocol.labels import LabelMap, Slot
-from fleet_protocol.local_method import local_methods as known_methods
-from fleet_protocol.personalisation import personalisations as known_personalisations
+from fleet_protocol.local_methods import local_methods as known_methods
+from fleet_protocol.personalisations import personalisations as known_personalisations
 from fleet_protocol.setting import complete
 from tests.support.checkout import ROOT
 

@@ -7,7 +7,7 @@ from edge_client.learning.personalisations.personalisation import PersonalTask, 
 from edge_client.learning.training_data import Clips, held_out_accuracy
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.personalisation import FINE_TUNING
+from fleet_protocol.personalisations import FINE_TUNING
 from fleet_protocol.setting import complete
 
 LABELS = LabelMap(32).add("yes").add("no").add("rare")

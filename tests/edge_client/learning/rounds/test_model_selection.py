@@ -17,7 +17,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.messages import ClassInfo
-from fleet_protocol.personalisation import FINE_TUNING
+from fleet_protocol.personalisations import FINE_TUNING
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.setting import complete
 from fleet_protocol.tensors import Arrays

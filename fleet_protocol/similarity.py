@@ -9,10 +9,10 @@ from fleet_protocol.arrays import Doubles
 
 # Cosine of two whitened directions from which two sounds go into one group. Single clips of one word have 0.3 to 0.4 by
 # other speakers and more by one; those of different words less than 0.2 (`base`, Speech Commands).
-ALIKE = 0.3
+SIMILAR_FROM = 0.3
 
 
-def alike_groups(directions: Doubles) -> list[NDArray[np.intp]]:
+def similar_groups(directions: Doubles) -> list[NDArray[np.intp]]:
     """Return rows in groups, each ascending, the largest group first.
 
     The row with the most rows like it leads the first group, which has all of these; then the same of the rest.
@@ -20,7 +20,7 @@ def alike_groups(directions: Doubles) -> list[NDArray[np.intp]]:
     Args:
         directions: of length 1, whose products are cosines, float64 [rows, numbers].
     """
-    alike = directions @ directions.T >= ALIKE
+    alike = directions @ directions.T >= SIMILAR_FROM
     np.fill_diagonal(alike, True)
     left, groups = np.ones(len(directions), np.bool_), []
     while left.any():

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fleet_protocol.alike import alike_groups
+from fleet_protocol.similarity import similar_groups
 
 
 def directions(*angles):
@@ -11,15 +11,15 @@ def directions(*angles):
 
 
 def test_what_is_alike_is_one_group_and_the_largest_comes_first():
-    groups = alike_groups(directions(0, 180, 10, 175, 20, 96))
+    groups = similar_groups(directions(0, 180, 10, 175, 20, 96))
     assert [group.tolist() for group in groups] == [[0, 2, 4], [1, 3], [5]]
 
 
 def test_nothing_is_no_group_and_one_sound_is_one():
-    assert alike_groups(np.zeros((0, 3))) == []
-    assert [group.tolist() for group in alike_groups(directions(45))] == [[0]]
+    assert similar_groups(np.zeros((0, 3))) == []
+    assert [group.tolist() for group in similar_groups(directions(45))] == [[0]]
 
 
 def test_what_has_no_direction_is_a_group_of_its_own():
-    groups = alike_groups(np.zeros((2, 4)))
+    groups = similar_groups(np.zeros((2, 4)))
     assert sorted(group.tolist() for group in groups) == [[0], [1]]

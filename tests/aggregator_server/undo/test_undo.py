@@ -1,14 +1,18 @@
-"""Classes that an operator merges and retires, and the rounds after that."""
+"""Classes that an operator merges and retires, the fleet rolled back to the state after a round, and what follows."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from aggregator_server.fleet.classes import list_classes
+from aggregator_server.fleet.classes import list_classes, rename_class
+from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.rounds.history import starting_point
+from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.undo.reports import list_class_history
+from aggregator_server.undo.restoring import restore_round
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassAssignment, MergedClass
@@ -20,13 +24,19 @@ from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
 
 @pytest.fixture
-def fleet(tmp_path):
-    """After a round in which devices 1 and 2 met c4 ("Stop"), and device 3 c5 ("go")."""
+def new(tmp_path):
+    """Devices that share a model, before their first round."""
     fleet = CoreFleet(tmp_path / "data", devices(kind=SharingDevice))
     fleet.publish_model()
-    fleet.run_round(strategy="fedavg")
     yield fleet
     fleet.store.close()
+
+
+@pytest.fixture
+def fleet(new):
+    """After a round in which devices 1 and 2 met c4 ("Stop"), and device 3 c5 ("go")."""
+    new.run_round(strategy="fedavg")
+    return new
 
 
 def names(fleet):
@@ -84,11 +94,8 @@ def test_a_retired_class_leaves_rows_columns_and_the_shared_head_and_is_not_foun
 
 def test_weights_that_an_earlier_round_trained_follow_a_change_after_a_round_of_another_strategy(fleet):
     trained = newest(fleet)
-    fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
-    scoring = devices()
-    for device, model_of in zip(scoring, fleet.devices, strict=True):
-        assert device.device_id == model_of.device_id
-    sharing, fleet.devices = fleet.devices, [dataclasses.replace(d, reports=(), known=()) for d in scoring]
+    sharing, fleet.devices = quiet(fleet.devices), quiet(devices())
+    assert [device.device_id for device in sharing] == [device.device_id for device in fleet.devices]
     fleet.run_round(200.0, strategy="zero_shot")
     remove_class(fleet.store, "c1", 250.0)
     assert [found.operation for found in list_rounds(fleet.store, None, 2)] == ["retire", "retire"]
@@ -167,3 +174,79 @@ def test_what_is_not_a_class_goes_with_the_class_stays_with_others_and_waits_for
     merge_class(fleet.store, "c3", "c1", 1100.0)
     last = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
     assert last.negatives is None
+
+
+STATE = ("result_public_set", "result_consensus", "result_weights", "result_prototypes")
+
+
+def quiet(members):
+    """Devices that report nothing new."""
+    return [dataclasses.replace(device, reports=(), known=()) for device in members]
+
+
+def state_after(fleet, round_id):
+    shown = describe_round(fleet.store, round_id)
+    return [getattr(shown, name) for name in STATE]
+
+
+def learn(fleet, round_id):
+    for device in fleet.devices:
+        assert fleet.work(device).round_id == round_id
+        fleet.learned(device, round_id)
+
+
+def test_the_state_after_a_round_is_the_fleet_s_again_and_the_next_round_starts_from_it(new):
+    fleet = new
+    spoken, quiet_ones = fleet.devices, quiet(fleet.devices)
+    fleet.devices = quiet_ones
+    first = fleet.run_round(100.0, strategy="fedavg")
+    fleet.devices = spoken
+    second = fleet.run_round(200.0, strategy="fedavg")  # discovers c4 and c5
+    rename_class(fleet.store, "c0", "hello")
+    restored = restore_round(fleet.store, first, 300.0)
+    assert state_after(fleet, restored) == state_after(fleet, first) != state_after(fleet, second)
+    assert [found.undone_by for found in list_rounds(fleet.store, None, 9)] == [None, restored, None]
+    assert list_classes(fleet.store)[0].name == "hello"
+    assert names(fleet) == ["c0", "c1", "c2", "c3"]
+    assert states(fleet)["c4"] == states(fleet)["c5"] == "undone"
+    assert describe_public_set(fleet.store).sha256 == state_after(fleet, first)[0]
+    learn(fleet, restored)
+    third = fleet.run_round(400.0, strategy="fedavg", learn=False)
+    assert describe_round(fleet.store, third).weights == state_after(fleet, first)[2]
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c6", "c7"]  # the sounds were reported again
+    assert fleet.work(fleet.devices[0]).assignments == (ClassAssignment(2, "c6"),)
+    fleet.devices = quiet_ones
+    again = restore_round(fleet.store, second, 500.0)  # what was undone is done again
+    assert state_after(fleet, again) == state_after(fleet, second)
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c4", "c5"]
+
+
+def test_changes_of_classes_are_undone_and_devices_are_told_again(new):
+    fleet = new
+    first = fleet.run_round(100.0, strategy="fedavg")
+    merge_class(fleet.store, "c5", "c0", 201.0)
+    remove_class(fleet.store, "c1", 202.0)
+    restored = restore_round(fleet.store, first, 300.0)
+    assert state_after(fleet, restored) == state_after(fleet, first)
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c4", "c5"]
+    work = fleet.work(fleet.devices[2])
+    assert (work.retired, [item.class_id for item in work.merged]) == ((), [])
+    assert work.assignments == (ClassAssignment(2, "c5"),)
+    learn(fleet, restored)
+    fleet.run_round(400.0, strategy="fedavg")
+    assert names(fleet) == ["c0", "c1", "c2", "c3", "c4", "c5"]
+
+
+def test_the_state_of_other_strategies_is_that_of_their_last_round_before(new):
+    fleet = new
+    fleet.devices = quiet(fleet.devices)
+    first = fleet.run_round(100.0, strategy="fedavg")
+    sharing, fleet.devices = fleet.devices, quiet(devices())
+    second = fleet.run_round(200.0, strategy="zero_shot")
+    fleet.devices = sharing
+    fleet.run_round(300.0, strategy="fedavg", replace_model=True)
+    restored = restore_round(fleet.store, second, 400.0)
+    assert describe_round(fleet.store, restored).summary.strategy == "zero_shot"
+    with fleet.store.reading() as session:
+        assert current_model(session).version == 1
+        assert starting_point(session, None)[1] == state_after(fleet, first)[2]

@@ -1,1 +1,0 @@
-"""Settings of the local methods, one file each."""

@@ -1,1 +1,0 @@
-"""Settings of the personalisations, and the groups that one makes, one file each."""
