@@ -103,7 +103,9 @@ def require_edge() -> None:
     """Check that the device's program can run here. Raises AggregatorError: it cannot, with what to install."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise AggregatorError(f"{', '.join(missing)} is not installed; needs: pip install 'auricle[edge,server]'")
+        raise AggregatorError(
+            f"the library {' and '.join(missing)} is not installed; needs: pip install 'auricle[edge,server]'"
+        )
 
 
 def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) -> str:

@@ -176,6 +176,8 @@ sys.exit(main())
     [
         ("auricle-aggregator", "aggregator_server", "server", "sqlalchemy", ["run", "--data", "{folder}"]),
         ("auricle-aggregator", "aggregator_server", "server", "fastapi", ["run", "--data", "{folder}"]),
+        ("auricle-edge", "edge_client", "ui", "uvicorn", ["try"]),
+        ("auricle-aggregator", "aggregator_server", "edge,server", "soundfile", ["try"]),
         ("auricle-sim", "fleet_simulator", "sim", "sqlalchemy", ["run", "{folder}/experiment.toml"]),
         pytest.param(
             "auricle-export",
