@@ -1,9 +1,9 @@
 """Who opens a page: the session of a cookie, its role, and forms that only the session's own pages can send."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Depends, Request
@@ -20,6 +20,7 @@ from aggregator_server.web.dashboard.rendering import SignInNeededError
 from aggregator_server.web.guard import caller
 from aggregator_server.web.routes.access import CurrentService
 
+N = TypeVar("N")
 _FORM_TYPE = "application/x-www-form-urlencoded"
 FORM_FIELD = "form_token"
 SESSION = "auricle"  # the cookie of who is signed in
@@ -116,24 +117,20 @@ class Form:
 
     def number(self, name: str, called: str) -> float | None:
         """Return a field's number; None where it is empty. Raises InvalidRequestError: it is no number."""
-        text = self.text(name)
-        try:
-            return float(text) if text else None
-        except ValueError:
-            raise not_a_number(called, text) from None
+        return as_number(float, self.text(name), called) if self.text(name) else None
 
     def whole(self, name: str, called: str) -> int | None:
         """Return a field's whole number; None where it is empty. Raises InvalidRequestError: it is none."""
-        text = self.text(name)
-        try:
-            return int(text) if text else None
-        except ValueError:
-            raise InvalidRequestError(f"{called} must be a whole number, not {text[:100]!r}") from None
+        return as_number(int, self.text(name), called) if self.text(name) else None
 
 
-def not_a_number(called: str, text: str) -> InvalidRequestError:
-    """Return what to raise where a number should stand, and something else does."""
-    return InvalidRequestError(f"{called} must be a number, not {text[:100]!r}")
+def as_number(kind: Callable[[str], N], text: str, called: str) -> N:
+    """Return the number that a text is. Raises InvalidRequestError: it is none of the kind."""
+    try:
+        return kind(text)
+    except ValueError:
+        whole = "whole " if kind is int else ""
+        raise InvalidRequestError(f"{called} must be a {whole}number, not {text[:100]!r}") from None
 
 
 async def read_form(request: Request, cookie: str) -> Form:
@@ -150,23 +147,18 @@ async def read_form(request: Request, cookie: str) -> Form:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise InvalidRequestError("this address takes a form of these pages")
     secret = secret_of(request, cookie)
-    form = await _read_fields(request) if secret else None
-    if form is None or not same(form.text(FORM_FIELD), form_token(secret)):
+    try:  # how many fields there are is counted before they are parsed
+        body = (await request.body()).decode("utf-8", "replace") if secret else ""
+        form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
+    except ValueError:
+        raise InvalidRequestError(f"a form has at most {FORM_FIELDS} fields") from None
+    if not secret or not same(form.text(FORM_FIELD), form_token(secret)):
         raise RefusedError(
             "forged_form",
             "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
             "allow cookies of this address",
         )
     return form
-
-
-async def _read_fields(request: Request) -> Form:
-    """Read a form, whoever sends it; how many fields there are is counted before they are parsed."""
-    body = (await request.body()).decode("utf-8", "replace")
-    try:
-        return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
-    except ValueError:
-        raise InvalidRequestError(f"a form has at most {FORM_FIELDS} fields") from None
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:

@@ -37,13 +37,11 @@ class RoundView:
     Attributes:
         parts: Its devices, those with a trouble first.
         hidden: Number of devices that the page leaves out.
-        share: Percent of the selected devices that have uploaded.
     """
 
     detail: RoundDetail
     parts: tuple[Part, ...]
     hidden: int
-    share: int
     late: int
 
     @property
@@ -63,12 +61,10 @@ def round_view(store: Store, round_id: int, now: float) -> RoundView:
         shown = find_devices(session, [info.device_id for info, _ in states[:_SHOWN]])
     devices = {device.device_id: device for device in shown}
     parts = [Part(info=info, device=devices.get(info.device_id), state=state) for info, state in states[:_SHOWN]]
-    summary = detail.summary
     return RoundView(
         detail=detail,
         parts=tuple(parts),
         hidden=max(0, len(states) - _SHOWN),
-        share=round(100 * summary.uploaded / summary.selected) if summary.selected else 0,
         late=sum(state == "late" for _, state in states),
     )
 

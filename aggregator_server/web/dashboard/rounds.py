@@ -18,7 +18,7 @@ from aggregator_server.strategies.registry import known_settings
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
 from aggregator_server.undo.restoring import restore_round
-from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed, not_a_number
+from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed, as_number
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
 from aggregator_server.web.dashboard.round_figures import open_round_view, plane_of_round, round_view
@@ -125,15 +125,8 @@ def _changed(strategy: Strategy, form: Form) -> Iterator[tuple[str, Value]]:
     for name, setting in known_settings("local")[strategy.local].items():
         text = form.text(f"set_{name}")
         if text and text != _text(setting.default):
-            yield name, _value(name, setting, text)
-
-
-def _value(name: str, setting: Setting, text: str) -> Value:
-    kind = type(setting.default)
-    try:
-        return text == "true" if kind is bool else kind(text)
-    except ValueError:
-        raise not_a_number(f"{name} ({setting.about})", text) from None
+            kind, called = type(setting.default), f"{name} ({setting.about})"
+            yield name, text == "true" if kind is bool else as_number(kind, text, called)
 
 
 def _text(value: Value) -> str:

@@ -71,10 +71,7 @@ class Plane:
 def plane_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> Plane:
     """Return the picture of a round's discovery."""
     group_of = {index: number for number, group in enumerate(discovery.groups) for index in group.members}
-    compared: Sequence[int] = discovery.details.get("compared") or range(len(discovery.reports))
-    projection = discovery.details.get("projection", [])
-    if len(projection) != len(compared):  # of a release that did not keep which were compared
-        compared, projection = [], []
+    compared, projection = (discovery.details.get(name, ()) for name in ("compared", "projection"))
     order = sorted(range(len(compared)), key=lambda at: (group_of.get(compared[at], len(group_of)), compared[at]))
     similarity = _similarity(discovery.details.get("similarity"), order)
     places = _places([projection[at] for at in order]) if similarity is None else _places_to_scale(similarity)

@@ -68,8 +68,3 @@ def test_an_address_that_waits_by_the_word_of_another_server_is_not_asked_about_
     failures = FailedAuthentications(lambda network: asked.append(network) or (30.0, False))
     assert [failures.add("192.0.2.1", now).wait_s for now in (0.0, 10.0, 29.0)] == [30.0, 20.0, 1.0]
     assert asked == ["192.0.2.1"]
-
-
-def test_failures_count_in_memory_while_the_database_does_not_answer():
-    failures = FailedAuthentications(lambda _: None)
-    assert verdicts(failures, "192.0.2.1", [0.0] * 11) == [0.0] * 10 + [60.0]

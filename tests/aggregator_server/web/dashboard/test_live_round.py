@@ -50,18 +50,6 @@ def test_once_the_round_is_done_nothing_says_that_it_is_open(page, aggregator):
     assert page.evaluate("window.marked")
 
 
-@pytest.mark.slow
-def test_a_round_that_somebody_else_cancels_ends_on_the_page_too(page, aggregator):
-    watched(page, aggregator)
-    round_id = int(page.url.partition("?")[0].rpartition("/")[2])
-    with aggregator.client() as client:
-        client.delete(f"/v1/rounds/{round_id}").raise_for_status()
-    page.get_by_text("cancelled by an administrator").wait_for()
-    assert page.get_by_text("Cancel this round…").count() == 0
-    assert page.get_by_text("Closes at the latest").count() == 0
-    assert page.evaluate("window.marked")
-
-
 def test_the_last_event_of_a_round_that_failed_takes_the_page_s_place(aggregator):
     with aggregator.client() as client:
         round_id = client.post("/v1/rounds", json={"strategy": "zero_shot"}).json()["round_id"]

@@ -50,13 +50,6 @@ def test_only_the_reports_that_were_compared_have_a_place():
     assert plane.matrix == ()
 
 
-def test_what_an_older_release_kept_is_shown_as_far_as_it_is_sure():
-    points = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
-    assert len(plane_of(discovery_of({"projection": points}), NAMES).dots) == 3
-    assert plane_of(discovery_of({"projection": points[:2]}), NAMES).dots == ()  # nobody knows of which reports
-    assert plane_of(discovery_of({}), NAMES).dots == ()
-
-
 def figure(plane):
     return environment().get_template("_parts.html").module.plane_figure(plane)
 
@@ -110,9 +103,6 @@ def test_below_three_reports_a_sentence_says_it(groups, details, words):
     assert "<svg" not in shown
     assert plane.matrix == ()
     assert shown.count('<a href="/fleet/') == 2
-
-
-def test_one_report_is_one_sentence():
-    shown = figure(compared([[1.0]], ((0,),)))
-    assert "One device reported a new sound." in shown
-    assert "alike" not in shown
+    alone = figure(compared([[1.0]], ((0,),)))
+    assert "One device reported a new sound." in alone
+    assert "alike" not in alone
