@@ -11,10 +11,10 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, BinaryIO
@@ -27,60 +27,9 @@ MANIFEST = JsonBounds(size=2**24, values=2**18, depth=4)
 _PIECE_BYTES = 2**20  # read at once, of a file or of a header
 _FILE_BYTES = 4_096  # that a file takes on a disk, besides its bytes
 _NAME_BYTES = 255  # of each part
-_PARTS = 8
-
-
-class BackupWriter:
-    """Writes the files of a backup; :func:`written_backup` makes it.
-
-    Attributes:
-        digests: SHA-256 of each file, 64 hex digits, by its name.
-    """
-
-    def __init__(self, archive: tarfile.TarFile) -> None:
-        self._archive = archive
-        self.digests: dict[str, str] = {}
-
-    def add(self, name: str, file: BinaryIO, size: int) -> str:
-        """Add the next ``size`` bytes of a file; return their SHA-256.
-
-        Raises:
-            BackupFormatError: it has fewer.
-            OSError: it cannot be read, or the disk refuses.
-        """
-        entry = tarfile.TarInfo(name)
-        entry.size, entry.mode, entry.mtime = size, 0o600, int(time.time())
-        digested = _Digested(file)
-        try:
-            self._archive.addfile(entry, digested)
-        except tarfile.TarError as error:
-            raise BackupFormatError(f"{name!r} ends early") from error
-        self.digests[name] = digested.digest.hexdigest()
-        return self.digests[name]
-
-    def add_file(self, name: str, path: Path) -> None:
-        """Add a file of the disk. Raises as :meth:`add` does."""
-        with path.open("rb") as file:
-            self.add(name, file, os.fstat(file.fileno()).st_size)
-
-
-@contextlib.contextmanager
-def written_backup(file: Path, manifest: str, describe: Callable[[dict[str, str]], object]) -> Iterator[BackupWriter]:
-    """Make a backup of what the body adds, which only its owner can read; where the body fails, nothing changes.
-
-    Args:
-        file: of the backup; replaced where it exists.
-        manifest: name of the file within that has the digests.
-        describe: returns what that file says, by the digests of the others.
-
-    Raises:
-        OSError: the disk refuses.
-    """
-    with written_durably(file) as raw, tarfile.open(fileobj=raw, mode="w") as archive:
-        writer = BackupWriter(archive)
-        yield writer
-        document = json.dumps(describe(writer.digests)).encode()
-        writer.add(manifest, io.BytesIO(document), len(document))
+# A file below a folder, in the one way in which it can be written: at most 8 parts, none "." or "..", no control signs.
+_PART = r"(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f\x7f-\x9f\ud800-\udfff]+"
+_NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,7}}")
 
 
 class _Digested:
@@ -95,6 +44,46 @@ class _Digested:
         data = self._file.read(size)
         self.digest.update(data)
         return data
+
+
+class BackupWriter:
+    """Writes the files of a backup; :func:`written_backup` makes it.
+
+    Attributes:
+        digests: SHA-256 of each file, 64 hex digits, by its name.
+    """
+
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self.digests: dict[str, str] = {}
+
+    def add(self, name: str, file: BinaryIO, size: int) -> str:
+        """Add the next ``size`` bytes of a file; return their SHA-256. Raises BackupFormatError: it has fewer."""
+        entry = tarfile.TarInfo(name)
+        entry.size, entry.mode, entry.mtime = size, 0o600, int(time.time())
+        digested = _Digested(file)
+        try:
+            self._archive.addfile(entry, digested)
+        except tarfile.TarError as error:
+            raise BackupFormatError(f"{name!r} ends early") from error
+        self.digests[name] = digested.digest.hexdigest()
+        return self.digests[name]
+
+
+@contextlib.contextmanager
+def written_backup(file: Path, manifest: str, describe: Callable[[dict[str, str]], object]) -> Iterator[BackupWriter]:
+    """Make a backup of what the body adds, which only its owner can read; where the body fails, nothing changes.
+
+    Args:
+        file: of the backup; replaced where it exists.
+        manifest: name of the file within that has the digests.
+        describe: returns what that file says, by the digests of the others.
+    """
+    with written_durably(file) as raw, tarfile.open(fileobj=raw, mode="w") as archive:
+        writer = BackupWriter(archive)
+        yield writer
+        document = json.dumps(describe(writer.digests)).encode()
+        writer.add(manifest, io.BytesIO(document), len(document))
 
 
 class BackupArchive:
@@ -113,8 +102,7 @@ class BackupArchive:
             raise BackupFormatError(f"it has no {manifest}")
         if found.size > MANIFEST.size:
             raise BackupFormatError(f"{manifest} has {found.size} bytes; at most {MANIFEST.size} are read")
-        with self._open(found) as file:
-            self.manifest: Any = parse_json(file.read(), MANIFEST, manifest)
+        self.manifest: Any = parse_json(self._open(found).read(), MANIFEST, manifest)
         self.names = frozenset(self._members)
 
     def unpack(self, folder: Path, digests: Mapping[str, object]) -> None:
@@ -126,7 +114,6 @@ class BackupArchive:
 
         Raises:
             BackupFormatError: files are missing, unknown or damaged, or the disk has no room for them.
-            OSError: the disk refuses.
         """
         for name in sorted(self.names ^ digests.keys()):
             raise BackupFormatError(f"{name!r} is {'missing' if name in digests else 'not in its manifest'}")
@@ -135,26 +122,21 @@ class BackupArchive:
         if needed > free:
             raise BackupFormatError(f"it takes {needed / 1e6:.1f} MB, and {free / 1e6:.1f} MB are free in {folder}")
         for name, member in self._members.items():
-            with self._open(member) as file, written_durably(folder / name) as target:
-                digested = _Digested(file)
+            digested = _Digested(self._open(member))
+            with written_durably(folder / name) as target:
                 shutil.copyfileobj(digested, target, _PIECE_BYTES)
             if digested.digest.hexdigest() != digests[name]:
                 raise BackupFormatError(f"{name!r} is not what was backed up")
 
     def _open(self, member: tarfile.TarInfo) -> IO[bytes]:
         file = self._archive.extractfile(member)
-        if file is None:
-            raise BackupFormatError(f"{member.name!r} is no file")
+        assert file is not None  # all are plain files
         return file
 
 
 @contextlib.contextmanager
 def open_backup(file: Path, manifest: str) -> Iterator[BackupArchive]:
-    """Open a backup, and look at what it holds.
-
-    Args:
-        file: of the backup, uncompressed.
-        manifest: name of the file within that has the digests.
+    """Open a backup, uncompressed, whose file ``manifest`` has the digests, and look at what it holds.
 
     Raises:
         BackupFormatError: it is no backup, or holds what no program wrote into one; here and in the body.
@@ -202,7 +184,8 @@ def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     for member in archive:
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or member.size < 0:
             raise BackupFormatError(f"{member.name[:200]!r} is no plain file")
-        if not _is_true(member.name):
+        parts = member.name.split("/")
+        if _NAME.fullmatch(member.name) is None or any(len(part.encode()) > _NAME_BYTES for part in parts):
             raise BackupFormatError(f"{member.name[:200]!r} is no name of a file within it")
         if member.name in members:
             raise BackupFormatError(f"{member.name!r} is in it twice")
@@ -211,13 +194,3 @@ def _members(archive: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     for name in sorted(folders & members.keys()):
         raise BackupFormatError(f"{name!r} is both a file and a folder")
     return members
-
-
-def _is_true(name: str) -> bool:
-    """Say whether a name leads to a file below a folder, in the one way in which it can be written."""
-    parts = name.split("/")
-    if len(parts) > _PARTS or any(part in ("", ".", "..") for part in parts):
-        return False
-    if any(unicodedata.category(character) in ("Cc", "Cs") for character in name):
-        return False
-    return all(len(part.encode()) <= _NAME_BYTES for part in parts)

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from rich.table import Table
 
+    from aggregator_server.store import Tables
     from aggregator_server.store.location import Location
 
     # Subparsers have no public name.
@@ -59,22 +58,28 @@ def location_of(options: argparse.Namespace) -> Location:
     return locate_by(options.data, options.database, options.store, os.environ)
 
 
+def tables_of(options: argparse.Namespace) -> Tables:
+    """Open the tables of the fleet that the options name; a server may run. Raises StartError: there is none."""
+    from aggregator_server.store import open_tables
+
+    return open_tables(location_of(options))
+
+
+def tell(options: argparse.Namespace, document: object, text: str) -> None:
+    """Print what a command did, as JSON or in words."""
+    print(json.dumps(document) if options.json else text)
+
+
 def add_json(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
     """Give a command the option to print JSON.
 
-    Args:
-        below: Whether it is an action of a command that has the option too: then its absence behind the action must not
-            undo what was given before it.
+    ``below``: it is an action of one that has it too; its absence behind the action must not undo what stands before.
     """
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS if below else False, help="as JSON")
 
 
 def duration(text: str) -> float | None:
-    """Return the seconds of a time such as ``90m``, ``12h`` or ``30d``; None for ``never``.
-
-    Raises:
-        argparse.ArgumentTypeError: it is no time.
-    """
+    """Return the seconds of a time such as ``90m``, ``12h`` or ``30d``; None for ``never``."""
     if text == "never":
         return None
     found = re.fullmatch(r"(\d{1,6})([smhd])", text)
@@ -96,27 +101,10 @@ def show(
 
 
 def print_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
-    """Print a table: with lines and colours at a terminal, else in columns of blanks."""
-    if sys.stdout.isatty():
-        from rich.console import Console
-
-        Console().print(rich_table(head, lines))
-        return
+    """Print a table in columns of blanks."""
     widths = [max(len(line[index]) for line in (head, *lines)) for index in range(len(head))]
     for line in (head, *lines):
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-
-
-def rich_table(head: Sequence[str], lines: Sequence[Sequence[str]], title: str | None = None) -> Table:
-    """Return a table for a terminal."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for line in lines:
-        table.add_row(*(escape(cell) for cell in line))
-    return table
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401  (any column's)

@@ -7,9 +7,9 @@ import json
 import sys
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aggregator_server.commands import add_data, add_json, duration, location_of, show
+from aggregator_server.commands import add_data, add_json, duration, show, tables_of
 from aggregator_server.commands.targets import Named, resolve
 
 if TYPE_CHECKING:
@@ -29,14 +29,7 @@ def add(commands: Commands) -> None:
     add_json(listing)
     add_data(listing)
     listing.set_defaults(run=_list)
-    helps = {
-        "admit": "let a waiting device take part (`run --approve`)",
-        "revoke": "shut a device out for good",
-        "new-secret": "ask a device to change its secret",
-        "quarantine": "do not count a device's uploads until it is released",
-        "release": "count the uploads of a device in quarantine again",
-    }
-    for name, text in helps.items():
+    for name, (text, _) in _CHANGES.items():
         action = actions.add_parser(name, help=text)
         if name == "quarantine":
             action.add_argument("--reason", required=True, help="for people")
@@ -45,59 +38,50 @@ def add(commands: Commands) -> None:
         add_data(action)
 
 
+# Of each action: what it is for, and what is said once it is done.
+_CHANGES = {
+    "admit": ("let a waiting device take part (`run --approve`)", "may take part from the next round on"),
+    "revoke": ("shut a device out for good", "is shut out for good"),
+    "new-secret": ("ask a device to change its secret", "is asked to change its secret when it comes next"),
+    "quarantine": (
+        "do not count a device's uploads until it is released",
+        "is in quarantine: its uploads no longer count",
+    ),
+    "release": ("count the uploads of a device in quarantine again", "is not in quarantine: its uploads count"),
+}
+_COLUMNS = (
+    *("device_id", "name", "group", "architecture", "version", "clips", "labels", "seen_at", "waiting", "revoked_at"),
+    "trouble",
+)
+
+
 def _list(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.devices import LISTED, list_devices
-    from aggregator_server.store import open_tables
 
-    columns = (
-        "device_id",
-        "name",
-        "group",
-        "architecture",
-        "version",
-        "clips",
-        "labels",
-        "seen_at",
-        "waiting",
-        "revoked_at",
-        "trouble",
-    )
     limit = max(1, min(LISTED, options.limit))
-    devices = list_devices(open_tables(location_of(options)), options.after, limit)
-    rows = devices if options.json else [asdict(device) | _said(device) for device in devices]
-    show(rows, columns, as_json=options.json)
+    devices = list_devices(tables_of(options), options.after, limit)
+    show(devices if options.json else [_row(device) for device in devices], _COLUMNS, as_json=options.json)
     if len(devices) == limit:
         print(f"(there may be more: --after {devices[-1].device_id})", file=sys.stderr)
     return 0
 
 
-def _said(device: DeviceInfo) -> dict[str, str]:
+def _row(device: DeviceInfo) -> dict[str, Any]:
     version = device.versions.program or "not said"
-    trouble = device.trouble
-    return {"version": f"{version} (outdated)" if device.outdated else version, "trouble": trouble}
-
-
-_DONE = {
-    "admit": "may take part from the next round on",
-    "revoke": "is shut out for good",
-    "new-secret": "is asked to change its secret when it comes next",
-    "quarantine": "is in quarantine: its uploads no longer count",
-    "release": "is not in quarantine: its uploads count",
-}
+    return asdict(device) | {"version": f"{version} (outdated)" if device.outdated else version}
 
 
 def _change(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.device_changes import change_devices
     from aggregator_server.fleet.devices import devices_called
-    from aggregator_server.store import open_tables
 
-    tables = open_tables(location_of(options))
+    tables = tables_of(options)
     known = [Named(*found) for found in devices_called(tables, options.device)]
     device_id = resolve(options.device, known, "device", "auricle-aggregator devices list")
     change_devices(tables, [device_id], options.action, time.time(), COMMAND_LINE, options.reason)
     name = next(device.name for device in known if device.id == device_id)
-    print(f"{name} ({device_id}) {_DONE[options.action]}")
+    print(f"{name} ({device_id}) {_CHANGES[options.action][1]}")
     return 0
 
 
@@ -124,13 +108,14 @@ def _add_invitations(commands: Commands) -> None:
 
 
 def _invite(options: argparse.Namespace) -> int:
+    import segno
+
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.invitations import invite, renew_invitation
     from aggregator_server.schemas import InvitationRequest
     from aggregator_server.server_address import make_link
-    from aggregator_server.store import open_tables
 
-    tables = open_tables(location_of(options))
+    tables = tables_of(options)
     link_of = make_link(options.data, options.url)
     if options.again is not None:
         made = renew_invitation(tables, _meant(tables, options.again), COMMAND_LINE, time.time())
@@ -143,7 +128,7 @@ def _invite(options: argparse.Namespace) -> int:
         print(json.dumps({"invitation_id": made.info.invitation_id, "link": link, "command": command}))
         return 0
     print(f"{link}\n\nOn the device:\n\n  {command}\n")
-    _print_code(link)
+    segno.make(link, error="l").terminal(sys.stdout, compact=True)
     left = made.info.devices - made.info.used
     count = "one device" if left == 1 else f"{left} devices"
     until = "" if made.info.expires_at is None else f" until {made.info.expires_at:%Y-%m-%d %H:%M} UTC"
@@ -162,18 +147,11 @@ def _meant(tables: Tables, given: str) -> int:
     return int(resolve(given, known, "invitation", "auricle-aggregator invitations", prefixes=False))
 
 
-def _print_code(link: str) -> None:
-    import segno
-
-    segno.make(link, error="l").terminal(sys.stdout, compact=True)
-
-
 def _invitations(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.invitations import list_invitations, revoke_invitation
-    from aggregator_server.store import open_tables
 
-    tables = open_tables(location_of(options))
+    tables = tables_of(options)
     if options.revoke is not None:
         revoke_invitation(tables, _meant(tables, options.revoke), COMMAND_LINE, time.time())
         return 0

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.client import Client
-from aggregator_server.commands import add_json, duration, show, text_of
+from aggregator_server.commands import add_json, duration, show, tell, text_of
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.commands.watching import AWAY_S, print_left_out, watch
 from aggregator_server.errors import AggregatorError, ServerError
@@ -65,9 +66,9 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of the strategy's local method; may be repeated",
     )
-    for part in ("aggregation", "selection", "personalisation", "other_networks"):
-        metavar = "NAME[:SETTING=VALUE,...]"
-        start.add_argument(f"--{part.replace('_', '-')}", type=choice, metavar=metavar, help=_PART_HELP[part])
+    for part, text in _PART_HELP.items():
+        flag = f"--{part.replace('_', '-')}"
+        start.add_argument(flag, type=choice, metavar="NAME[:SETTING=VALUE,...]", help=text)
     start.add_argument("--deadline", type=duration, metavar="TIME", help="when it ends at the latest, like 10m (10m)")
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices: if fewer upload, it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
@@ -104,13 +105,15 @@ def choice(text: str) -> dict[str, Any]:
 
 
 def _start(options: argparse.Namespace) -> int:
-    client = connect(options)
-    opened = _send_agreed(client, options, "/v1/rounds", lambda plan: plan, _request(options))
+    client, plan = connect(options), _plan_of(options)
+    if options.learned:
+        plan.setdefault("selection", {"seen_within_s": AWAY_S})
+    opened = _send_agreed(client, options, "/v1/rounds", lambda plan: plan, plan)
     if options.learned:
         print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
         return watch(client, int(opened["round_id"]), learned=options.learned, as_json=options.json)
-    _print_summary(opened, "is open", as_json=options.json)
+    _tell_of(options, opened, "is open")
     if not options.json:
         print("follow it: auricle-aggregator round watch", file=sys.stderr)
     return 0
@@ -124,22 +127,12 @@ def _send_agreed(
     plan: dict[str, Any],
 ) -> dict[str, Any]:
     """Send what a round shall do; ask, and send it again, where it would replace devices' own models."""
-    answer: dict[str, Any]
     try:
-        answer = client.send("POST", path, document(plan))
+        return dict(client.send("POST", path, document(plan)))
     except ServerError as error:
         if error.answer != _REPLACES or not _agreed(error, options):
             raise
-        answer = client.send("POST", path, document(plan | {"replace_model": True}))
-    return answer
-
-
-def _request(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the request of a round that is opened now."""
-    given = _plan_of(options)
-    if options.learned:
-        given.setdefault("selection", {"seen_within_s": AWAY_S})
-    return given
+        return dict(client.send("POST", path, document(plan | {"replace_model": True})))
 
 
 def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -165,42 +158,32 @@ def _agreed(error: ServerError, options: argparse.Namespace) -> bool:
 
 def _watch(options: argparse.Namespace) -> int:
     client = connect(options)
-    number = options.round or _newest(client)
+    number = options.round
+    if number is None:
+        found = client.get("/v1/rounds", limit=1)
+        if not found:
+            raise AggregatorError("there is no round yet; open one: auricle-aggregator round start")
+        number = int(found[0]["round_id"])
     return watch(client, number, learned=options.learned, as_json=options.json)
 
 
-def _newest(client: Client) -> int:
-    found = client.get("/v1/rounds", limit=1)
-    if not found:
-        raise AggregatorError("there is no round yet; open one: auricle-aggregator round start")
-    return int(found[0]["round_id"])
-
-
 def _cancel(options: argparse.Namespace) -> int:
-    summary = connect(options).send("DELETE", f"/v1/rounds/{options.round}")
-    _print_summary(summary, "is cancelled", as_json=options.json)
+    _tell_of(options, connect(options).send("DELETE", f"/v1/rounds/{options.round}"), "is cancelled")
     return 0
 
 
-def _print_summary(summary: dict[str, Any], verb: str, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(summary))
-    else:
-        print(f"round {summary['round_id']} {verb}: {summary['strategy']}, {summary['selected']} devices")
+def _tell_of(options: argparse.Namespace, summary: dict[str, Any], verb: str) -> None:
+    text = f"round {summary['round_id']} {verb}: {summary['strategy']}, {summary['selected']} devices"
+    tell(options, summary, text)
 
 
 def _list(options: argparse.Namespace) -> int:
     found = connect(options).get("/v1/rounds", limit=options.limit, before=options.before)
-    if options.json:
-        print(json.dumps(found))
-    else:
-        show([_row(item) for item in found], _COLUMNS, as_json=False)
+    show(found if options.json else [_row(item) for item in found], _COLUMNS, as_json=options.json)
     return 0
 
 
 def _row(item: dict[str, Any]) -> dict[str, Any]:
-    from datetime import datetime
-
     opened, closed = item["opened_at"], item["closed_at"]
     took = None if closed is None else datetime.fromisoformat(closed) - datetime.fromisoformat(opened)
     state = f"{item['state']}, undone" if item["undone_by"] else item["state"]
@@ -241,9 +224,8 @@ def _add_schedules(commands: Commands) -> tuple[argparse.ArgumentParser, ...]:
 def _add(options: argparse.Namespace) -> int:
     given = {"daily_at": options.daily_at, "zone": options.zone, "interval_s": options.interval}
     when = {name: value for name, value in given.items() if value is not None}
-    made = _send_agreed(
-        connect(options), options, "/v1/schedules", lambda plan: when | {"round": plan}, _plan_of(options)
-    )
+    plan = _plan_of(options)
+    made = _send_agreed(connect(options), options, "/v1/schedules", lambda plan: when | {"round": plan}, plan)
     if options.json:
         print(json.dumps(made))
     else:
@@ -253,31 +235,23 @@ def _add(options: argparse.Namespace) -> int:
 
 def _list_schedules(options: argparse.Namespace) -> int:
     found = connect(options).get("/v1/schedules")
-    if options.json:
-        print(json.dumps(found))
-    else:
-        show([_schedule_row(item) for item in found], _SCHEDULE_COLUMNS, as_json=False)
+    show(found if options.json else [_schedule_row(item) for item in found], _SCHEDULE_COLUMNS, as_json=options.json)
     return 0
 
 
 def _end(options: argparse.Namespace) -> int:
     connect(options).send("DELETE", f"/v1/schedules/{options.schedule}")
-    print(json.dumps({"schedule_id": options.schedule}) if options.json else f"schedule {options.schedule} has ended")
+    tell(options, {"schedule_id": options.schedule}, f"schedule {options.schedule} has ended")
     return 0
 
 
 def _schedule_row(item: dict[str, Any]) -> dict[str, Any]:
+    zone = f" {item['zone']}" if item["zone"] else ""
     return {
         "schedule": item["schedule_id"],
         "strategy": item["round"]["strategy"],
-        "when": _when(item),
+        "when": f"daily at {item['daily_at']}{zone}" if item["daily_at"] else f"every {item['interval_s'] / 3_600:g} h",
         "next": item["next_at"],
         "last round": item["last_round"],
         "problem": item["problem"],
     }
-
-
-def _when(item: dict[str, Any]) -> str:
-    if item["daily_at"]:
-        return f"daily at {item['daily_at']}" + (f" {item['zone']}" if item["zone"] else "")
-    return f"every {item['interval_s'] / 3_600:g} h"

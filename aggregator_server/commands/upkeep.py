@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator_server.commands import add_data, add_json, location_of, show
+from aggregator_server.commands import add_data, add_json, location_of, show, tables_of, tell
 from aggregator_server.errors import BackupError
 
 if TYPE_CHECKING:
@@ -19,7 +18,10 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    _add_audit(commands)
+    audit = commands.add_parser("audit", help="list what happened to the fleet, newest first")
+    audit.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many entries (100)")
+    audit.add_argument("--before", type=int, metavar="NUMBER", help="only entries with a smaller number")
+    audit.add_argument("--what", metavar="KIND", help="only entries of this kind, like device_enrolled")
     backup = commands.add_parser("backup", help="copy a data folder into a file; the server may run")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
     backup.add_argument(
@@ -28,21 +30,13 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="FILE is a folder: make a copy in it that is named by the time, and keep the newest N",
     )
-    add_json(backup)
-    backup.set_defaults(run=_backup)
     restore = commands.add_parser("restore", help="make a data folder from a backup")
     restore.add_argument("file", type=Path, help="what `backup` made")
-    add_json(restore)
-    restore.set_defaults(run=_restore)
     check = commands.add_parser("check", help="look for damage in a data folder; exits with 2 where there is any")
     check.add_argument("--repair", action="store_true", help="mend what needs no backup; the server must be stopped")
-    add_json(check)
-    check.set_defaults(run=_check)
     doctor = commands.add_parser(
         "doctor", help="look at server, disk, clock, certificate and devices; exits with 1 where there is a problem"
     )
-    add_json(doctor)
-    doctor.set_defaults(run=_doctor)
     move = commands.add_parser(
         "move", help="move a fleet to PostgreSQL and an object store, or back; the server must be stopped"
     )
@@ -53,15 +47,15 @@ def add(commands: Commands) -> None:
         metavar="PLACE",
         help="a new data folder, or a database and a store: postgresql://user@host/auricle s3://bucket/prefix",
     )
-    add_json(move)
-    move.set_defaults(run=_move)
-    for command in (backup, restore, check, doctor, move):
+    runs = {audit: _audit, backup: _backup, restore: _restore, check: _check, doctor: _doctor, move: _move}
+    for command, run in runs.items():
         add_data(command)
+        add_json(command)
+        command.set_defaults(run=run)
 
 
 def _backup(options: argparse.Namespace) -> int:
-    from aggregator_server.upkeep.backup import back_up  # heavy: SQLAlchemy
-    from aggregator_server.upkeep.rotation import back_up_into
+    from aggregator_server.upkeep.backup import back_up, back_up_into  # heavy: SQLAlchemy
 
     file: Path = options.file
     try:
@@ -72,10 +66,7 @@ def _backup(options: argparse.Namespace) -> int:
         size = file.stat().st_size
     except OSError as error:
         raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
-    if options.json:
-        print(json.dumps({"file": str(file), "bytes": size, "left_out": left_out}))
-    else:
-        print(f"{file}: {size / 1e6:.1f} MB")
+    tell(options, {"file": str(file), "bytes": size, "left_out": left_out}, f"{file}: {size / 1e6:.1f} MB")
     for line in left_out:
         print(f"left out: {line}; `auricle-aggregator check --repair` removes it", file=sys.stderr)
     return 0
@@ -84,14 +75,12 @@ def _backup(options: argparse.Namespace) -> int:
 def _restore(options: argparse.Namespace) -> int:
     from aggregator_server.upkeep.backup import restore
 
+    data: Path = options.data
     try:
         restore(options.file, location_of(options))
     except OSError as error:
-        raise BackupError(f"{options.file} could not be restored to {options.data}: {error}") from error
-    if options.json:
-        print(json.dumps({"data": str(options.data)}))
-    else:
-        print(f"{options.data} is ready: auricle-aggregator run --data {options.data}")
+        raise BackupError(f"{options.file} could not be restored to {data}: {error}") from error
+    tell(options, {"data": str(data)}, f"{data} is ready: auricle-aggregator run --data {data}")
     return 0
 
 
@@ -99,12 +88,11 @@ def _check(options: argparse.Namespace) -> int:
     from aggregator_server.upkeep.check import check
 
     found = check(location_of(options), repair=options.repair)
-    if options.json:
-        print(json.dumps([asdict(finding) for finding in found]))
-    else:
-        for finding in found:
-            print("repaired: " * finding.repaired + "; ".join(filter(None, (finding.what, finding.way_out))))
-        print(f"{len(found)} findings" if found else "nothing is damaged")
+    lines = [
+        "repaired: " * finding.repaired + "; ".join(filter(None, (finding.what, finding.way_out))) for finding in found
+    ]
+    lines.append(f"{len(found)} findings" if found else "nothing is damaged")
+    tell(options, [asdict(finding) for finding in found], "\n".join(lines))
     return 2 if any(not finding.repaired for finding in found) else 0
 
 
@@ -122,31 +110,17 @@ def _move(options: argparse.Namespace) -> int:
     source = location_of(options)
     target = target_of(options.to, source)
     try:
-        moved = move(source, target)
+        to, size = move(source, target)
     except OSError as error:
         raise BackupError(f"{options.data} could not be moved: {error}") from error
-    if options.json:
-        print(json.dumps(asdict(moved)))
-    else:
-        print(f"{moved.to} has all rows and arrays ({moved.bytes / 1e6:.1f} MB).")
-        print(f"Run it there: auricle-aggregator run --data {target.data}")
+    run = f"Run it there: auricle-aggregator run --data {target.data}"
+    tell(options, {"to": to, "bytes": size}, f"{to} has all rows and arrays ({size / 1e6:.1f} MB).\n{run}")
     return 0
-
-
-def _add_audit(commands: Commands) -> None:
-    audit = commands.add_parser("audit", help="list what happened to the fleet, newest first")
-    add_data(audit)
-    audit.add_argument("--limit", type=int, default=100, metavar="N", help="at most so many entries (100)")
-    audit.add_argument("--before", type=int, metavar="NUMBER", help="only entries with a smaller number")
-    audit.add_argument("--what", metavar="KIND", help="only entries of this kind, like device_enrolled")
-    add_json(audit)
-    audit.set_defaults(run=_audit)
 
 
 def _audit(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import list_entries
-    from aggregator_server.store import open_tables
 
-    found = list_entries(open_tables(location_of(options)), options.before, options.limit, options.what)
+    found = list_entries(tables_of(options), options.before, options.limit, options.what)
     show(found, ("audit_id", "at", "who", "address", "what", "details"), as_json=options.json)
     return 0

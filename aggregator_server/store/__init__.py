@@ -7,7 +7,7 @@ import fcntl
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ from aggregator_server.store.blobs import BlobFolder, BlobStore
 from aggregator_server.store.database import Database, damage_of, open_sqlite
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
-from aggregator_server.store.last_copy import way_back
-from aggregator_server.store.location import DATABASE, Location, locate, note_state, noted_state
+from aggregator_server.store.location import DATABASE, Location, locate, note_state, noted_state, way_back
 from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.postgres import Postgres, has_fleet, open_postgres
-from aggregator_server.store.servers import Kind
+from aggregator_server.store.postgres_tables import note_removals
+from aggregator_server.store.servers import Kind, Servers, require_lease
 from aggregator_server.store.tables import BlobRow
 
 __all__ = [
@@ -147,6 +147,7 @@ class Store(Tables):
             _require_undamaged(location)
             super().__init__(_open_database(location, self.blobs, create=True))
             self._postgres = self.database if isinstance(self.database, Postgres) else None
+            self._servers: Servers | None = None
             if self._postgres is not None and not self._postgres.hold(shared=location.is_shared):
                 self.database.close()
                 raise StartError(
@@ -189,7 +190,8 @@ class Store(Tables):
             heard(kind)
 
         if self._postgres is not None:
-            self._postgres.join(hear)
+            self._servers = Servers(self._postgres.listening, self._postgres.server, self._postgres.number, hear)
+            self._servers.start()
 
     def hurry(self, seconds: float) -> None:
         """Wait for a database elsewhere no longer than some seconds, for the server ends."""
@@ -198,13 +200,13 @@ class Store(Tables):
 
     def leave(self) -> None:
         """End what :meth:`join` began, and let another server move rounds."""
-        if self._postgres is not None:
-            self._postgres.leave()
+        if self._servers is not None:
+            self._servers.end()
 
     def tell(self, kind: Kind) -> None:
         """Tell the other servers that something changed. Any thread may call this."""
-        if self._postgres is not None:
-            self._postgres.tell(kind)
+        if self._servers is not None:
+            self._servers.tell(kind)
 
     def leading(self) -> AbstractContextManager[int | None]:
         """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
@@ -213,12 +215,12 @@ class Store(Tables):
 
         A write within it raises LeaseLostError once another server may make steps.
         """
-        return nullcontext(0) if self._postgres is None else self._postgres.leading()
+        return nullcontext(0) if self._servers is None else self._servers.leading()
 
     def remove_unnamed(self, digests: Sequence[str]) -> int:
         """Remove those of some old blobs that no row names; return how many.
 
-        No server can name one meanwhile (store/removals.py). What the store does not remove now is left for later.
+        No server can name one meanwhile (postgres_tables.py). What the store does not remove now is left for later.
 
         Raises:
             LeaseLostError: another server makes the rounds' steps by now.
@@ -231,11 +233,12 @@ class Store(Tables):
         if self._postgres is None:  # this process alone writes rows that name blobs
             return sum(self._is_removed(sha256) for sha256 in sorted(unnamed))
         with self.writing() as session:
-            unnamed = self._postgres.begin_removal(session, sorted(unnamed))
+            unnamed = note_removals(session, sorted(unnamed))  # from now on no row can name them
         removed, uncertain = 0, set()
         try:
             for sha256 in sorted(unnamed):
-                self._postgres.require_removal()
+                with self.reading() as session:  # another server may have taken the step meanwhile
+                    require_lease(session)
                 if self._is_removed(sha256):
                     removed += 1
                 else:
@@ -254,6 +257,7 @@ class Store(Tables):
 
     def close(self) -> None:
         """Close every connection and unlock the folder."""
+        self.leave()
         super().close()
         self._lock.close()
 
@@ -297,12 +301,9 @@ def alone(location: Location) -> Iterator[bool]:
         if location.database is None:
             yield True
             return
-        tables = open_tables(location)
-        try:
+        with closing(open_tables(location)) as tables:
             assert isinstance(tables.database, Postgres)
             yield tables.database.hold()
-        finally:
-            tables.close()
 
 
 def running_instance(folder: Path) -> str | None:

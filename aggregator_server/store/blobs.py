@@ -11,7 +11,7 @@ import os
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,43 +26,17 @@ IDENTITY = "fleet.id"
 _PIECE = 1 << 20
 
 
-class Room:
-    """The room that uploads have together while they come in."""
-
-    def __init__(self) -> None:
-        self._taken = 0
-
-    def take(self, count: int) -> None:
-        """Take room for bytes that have arrived. Raises RefusedError: there is none."""
-        if self._taken + count > limits.INCOMING_BYTES:
-            raise RefusedError(
-                "busy",
-                f"the uploads that are coming in have {self._taken} bytes; all together may have "
-                f"{limits.INCOMING_BYTES}. Send it again later",
-            )
-        self._taken += count
-
-    def release(self, count: int) -> None:
-        """Give back the room of bytes that are gone, or have their place."""
-        self._taken -= count
-
-
 class Incoming:
     """A blob that is being received: its bytes are written, checked, and then kept or dropped."""
 
-    def __init__(
-        self, file: BinaryIO, path: Path, keep: Callable[[BinaryIO, Path, str], None], room: Room | None = None
-    ) -> None:
+    def __init__(self, blobs: "BlobStore", file: BinaryIO, path: Path, *, is_bounded: bool) -> None:
         """Make one without bytes.
 
         Args:
-            keep: stores what was written durably, by (the file, its path, the digest).
+            is_bounded: whether what it takes counts towards the room that uploads have together.
         """
-        self._room = room
-        self._taken = 0  # of that room
-        self._file = file
-        self._path = path
-        self._keep = keep
+        self._blobs, self._file, self._path = blobs, file, path
+        self._is_bounded, self._taken = is_bounded, 0
         self._hash = hashlib.sha256()
         self._whole = self._replaced = False
         self.size = 0
@@ -76,13 +50,12 @@ class Incoming:
         """Append bytes.
 
         Raises:
-            RefusedError: the same owner began anew meanwhile.
-            RefusedError: what comes in has no more room.
+            RefusedError: the same owner began anew meanwhile, or what comes in has no more room.
         """
         if self._replaced:
             raise RefusedError("upload_replaced", "the upload was begun anew on another connection; that one counts")
-        if self._room is not None:
-            self._room.take(len(chunk))
+        if self._is_bounded:
+            self._blobs.take_room(len(chunk))
             self._taken += len(chunk)
         self._file.write(chunk)
         self._hash.update(chunk)
@@ -102,9 +75,8 @@ class Incoming:
 
     def release_room(self) -> None:
         """Give back the room that the bytes took."""
-        if self._room is not None:
-            self._room.release(self._taken)
-            self._taken = 0
+        self._blobs.take_room(-self._taken)
+        self._taken = 0
 
     def content(self) -> memoryview:
         """Return everything that was written, read-only; it stays on disk and is not read into memory."""
@@ -119,7 +91,7 @@ class Incoming:
         Raises:
             OSError: the disk refuses, or the object store does not answer (StateAwayError).
         """
-        self._keep(self._file, self._path, self.sha256)
+        self._blobs.keep(self._file, self._path, self.sha256)
         return self.sha256
 
 
@@ -143,7 +115,17 @@ class BlobStore(ABC):
         self.folder = folder
         self._incoming = folder / "incoming"
         self._receiving: dict[str, Incoming] = {}
-        self._room = Room()
+        self._taken = 0  # of the room for uploads that come in
+
+    def take_room(self, count: int) -> None:
+        """Take room for bytes that have arrived, or give some back. Raises RefusedError: there is none."""
+        if count > 0 and self._taken + count > limits.INCOMING_BYTES:
+            raise RefusedError(
+                "busy",
+                f"the uploads that are coming in have {self._taken} bytes; all together may have "
+                f"{limits.INCOMING_BYTES}. Send it again later",
+            )
+        self._taken += count
 
     def remove_leftovers(self, older_than_s: float = 0.0) -> None:
         """Remove what an earlier process left in ``incoming/``.
@@ -167,29 +149,20 @@ class BlobStore(ABC):
         handle, name = tempfile.mkstemp(dir=self._incoming)
         path = Path(name)
         try:
-            with (
-                os.fdopen(handle, "w+b") as file,
-                self._only_one(owner, Incoming(file, path, self._keep, self._room if owner else None)) as incoming,
-            ):
-                yield incoming
+            with os.fdopen(handle, "w+b") as file:
+                incoming = Incoming(self, file, path, is_bounded=owner is not None)
+                if owner is not None:
+                    if owner in self._receiving:
+                        self._receiving[owner].abandon()
+                    self._receiving[owner] = incoming
+                try:
+                    yield incoming
+                finally:
+                    incoming.release_room()
+                    if owner is not None and self._receiving[owner] is incoming:
+                        del self._receiving[owner]
         finally:
             path.unlink(missing_ok=True)
-
-    @contextmanager
-    def _only_one(self, owner: str | None, incoming: Incoming) -> Iterator[Incoming]:
-        if owner is None:
-            yield incoming
-            return
-        former = self._receiving.get(owner)
-        if former is not None:
-            former.abandon()
-        self._receiving[owner] = incoming
-        try:
-            yield incoming
-        finally:
-            incoming.release_room()
-            if self._receiving[owner] is incoming:
-                del self._receiving[owner]
 
     def put(self, data: bytes) -> str:
         """Store bytes durably and return their digest."""
@@ -232,7 +205,7 @@ class BlobStore(ABC):
         return BlobError(f"blob {sha256} is missing from {self.shown()}; restore it from a backup")
 
     @abstractmethod
-    def _keep(self, file: BinaryIO, path: Path, sha256: str) -> None:
+    def keep(self, file: BinaryIO, path: Path, sha256: str) -> None:
         """Store what was received, durably; the same content twice is one blob."""
 
     @abstractmethod
@@ -318,7 +291,7 @@ class BlobFolder(BlobStore):
         with self.open(sha256) as file:
             return file.read()
 
-    def _keep(self, file: BinaryIO, path: Path, sha256: str) -> None:
+    def keep(self, file: BinaryIO, path: Path, sha256: str) -> None:  # noqa: D102
         target = self.path(sha256)
         make_folder(target.parent, 0o777)
         rename_durably(file, path, target)

@@ -1,4 +1,4 @@
-"""Where a fleet's state is: its tables in SQLite or PostgreSQL, its blobs in a folder or an object store.
+"""Where a fleet's state is: its tables in SQLite or PostgreSQL, its blobs in a folder or an object store; and its copy.
 
 Addresses may hold passwords. Whoever shows one shows :attr:`Location.tables_shown` and :attr:`Location.blobs_shown`.
 """
@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -19,6 +20,8 @@ DATABASE_VARIABLE, STORE_VARIABLE = "AURICLE_DATABASE", "AURICLE_STORE"
 DATABASE = "auricle.db"
 NOTE = "state.json"
 """File of a data folder that says where the fleet's state is, where that is elsewhere; no password is in it."""
+# The note of the newest copy: where it is. In no copy: a folder that was restored has none of its own yet.
+_COPIED = ".backed-up"
 _LONGEST = 2_000
 _OBJECT_STORES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}", re.ASCII)
@@ -225,3 +228,28 @@ def folder_of(text: str) -> Path:
             "see docs/scaling.md"
         )
     return Path(unquote(rest))
+
+
+def note_copy(folder: Path, file: Path) -> None:
+    """Note a copy that is whole. Raises OSError: the disk refuses."""
+    write_durably(folder / _COPIED, str(file.resolve()).encode("utf-8", "surrogateescape"))
+
+
+def copied_at(folder: Path) -> float:
+    """Return when a data folder was last copied, in seconds since 1970; 0 where it never was."""
+    try:
+        return (folder / _COPIED).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def way_back(folder: Path) -> str:
+    """Return what to do where a data folder is damaged, for people: which copy of it is the last good one."""
+    at = copied_at(folder)
+    if not at:
+        return "no copy of it was ever made here; restore one that you have (`auricle-aggregator restore`)"
+    file = (folder / _COPIED).read_bytes().decode("utf-8", "surrogateescape")
+    return (
+        f"the last good copy is {file}, of {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC: "
+        f"auricle-aggregator restore {file} --data NEW_FOLDER"
+    )

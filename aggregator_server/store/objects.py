@@ -90,7 +90,7 @@ class ObjectBlobs(BlobStore):
         with self._answers(sha256):
             return bytes(obstore.get(self._store, _key(sha256)).bytes())
 
-    def _keep(self, file: BinaryIO, path: Path, sha256: str) -> None:
+    def keep(self, file: BinaryIO, path: Path, sha256: str) -> None:  # noqa: D102
         file.flush()
         if not self._create(_key(sha256), path):
             # What is there may be damaged, or be swept before a row names it.

@@ -9,7 +9,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -36,9 +36,8 @@ from aggregator_server.store.database import CONNECTIONS, Database, Durability
 from aggregator_server.store.deadlines import Deadlines, bound
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
-from aggregator_server.store.postgres_tables import FLEET, SERVER, Fill, prepare
-from aggregator_server.store.removals import REFUSED, forget_removals, note_removals
-from aggregator_server.store.servers import LOCKS, WRITER, Kind, Servers, name_of, require_lease, said
+from aggregator_server.store.postgres_tables import FLEET, REFUSED, SERVER, Fill, forget_removals, prepare
+from aggregator_server.store.servers import LOCKS, WRITER, name_of, require_lease, said
 from aggregator_server.store.tables import Base
 
 _TABLES = 0  # what an advisory lock locks, besides those of servers.py and postgres_tables.py
@@ -86,14 +85,14 @@ class Postgres(Database):
 
     Attributes:
         number: That of the fleet.
+        server: What this server calls itself among those of the fleet.
     """
 
     def __init__(self, engine: Engine, deadlines: Deadlines, shown: str, number: int, server: str) -> None:
         super().__init__(engine, shown)
         self._deadlines = deadlines
         self.number = number
-        self._server = server
-        self._servers: Servers | None = None
+        self.server = server
         self._away_until = 0.0
         self._coming: Future[Connection] | None = None  # the reader, that a thread connects
         self._waited = False  # in vain, since it was lost
@@ -245,25 +244,6 @@ class Postgres(Database):
         if not held:
             raise StateAwayError(f"another program holds the fleet in {self.shown} now; stop one of them")
 
-    def join(self, heard: Callable[[Kind], None]) -> None:
-        """Begin to serve beside the other servers of the fleet."""
-        self._servers = Servers(self._listening, self._server, self.number, heard)
-        self._servers.start()
-
-    def leave(self) -> None:
-        """Give the lease back, and hear of nothing more."""
-        if self._servers is not None:
-            self._servers.end()
-
-    def tell(self, kind: Kind) -> None:
-        """Tell the other servers that something changed."""
-        if self._servers is not None:
-            self._servers.tell(kind)
-
-    def leading(self) -> contextlib.AbstractContextManager[int | None]:
-        """A step of the rounds: the lease's token; None where another server has the lease."""
-        return contextlib.nullcontext(0) if self._servers is None else self._servers.leading()
-
     def count_failure(self, network: str) -> tuple[float, bool] | None:
         """Count a failed authentication for all servers; None where the database does not answer at once."""
         if time.monotonic() < self._count_from:
@@ -281,22 +261,14 @@ class Postgres(Database):
             return None
         return found
 
-    def begin_removal(self, session: Session, digests: Sequence[str]) -> set[str]:
-        """Return those of some blobs that no row names, and none may from now on."""
-        return note_removals(session, digests)
-
-    def require_removal(self) -> None:
-        """Check before each removal that another server has not taken the step. Raises LeaseLostError: it has."""
-        with self.reading() as session:
-            require_lease(session)
-
     def end_removal(self, digests: Collection[str]) -> None:
         """Let rows name blobs again, which were removed or stay; also where another server has the lease by now."""
         if digests:
             with self.answers(), self.engine.begin() as connection:
                 forget_removals(connection, digests)
 
-    def _listening(self) -> Connection:
+    def listening(self) -> Connection:
+        """Return a connection for :class:`Servers`: each statement on it is a transaction."""
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
         bound(connection, _READER_S + 1)
@@ -308,7 +280,6 @@ class Postgres(Database):
 
     def close(self) -> None:
         """Close every connection, and hold the fleet no longer."""
-        self.leave()
         if self._coming is not None:
             self._coming.add_done_callback(_close_reader)
         if self._holder is not None:

@@ -1,6 +1,7 @@
 """What is damaged in a data folder, and the repair of what can be repaired without a backup."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from aggregator_server.errors import BackupError
 from aggregator_server.store import alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
-from aggregator_server.store.last_copy import way_back
-from aggregator_server.store.location import Location, locate
+from aggregator_server.store.location import Location, locate, way_back
 from aggregator_server.store.needed import OpenUpload, lasting, open_uploads, other_uploads
 from aggregator_server.store.tables import ParticipantRow
 from aggregator_server.upkeep.backup import require_folder
@@ -56,14 +56,11 @@ def check(place: Path | Location, *, repair: bool = False) -> list[Finding]:
             damage = damage_of(location.file)
             if damage:  # what its rows say cannot be relied upon
                 return [Finding(f"{location.file} is damaged: {line}", way_back(location.data)) for line in damage]
-        tables, blobs = open_tables(location), open_blobs(location)
-        try:
-            with tables.writing() if repair else tables.reading() as session:
-                found = [*_lasting(session, blobs), *_uploads(session, blobs, repair=repair)]
-                if is_alone:  # otherwise files come and go
-                    found += _left(session, blobs, repair=repair)
-        finally:
-            tables.close()
+        blobs = open_blobs(location)
+        with closing(open_tables(location)) as tables, tables.writing() if repair else tables.reading() as session:
+            found = [*_lasting(session, blobs), *_uploads(session, blobs, repair=repair)]
+            if is_alone:  # otherwise files come and go
+                found += _left(session, blobs, repair=repair)
         return found
 
 

@@ -52,14 +52,11 @@ def copy_tables(location: Location, copy: Path) -> None:
             old.backup(new)
             new.execute("PRAGMA journal_mode = DELETE")  # one file
         return
-    tables = open_tables(location)
-    try:
+    with closing(open_tables(location)) as tables, tables.reading() as session, file_of_tables(copy) as engine:
         assert isinstance(tables.database, Postgres)
-        with tables.reading() as session, file_of_tables(copy) as engine, engine.begin() as connection:
+        with engine.begin() as connection:
             make_tables(connection, tables.database.number)
             _copy_rows(session.connection(), connection)
-    finally:
-        tables.close()
 
 
 def take_elsewhere(location: Location, folder: Path) -> None:
@@ -154,12 +151,9 @@ def _fill_database(location: Location, number: int, rows: Connection) -> None:
         number=number,
         fill=lambda target: _copy_rows(rows, target),
     )
-    try:
-        with database.reading() as there:
-            if database.number != number or digests_of(there.connection()) != digests_of(rows):
-                raise StartError(f"{location.tables_shown} holds a fleet already; name an empty database")
-    finally:
-        database.close()
+    with closing(database), database.reading() as there:
+        if database.number != number or digests_of(there.connection()) != digests_of(rows):
+            raise StartError(f"{location.tables_shown} holds a fleet already; name an empty database")
 
 
 def _require_own(blobs: BlobStore, number: int) -> None:

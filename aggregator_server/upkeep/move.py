@@ -3,9 +3,8 @@
 Interrupted anywhere, it is begun again: the new place is known by the fleet's number, and nothing old changes.
 """
 
-import contextlib
 import shutil
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 
 from aggregator_server.errors import BackupError, StartError
@@ -17,14 +16,6 @@ from aggregator_server.upkeep.copying import take_elsewhere
 from fleet_protocol.atomic_files import make_folder
 
 _WORK = ".moving"
-
-
-@dataclass(frozen=True)
-class Moved:
-    """What was moved: where to, without a password, and the bytes of the copy."""
-
-    to: str
-    bytes: int
 
 
 def target_of(words: list[str], source: Location) -> Location:
@@ -40,10 +31,13 @@ def target_of(words: list[str], source: Location) -> Location:
     raise StartError("--to must name a data folder, or a database and a store: --to postgresql://... s3://...")
 
 
-def move(source: Location, target: Location) -> Moved:
+def move(source: Location, target: Location) -> tuple[str, int]:
     """Move a fleet whose server is stopped. What is there stays as it is, and no server opens it any more.
 
     The data folder takes a copy meanwhile, twice the room of the arrays.
+
+    Returns:
+        (Where to, for people, and the bytes of the copy).
 
     Raises:
         StartError: the new place holds something else or does not answer, or the fleet was moved already.
@@ -62,21 +56,21 @@ def move(source: Location, target: Location) -> Moved:
         try:
             make_folder(work)
             write_copy(source, copy)
-            if target.data == source.data:  # its own files are there
+            size = copy.stat().st_size
+            if target.database is None:
+                restore(copy, target)
+            else:  # the data folder's own files are there
                 unpack(copy, work / "data")
                 take_elsewhere(target, work / "data")
-            else:
-                restore(copy, target)
-            size = copy.stat().st_size
         finally:
             shutil.rmtree(work, ignore_errors=True)
         if target.database is not None:
             note_state(target)
-            return Moved(f"{target.tables_shown} and {target.blobs_shown}", size)
+            return f"{target.tables_shown} and {target.blobs_shown}", size
         if source.database is None:
             note_moved(source.data, str(target.data))
         else:
-            with contextlib.closing(open_tables(source)) as tables:
+            with closing(open_tables(source)) as tables:
                 assert isinstance(tables.database, Postgres)
                 tables.database.note_moved(str(target.data))
-        return Moved(str(target.data), size)
+        return str(target.data), size

@@ -17,7 +17,7 @@ from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
-from aggregator_server.store.last_copy import copied_at
+from aggregator_server.store.location import copied_at
 from aggregator_server.store.tables import DONE, FAILED, OPEN, ClassRow, ParticipantRow, ReputationRow, RoundRow
 
 

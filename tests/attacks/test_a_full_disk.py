@@ -55,7 +55,7 @@ def fill(disk: Path, leave: int) -> Path:
     return path
 
 
-def test_uploads_are_refused_before_the_disk_is_full_and_taken_when_there_is_room_again(fleet, disk):
+def test_uploads_are_refused_before_the_disk_is_full_and_nothing_is_lost_when_it_is(fleet, disk):
     round_id = fleet.open_round()
     work = fleet.work(fleet.devices[0])
     filler = fill(disk, MEGABYTES * 10_000)
@@ -69,12 +69,11 @@ def test_uploads_are_refused_before_the_disk_is_full_and_taken_when_there_is_roo
     filler.unlink()
     assert fleet.admin.get("/v1/health").json()["status"] == "ok"
     fleet.upload_all()
-    assert fleet.work(fleet.devices[0])["kind"] == "learn"
+    for device in fleet.devices:
+        assert fleet.work(device)["kind"] == "learn"
+        fleet.learned(device, round_id).raise_for_status()
     assert fleet.round(round_id)["summary"]["state"] == "done"
-
-
-def test_a_disk_without_a_byte_left_is_named_and_nothing_is_lost(fleet, disk):
-    filler = fill(disk, 0)
+    filler = fill(disk, 0)  # not a byte
     refused = fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full"), refused.text
     assert "free space" in refused.json()["error"]["message"]
@@ -82,20 +81,32 @@ def test_a_disk_without_a_byte_left_is_named_and_nothing_is_lost(fleet, disk):
     assert fleet.run_round()["summary"]["state"] == "done"
 
 
-def start_on_full_disk(data: Path, *arguments: str) -> str:
+def said_on_full_disk(data: Path, *arguments: str) -> str:
     """Run a command of the server that a full disk ends; return what it says."""
-    refused = command(*arguments or ("run", "--port", "0"), "--data", data, token=None)
+    refused = command(*arguments, "--data", data, token=None)
     assert refused.returncode == 1
-    return refused.stderr
+    return says_that_it_is_full(refused.stderr)
 
 
-@pytest.mark.parametrize("left", [0, 4_096])
-def test_a_server_that_starts_on_a_full_disk_says_so(fleet, disk, left):
+def says_that_it_is_full(said: str) -> str:
+    assert "is full" in said
+    assert "free space" in said
+    assert not {"backup", "Traceback", "damaged:"} & {*said.replace("(", " ").split()}
+    assert len(said.splitlines()) == 1
+    return said
+
+
+def test_a_server_or_a_check_that_starts_on_a_full_disk_says_so(fleet, disk):
     """Whichever file has no room: the database's log and its index, or the address."""
     fleet.aggregator.stop()
-    filler = fill(disk, left)
-    says_that_it_is_full(start_on_full_disk(disk / "data"), disk / "data")
-    goes_on(fleet, filler)
+    for left in (0, 4_096):
+        filler = fill(disk, left)
+        said = said_on_full_disk(disk / "data", "run", "--port", "0")
+        assert f"the disk of data folder {disk / 'data'} is full" in said
+        if not left:
+            said_on_full_disk(disk / "data", "check")
+        filler.unlink()
+    goes_on(fleet)
 
 
 def test_a_killed_server_that_starts_on_a_full_disk_says_so_or_serves(fleet, disk):
@@ -107,19 +118,12 @@ def test_a_killed_server_that_starts_on_a_full_disk_says_so_or_serves(fleet, dis
         server.terminate()
         said = server.stderr.read()
     if not serves:
-        says_that_it_is_full(said, disk / "data")
-    goes_on(fleet, filler)
-
-
-def says_that_it_is_full(said: str, data: Path) -> None:
-    assert f"the disk of data folder {data} is full" in said
-    assert "free space" in said
-    assert not {"backup", "Traceback"} & {*said.replace("(", " ").split()}
-    assert len(said.splitlines()) == 1
-
-
-def goes_on(fleet: Fleet, filler: Path) -> None:
+        says_that_it_is_full(said)
     filler.unlink()
+    goes_on(fleet)
+
+
+def goes_on(fleet: Fleet) -> None:
     fleet.aggregator.start()
     fleet.reconnect()
     assert fleet.run_round()["summary"]["state"] == "done"
@@ -128,16 +132,7 @@ def goes_on(fleet: Fleet, filler: Path) -> None:
 @pytest.mark.parametrize("left", [0, 16_384])
 def test_a_new_server_on_a_full_disk_says_so_too(disk, left):
     fill(disk, left)
-    said = start_on_full_disk(disk / "data", "run", "--create", "--port", "0")
-    assert ("is full" in said, "backup" in said, "Traceback" in said) == (True, False, False)
-
-
-def test_a_check_on_a_full_disk_does_not_call_the_database_damaged(fleet, disk):
-    fleet.aggregator.stop()
-    filler = fill(disk, 0)
-    said = start_on_full_disk(disk / "data", "check")
-    assert ("is full" in said, "damaged:" in said) == (True, False)
-    filler.unlink()
+    said_on_full_disk(disk / "data", "run", "--create", "--port", "0")
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -7,7 +7,6 @@ and are acknowledged for ever, as by a proxy that has forgotten them; new ones a
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 
 
 class Link:
@@ -93,12 +92,3 @@ class Link:
             allowed = data[: self._left]
             self._left -= len(allowed)
             return allowed or None
-
-
-@contextlib.contextmanager
-def forwarded(port: int) -> Iterator[Link]:
-    link = Link(port)
-    try:
-        yield link
-    finally:
-        link.close()

@@ -15,7 +15,6 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.desk import free_port
 
 if TYPE_CHECKING:  # a board, where the edge's tests run too, has no SQLAlchemy
     from aggregator_server.store.location import Location
@@ -44,28 +45,43 @@ def missing() -> str | None:
     return None if _BINARIES else "PostgreSQL is not installed (apt install postgresql)"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+class Server:
+    """A process with a folder of its own, on a free port."""
+
+    ending = signal.SIGINT  # of a database: aborts every transaction; SIGKILL is a crash
+
+    def __init__(self, prefix: str) -> None:
+        self.folder, self.port = Path(tempfile.mkdtemp(prefix=prefix)), free_port()
+        self.process: subprocess.Popen | None = None
+
+    def run(self, command: list[str], answers: Callable[[], bool], **options: object) -> None:
+        """Start it, and wait until it answers."""
+        log = self.folder / "log"
+        with log.open("a") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=file, cwd=self.folder, **options)
+        end = time.monotonic() + 120
+        while not answers():
+            assert self.process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.02)
+
+    def stop(self, number: signal.Signals | None = None) -> None:
+        if self.process is not None:
+            self.process.send_signal(number or self.ending)
+            self.process.wait(120)
+            self.process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
 
 
-def wait_until(done: Callable[[], bool], process: subprocess.Popen, log: Path) -> None:
-    end = time.monotonic() + 120
-    while not done():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.02)
-
-
-class PostgresServer:
+class PostgresServer(Server):
     """A cluster of its own in a folder, under a user of its own where root runs the tests."""
 
     def __init__(self, *settings: str) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="auricle-pg-"))
-        self.port, self.settings = free_port(), settings
-        self.log = self.folder / "log"
-        self.process: subprocess.Popen | None = None
+        super().__init__("auricle-pg-")
+        self.settings = settings
         self._as: dict[str, object] = {}
         if os.geteuid() == 0:
             user = pwd.getpwnam("nobody")
@@ -75,10 +91,7 @@ class PostgresServer:
         word.write_text(PASSWORD)
         word.chmod(0o644)
         options = ["--auth=scram-sha-256", "-U", "auricle", f"--pwfile={word}", "-N", "-E", "UTF8", "--locale=C.UTF-8"]
-        self._run("initdb", "-D", str(self.folder / "data"), *options)
-
-    def _run(self, name: str, *arguments: str) -> None:
-        command = [str(_BINARIES[-1] / name), *arguments]
+        command = [str(_BINARIES[-1] / "initdb"), "-D", str(self.folder / "data"), *options]
         done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, check=False, **self._as)
         assert done.returncode == 0, done.stderr
 
@@ -86,9 +99,7 @@ class PostgresServer:
         command = [str(_BINARIES[-1] / "postgres"), "-D", str(self.folder / "data"), "-p", str(self.port)]
         settings = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self.folder}", *_FAST, *self.settings)
         command += [word for setting in settings for word in ("-c", setting)]
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **self._as)
-        wait_until(self._answers, self.process, self.log)
+        self.run(command, self._answers, **self._as)
 
     def _answers(self) -> bool:
         import psycopg
@@ -98,17 +109,6 @@ class PostgresServer:
         except psycopg.OperationalError:
             return False
         return True
-
-    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
-        """End it: SIGINT aborts every transaction, SIGKILL is a crash."""
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait(120)
-            self.process = None
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder)
 
     def url(self, database: str) -> str:
         from urllib.parse import quote
@@ -133,20 +133,17 @@ class PostgresServer:
         return name
 
 
-class S3Server:
+class S3Server(Server):
     """moto's server: S3 over HTTP, in memory."""
 
+    ending = signal.SIGKILL
+
     def __init__(self) -> None:
-        self.port = free_port()
-        self.folder = Path(tempfile.mkdtemp(prefix="auricle-s3-"))
-        self.process: subprocess.Popen | None = None
+        super().__init__("auricle-s3-")
 
     def start(self) -> None:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
-        log = self.folder / "log"
-        with log.open("a") as file:
-            self.process = subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | _KEYS)
-        wait_until(lambda: self._ask("GET", "/moto-api/") is not None, self.process, log)
+        self.run(command, lambda: self._ask("GET", "/moto-api/") is not None, env=os.environ | _KEYS)
         assert self._ask("PUT", f"/{BUCKET}") == 200
 
     def _ask(self, method: str, path: str) -> int | None:
@@ -157,16 +154,6 @@ class S3Server:
                 return connection.getresponse().status
             except OSError:
                 return None
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(120)
-            self.process = None
-
-    def remove(self) -> None:
-        self.stop()
-        shutil.rmtree(self.folder)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import pty
 import sqlite3
 import time
 from contextlib import closing
@@ -165,24 +163,6 @@ def test_the_operator_is_told_why_a_device_gives_nothing(fleet, here):
     assert f"device 2: gave nothing ({why})" in output, output + errors
     message = fleet.devices[1].enrolment()
     fleet.clients[fleet.devices[1].number].post("/v1/devices", json=message).raise_for_status()
-
-
-def test_a_round_is_watched_at_a_terminal(fleet, here):
-    opened = answer("round", "start", "zero_shot", *here)
-    master, slave = pty.openpty()
-    shown = start("round", "watch", *here, stdin=slave, stdout=slave, stderr=slave)
-    os.close(slave)
-    printed("round", "cancel", opened["round_id"], *here)
-    text = b""
-    while True:
-        try:
-            piece = os.read(master, 4096)
-        except OSError:  # the terminal's other side is closed
-            break
-        text += piece
-    os.close(master)
-    assert shown.wait(180) == 3
-    assert "cancelled by an administrator" in text.decode()
 
 
 def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):

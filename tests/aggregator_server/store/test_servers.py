@@ -11,17 +11,12 @@ from sqlalchemy import select
 from aggregator_server.errors import LeaseLostError, StartError, StateAwayError
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
+from aggregator_server.store.postgres_tables import note_removals
 from aggregator_server.store.tables import BlobRow
+from tests.support.edge_process import wait_for
 from tests.support.state_servers import located, name_of
 
 pytestmark = pytest.mark.scaled
-
-
-def until(done):
-    end = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -73,7 +68,7 @@ def test_one_server_has_the_lease_and_the_next_gets_it_at_once_when_it_ends(join
     began = time.monotonic()
     first.leave()
     assert token_of(first) is None
-    until(lambda: token_of(second) == 2)
+    wait_for(lambda: token_of(second) == 2)
     assert time.monotonic() - began < 1.0 + 2.0  # without waiting for its end; the machine may be busy
 
 
@@ -86,7 +81,7 @@ def test_a_step_whose_lease_went_to_another_server_writes_nothing(join, states, 
         with pytest.raises(LeaseLostError, match="token 1"):
             write(store, "b")
     write(store, "c")  # a request's, which needs no lease
-    until(lambda: token_of(store) is None)
+    wait_for(lambda: token_of(store) is None)
     assert names(store) == ["a", "c"]
 
 
@@ -103,10 +98,10 @@ def test_a_transaction_that_a_server_left_open_is_ended_by_the_next_holder_of_th
         with store.leading(), store.writing() as session:
             session.add(BlobRow(sha256="a" * 64, kind="model"))
             session.flush()
-            servers = store.database._servers  # what stops with a server that is paused
+            servers = store._servers  # what stops with a server that is paused
             servers._ending.set()
             servers._thread.join()
-            holder = f"UPDATE lease SET holder = '{store.database._server}', expires_at = now()"
+            holder = f"UPDATE lease SET holder = '{store.database.server}', expires_at = now()"
             states.postgres.ask(name_of(place), holder)
             thread = threading.Thread(target=go_on)
             thread.start()
@@ -121,14 +116,14 @@ def test_a_transaction_that_a_server_left_open_is_ended_by_the_next_holder_of_th
 
 def test_what_one_server_tells_another_hears_once_with_new_caches(join):
     (first, own), (second, heard) = join("a"), join("b")
-    until(lambda: own == ["round"])  # it has the lease
+    wait_for(lambda: own == ["round"])  # it has the lease
     for _ in range(100):
         first.tell("round")  # it would do it itself
     state = second.state
     threads = [threading.Thread(target=first.tell, args=("work",)) for _ in range(50)]
     for thread in threads:
         thread.start()
-    until(lambda: "work" in heard)
+    wait_for(lambda: "work" in heard)
     assert second.state is not state
     for thread in threads:
         thread.join()
@@ -136,7 +131,7 @@ def test_what_one_server_tells_another_hears_once_with_new_caches(join):
     assert told < 20
     assert set(heard) == {"work"}
     second.tell("round")
-    until(lambda: own == ["round", "round"])
+    wait_for(lambda: own == ["round", "round"])
 
 
 def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, states, place):
@@ -148,12 +143,12 @@ def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, s
     )
     try:
         states.postgres.ask(
-            "postgres", pid.format(second.database._server).replace("SELECT pid", "SELECT pg_terminate_backend(pid)")
+            "postgres", pid.format(second.database.server).replace("SELECT pid", "SELECT pg_terminate_backend(pid)")
         )
         first.tell("work")
     finally:
         states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    until(lambda: "work" in heard)
+    wait_for(lambda: "work" in heard)
     assert token_of(first) == 1
 
 
@@ -193,7 +188,7 @@ def test_what_a_server_is_about_to_remove_no_server_can_come_to_need(join):
     named, unnamed = (first.blobs.put(data) for data in (b"named", b"unnamed"))
     write_row(second, named)
     with first.leading(), first.writing() as session:
-        assert first.database.begin_removal(session, [named, unnamed]) == {unnamed}
+        assert note_removals(session, [named, unnamed]) == {unnamed}
     second.blobs.put(b"unnamed")  # its bytes come again meanwhile
     with pytest.raises(StateAwayError, match="removing an old array with these bytes; send it again"):
         write_row(second, unnamed)

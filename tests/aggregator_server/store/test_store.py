@@ -72,16 +72,11 @@ def test_a_missing_and_a_damaged_blob_are_told_apart(tmp_path):
     assert blobs.read(digest) == b"abc"
 
 
-def test_a_transaction_that_fails_changes_nothing(store):
+def test_a_transaction_that_fails_changes_nothing_and_a_reader_sees_one_state_while_somebody_writes(store):
     with contextlib.suppress(RuntimeError), store.writing() as session:
         session.add(BlobRow(sha256="a" * 64, kind="update"))
         session.flush()
         raise RuntimeError("half way")
-    with store.reading() as session:
-        assert session.scalars(select(BlobRow)).all() == []
-
-
-def test_a_reader_sees_one_state_while_somebody_writes(store):
     with store.reading() as session:
         before = session.scalars(select(BlobRow)).all()
         with store.writing() as writer:
@@ -113,16 +108,12 @@ def test_the_database_itself_allows_one_open_round(store):
         session.add(a_round(5))
 
 
-def test_foreign_keys_are_enforced(store):
+def test_commits_are_durable_readers_do_not_wait_and_foreign_keys_are_enforced(store):
+    with store.reading() as session:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        assert [session.scalar(text(f"PRAGMA {name}")) for name in pragmas] == ["wal", 2, 1]
     with pytest.raises(IntegrityError), store.writing() as session:
         session.add(ParticipantRow(round_id=1, device_id="0" * 32, metrics={}))
-
-
-def test_commits_are_durable_and_readers_do_not_wait(store):
-    with store.reading() as session:
-        assert session.scalar(text("PRAGMA journal_mode")) == "wal"
-        assert session.scalar(text("PRAGMA synchronous")) == 2
-        assert session.scalar(text("PRAGMA foreign_keys")) == 1
 
 
 def test_what_is_flushed_later_is_seen_at_once_and_a_durable_commit_after_it_flushes_itself(store):
@@ -137,28 +128,18 @@ def test_what_is_flushed_later_is_seen_at_once_and_a_durable_commit_after_it_flu
         assert session.scalar(text("PRAGMA synchronous")) == 2
 
 
-def test_a_statement_that_fails_does_not_spoil_the_next_one(store):
+def test_a_statement_that_fails_does_not_spoil_the_next_one_and_one_thread_alone_asks_them(store):
     with pytest.raises(OperationalError):
         store.first_row(text("SELECT no_such_column FROM blobs"), {})
-    assert store.first_row(text("SELECT count(*) FROM blobs"), {}) == (0,)
-
-
-def test_one_thread_alone_may_read_rows_by_their_keys(store):
     one = text("SELECT 1")
     assert store.first_row(one, {}) == (1,)
     with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="only that of the event loop may"):
         other.submit(store.first_row, one, {}).result()
 
 
-def test_one_process_at_a_time_has_the_folder(tmp_path):
-    first = Store(tmp_path / "data")
-    with pytest.raises(StartError, match="in use by another aggregator"):
+def test_one_process_at_a_time_has_the_folder_which_is_for_its_owner_alone(tmp_path):
+    with contextlib.closing(Store(tmp_path / "data")), pytest.raises(StartError, match="in use by another aggregator"):
         Store(tmp_path / "data")
-    first.close()
-    Store(tmp_path / "data").close()
-
-
-def test_the_folder_is_for_its_owner_alone(tmp_path):
     Store(tmp_path / "data").close()
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 

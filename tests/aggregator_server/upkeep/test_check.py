@@ -26,28 +26,33 @@ def folder(fleet, tmp_path):
 
 
 def a_blob(folder, query):
+    """The path of a blob that a query finds."""
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
-        return database.execute(query).fetchone()[0]
-
-
-def path_of(folder, sha256):
+        sha256 = database.execute(query).fetchone()[0]
     return folder / "blobs" / sha256[:2] / sha256
 
 
-def test_a_whole_folder_has_no_findings(folder, capsys):
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def test_a_whole_folder_has_no_findings_and_a_server_may_run_beside_a_check_and_not_beside_a_repair(folder, capsys):
     assert check(folder) == []
     assert check(folder, repair=True) == []
-    assert main(["check", "--data", str(folder)]) == 0
-    assert "nothing is damaged" in capsys.readouterr().out
+    with contextlib.closing(Store(folder)):
+        assert main(["check", "--data", str(folder)]) == 0
+        assert "nothing is damaged" in capsys.readouterr().out
+        with pytest.raises(BackupError, match="stop it before a repair"):
+            check(folder, repair=True)
 
 
 def test_a_damaged_upload_of_the_open_round_is_sent_again(fleet, folder):
     upload = a_blob(folder, "SELECT upload FROM participants WHERE round_id = 2")
-    data = bytearray(path_of(folder, upload).read_bytes())
-    data[len(data) // 2] ^= 4
-    path_of(folder, upload).write_bytes(data)
+    flip(upload)
     (finding,) = check(folder)
-    assert upload in finding.what
+    assert upload.name in finding.what
     assert "--repair" in finding.way_out
     assert [finding.repaired for finding in check(folder, repair=True)] == [True]
     assert check(folder) == []
@@ -59,27 +64,27 @@ def test_a_damaged_upload_of_the_open_round_is_sent_again(fleet, folder):
 
 def test_a_damaged_upload_that_nothing_needs_is_in_no_backup_and_is_removed(folder, tmp_path, capsys):
     upload = a_blob(folder, "SELECT upload FROM participants WHERE round_id = 1")
-    data = bytearray(path_of(folder, upload).read_bytes())
-    data[len(data) // 2] ^= 4
-    path_of(folder, upload).write_bytes(data)
+    flip(upload)
     assert main(["backup", str(tmp_path / "copy.tar"), "--data", str(folder)]) == 0
-    assert f"{upload} (an upload that nothing needs) is damaged; `auricle-aggregator check" in capsys.readouterr().err
+    assert (
+        f"{upload.name} (an upload that nothing needs) is damaged; `auricle-aggregator check" in capsys.readouterr().err
+    )
     restore(tmp_path / "copy.tar", tmp_path / "again")
     assert check(tmp_path / "again") == []
     (finding,) = check(folder)
-    assert (upload in finding.what, finding.repaired) == (True, False)
+    assert (upload.name in finding.what, finding.repaired) == (True, False)
     assert [finding.repaired for finding in check(folder, repair=True)] == [True]
     assert check(folder) == []
-    assert not path_of(folder, upload).exists()
+    assert not upload.exists()
 
 
 def test_what_only_a_backup_brings_back_is_said(folder, capsys):
     consensus = a_blob(folder, "SELECT result_consensus FROM rounds WHERE round_id = 1")
-    path_of(folder, consensus).unlink()
+    consensus.unlink()
     for arguments in ([], ["--repair"]):
         assert main(["check", "--data", str(folder), "--json", *arguments]) == 2
         (finding,) = json.loads(capsys.readouterr().out)
-        assert consensus in finding["what"]
+        assert consensus.name in finding["what"]
         assert "round" in finding["what"]
         assert "backup" in finding["way_out"]
         assert finding["repaired"] is False
@@ -93,11 +98,3 @@ def test_a_blob_that_nothing_needs_is_removed(folder):
     check(folder, repair=True)
     assert not left.exists()
     assert check(folder) == []
-
-
-def test_a_server_may_run_beside_a_check_and_not_beside_a_repair(folder):
-    store = Store(folder)
-    assert check(folder) == []
-    with pytest.raises(BackupError, match="stop it before a repair"):
-        check(folder, repair=True)
-    store.close()
