@@ -87,7 +87,7 @@ def _class_page(
 def _undo_of(store: Store, info: ClassDetail, done: str) -> Undo | None:
     """Return how to undo what an address says was done; None where that is not the newest change of its kind."""
     details = _newest_change(store, done)
-    class_id = details.get("class_id")
+    class_id = details.get("class_id", "")
     if info.class_id not in (class_id, details.get("into")):
         return None
     if done == "renamed":
