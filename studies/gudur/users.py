@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from demo.split import KEYWORDS, SOUNDS, deal
-from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
 from fleet_simulator.experiment.faults import FaultsSection
@@ -20,7 +19,7 @@ from fleet_simulator.experiment.sections import (
     ZeroShotExperiment,
     ZeroShotSection,
 )
-from studies.fleets import data_folder, rounds_of
+from studies.fleets import rounds_of
 from studies.run import Figures
 
 # Table 1. The softmax activation of user 1 is taken to be the output's; hidden layers use ReLU.
@@ -140,17 +139,6 @@ def users_of(
         )
         for number in range(1, count + 1)
     )
-
-
-def keyword_users(
-    count: int, rounds: RoundsSection, clips: ZeroShotSection, faults: FaultsSection | None = None
-) -> ZeroShotExperiment:
-    """Return an experiment of users with ready bundles and the keywords, to whom nothing happens."""
-    words = APPLICATIONS["keywords"]
-    bundles = {name: find_bundle(name) for name in ALL_ARCHITECTURES}
-    users = tuple(UserSection(user.bundle, user.labels) for user in users_of(words, count, bundles, together=False))
-    data = DataSection(words.source, data_folder() / words.folder, words.labels, test=words.test, windows=words.windows)
-    return ZeroShotExperiment(data, rounds, users, clips, faults or FaultsSection())
 
 
 def _model(round_id: int, bundle: Path) -> EventSection:
