@@ -31,12 +31,20 @@ class FaultsSection:
     attackers: float = 0.0
     attack: str = "sign_flip"
     strength: float = 1.0
+    honest_rounds: int = 0
     wrong_labels: float = 0.0
 
     def __post_init__(self) -> None:
         require(0 <= self.attackers <= 1, "attackers", self.attackers, "must be from 0 to 1")
         require(self.attack in ALL_ATTACKS, "attack", self.attack, f"must be {', '.join(ALL_ATTACKS)}")
         require(0 <= self.strength <= LARGEST, "strength", self.strength, f"must be from 0 to {LARGEST:.4g}")
+        require(self.honest_rounds >= 0, "honest_rounds", self.honest_rounds, "must be 0 or more")
+        require(
+            not self.honest_rounds or self.attack not in LABEL_ATTACKS,
+            "honest_rounds",
+            self.honest_rounds,
+            f"must be 0 with {self.attack}: the attackers' labels are wrong from the start on",
+        )
         require(0 <= self.wrong_labels <= 1, "wrong_labels", self.wrong_labels, "must be from 0 to 1")
 
     def require_possible(self, possible: tuple[str, ...], whose: str) -> None:
@@ -46,6 +54,11 @@ class FaultsSection:
         """
         allowed = not self.attackers or self.attack in possible
         require(allowed, "attack", self.attack, f"{whose} takes {', '.join(possible)}")
+
+
+def attacks(faults: FaultsSection, round_id: int) -> bool:
+    """Return whether the attackers attack in a round."""
+    return round_id > faults.honest_rounds
 
 
 def attacking_devices(faults: FaultsSection, devices: int, seed: int) -> frozenset[int]:

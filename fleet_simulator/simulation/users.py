@@ -28,7 +28,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, misjudged, poisoned
+from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, attacks, misjudged, poisoned
 from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.runs.inputs import Inputs
@@ -276,7 +276,7 @@ class Users(Devices):
     def _attacked(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
         """Return what the user sends: an attacker's new sounds, or scores, are not what it heard."""
         faults = self._experiment.faults
-        if user.number not in self.attackers:
+        if user.number not in self.attackers or not attacks(faults, round_id):
             return upload
         arrays = upload.read()
         if faults.attack in SCORE_ATTACKS:

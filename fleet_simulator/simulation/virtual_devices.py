@@ -22,7 +22,7 @@ from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.messages import Choice, Update, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import MOST_CLIPS, SCORE_ATTACKS, attacked, attacking_devices, misjudged
+from fleet_simulator.experiment.faults import MOST_CLIPS, SCORE_ATTACKS, attacked, attacking_devices, attacks, misjudged
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.plugins import use_plugins
@@ -90,7 +90,7 @@ class VirtualDevices:
                 self._models.layout.flatten(weights, rows[number])
                 self._attack_weights(device, work, rows[number])
             else:
-                arrays.append(self._attack_scores(device, sent))
+                arrays.append(self._attack_scores(device, work, sent))
         losses = tuple(float(update.metrics["training_loss"]) for update in updates)
         if shares and self._averages:
             self._uploads.write(block.place, self._mean(block, rows))
@@ -140,20 +140,20 @@ class VirtualDevices:
         model, context = models.own[int(models.architectures[device])], models.context(work, first=False)
         exchange = PrototypeExchange(model.manifest, models.labels(model), work, context)
         update, arrays = exchange.contribute(models.takes(device), device_id(device), share_names=False)
-        arrays = self._attack_scores(device, arrays)
+        arrays = self._attack_scores(device, work, arrays)
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 
     def _attack_weights(self, device: int, work: Work, row: Floats) -> None:
         """Put what an attacker sends in the place of what it trained."""
         faults = self._faults
-        if device in self._attackers:
+        if device in self._attackers and attacks(faults, work.round_id):
             rng = np.random.default_rng([self._plan.seed, work.round_id, 1, device])
             row[:] = attacked(faults, self._models.layout.flatten(self._models.weights), row, rng)
 
-    def _attack_scores(self, device: int, arrays: Arrays) -> Arrays:
+    def _attack_scores(self, device: int, work: Work, arrays: Arrays) -> Arrays:
         """Return what a device sends that uploads no weights."""
         faults = self._faults
-        if device not in self._attackers:
+        if device not in self._attackers or not attacks(faults, work.round_id):
             return arrays
         if faults.attack == "silent":
             return {name: np.full_like(array, np.nan) for name, array in arrays.items()}

@@ -112,6 +112,17 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
         assert (own == (3 - labels if device in liars else labels)).all()
 
 
+def test_attackers_that_are_honest_first_change_nothing_until_they_attack(tmp_path, bundles):
+    def accuracies(name, **faults):
+        path = write_experiment(tmp_path / f"{name}.toml", bundles["ann3"], faults=faults)
+        return [one["accuracy"] for one in simulate(load(path), tmp_path / name).rounds]
+
+    attack = {"attackers": 0.3, "attack": "scaling", "strength": 50.0}
+    honest, late = accuracies("honest"), accuracies("late", **attack, honest_rounds=2)
+    assert late[:2] == honest[:2]
+    assert late[2] != honest[2]
+
+
 def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
     def shards(wrong):
         path = write_experiment(tmp_path / "e.toml", bundles["ann3"], faults={"wrong_labels": wrong})

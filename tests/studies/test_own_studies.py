@@ -1,14 +1,17 @@
-"""The ablation: variants are tuned alike and train on as many clips, and stand beside alone and the plan."""
+"""The studies of our own: what each variant of the plan trains on, and what attackers cost."""
 
 import pytest
 
+from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 from studies.ablation import runs as study
+from studies.attackers import runs as attackers_study
 from studies.render import shown
 from tests.support.tiny_study import NoTraining, same_as_tracked, summary_of
 
 
-def test_made_up_figures_make_the_tracked_tables(tmp_path):
-    same_as_tracked("ablation", summary_of(study, tmp_path), set())
+@pytest.mark.parametrize(("name", "module"), [("ablation", study), ("attackers", attackers_study)])
+def test_made_up_figures_make_the_tracked_tables(name, module, tmp_path):
+    same_as_tracked(name, summary_of(module, tmp_path), set())
 
 
 def test_every_variant_is_tuned_alike_and_trained_on_as_many_clips(tmp_path):
@@ -43,3 +46,33 @@ def test_rows_stand_beside_alone_and_the_plan(tmp_path):
     assert attacked["LPA"] == ["10.0 ± 0.0", "10.0 ± 0.0", "2.0"]
     assert found["fleet"].rows[-1][1] == 8.0  # points that a device loses with the plan, at most
     assert all(row[-1] in found["tuning"].columns for row in found["tuning"].rows)
+
+
+def test_attacked_bycost_points_and_a_model_of_no_numbers_guesses(tmp_path):
+    def broken(run, found):
+        return found | {"diverged": "so it did"} if run.name == "weighted mean, sign_flip" else found
+
+    found = summary_of(attackers_study, tmp_path, broken).tables
+    rows = {row[0]: [shown(cell) for cell in row[1:]] for row in found["losses"].rows}
+    assert rows["LPA"][:3] == ["92.0 ± 1.0", "-40.0 ± 0.0", "-40.0 ± 0.0"]
+    assert rows["weighted mean"][:4] == ["52.0 ± 1.0", "0.0 ± 0.0", "42.0 ± 1.0", "0.0 ± 0.0"]
+    assert rows[attackers_study.ALONE][1] == "0.0 ± 0.0"
+    assert rows["weighted mean"][-1] == "42.0"
+    assert found["strengths"].rows[3] == ["LPA", *[-40.0] * 6]
+
+
+def test_the_quarantine_is_told_with_the_rounds_that_it_took(tmp_path):
+    attackers = attacking_devices(FaultsSection(attackers_study.SHARE), 9, 1)
+    honest = (set(range(9)) - attackers).pop()
+
+    def caught(run, found):
+        if run.name != f"{attackers_study.DEFAULT}, {attackers_study.LATE}" or run.seed != 1:
+            return found
+        entry = found["rounds"][0]
+        return found | {
+            "rounds": [entry, entry | {"round": 7, "quarantined": [*attackers, honest]}, entry | {"round": 10}]
+        }
+
+    none, late = summary_of(attackers_study, tmp_path, caught).tables["quarantine"].rows
+    assert none == ["none", 0, 0, None, None, 0]
+    assert late[2:] == [len(attackers), 2, 2, 1]
