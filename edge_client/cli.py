@@ -10,25 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge_client.commands import (
-    backup,
-    clips,
-    convert,
-    daemon,
-    devices,
-    events,
-    fleet,
-    init,
-    questions,
-    services,
-    teach,
-    try_,
-    watch,
-)
+from edge_client.commands import backup, clips, daemon, devices, events, fleet, init, teach, try_, watch
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (try_, init, daemon, watch, services, teach, questions, clips, events, devices, backup, convert, fleet)
+_COMMANDS = (try_, init, daemon, watch, teach, clips, events, devices, backup, fleet)
 _DESCRIPTION = "Hear sounds, learn new ones from you, and learn with other devices. Begin with `auricle-edge try`."
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
 
 
 def set_up_log() -> None:
@@ -24,31 +23,24 @@ def _is_journal(descriptor: int) -> bool:
     return os.environ.get("JOURNAL_STREAM", "") == f"{found.st_dev}:{found.st_ino}"
 
 
-@dataclass
-class _Kind:
-    """Warnings of one format: when the next may be logged, on the monotonic clock, and how many were left out."""
-
-    due_s: float
-    omitted: int = 0
-
-
 class RateLimitedLog:
     """Logs warnings of one format at most once per interval; the next one says how many were left out."""
 
     def __init__(self, log: logging.Logger, interval_s: float = 60.0) -> None:
         self._log = log
         self._interval_s = interval_s
-        self._kinds: dict[str, _Kind] = {}
+        # By format: when the next may be logged, on the monotonic clock, and how many were left out.
+        self._kinds: dict[str, tuple[float, int]] = {}
         self._lock = threading.Lock()
 
     def warning(self, message: str, *values: object, exc_info: bool = False) -> None:
         """Log a warning, or count it."""
         now = time.monotonic()
         with self._lock:
-            kind = self._kinds.get(message)
-            if kind is not None and now < kind.due_s:
-                kind.omitted += 1
+            due, omitted = self._kinds.get(message, (now, 0))
+            if now < due:
+                self._kinds[message] = due, omitted + 1
                 return
-            self._kinds[message] = _Kind(now + self._interval_s)
-        more = f" ({kind.omitted} more since the last such line)" if kind is not None and kind.omitted else ""
+            self._kinds[message] = now + self._interval_s, 0
+        more = f" ({omitted} more since the last such line)" if omitted else ""
         self._log.warning(message + "%s", *values, more, exc_info=exc_info)

@@ -5,7 +5,7 @@ docs/architecture.md, "One exported graph for every method", says why the graph 
 The file is a plain zip archive (stored, not compressed) of ``manifest.json``, ``model.tflite``, ``weights.safetensors``
 and, where the front end has a pretrained network, ``front_end.tflite`` and ``embedding.safetensors``; a joint front end
 has two of each. The manifest holds the digests of the others, so that damage is seen on opening. A ready bundle leaves
-out what the front ends that ship hold already (:mod:`fleet_protocol.front_end_members`); its digest says what it is.
+out what the front ends that ship hold already (:mod:`fleet_protocol.ready_bundles`); its digest says what it is.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from fleet_protocol.bounded_json import JsonBounds, parse_json
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.front_end_members import find_member
 from fleet_protocol.joint_statistics import unpack_statistics
-from fleet_protocol.ready_bundles import ready_names
+from fleet_protocol.ready_bundles import find_member, ready_names
 from fleet_protocol.tensors import Arrays, Buffer, digest, pack, unpack
 
 FORMAT = "auricle-bundle"

@@ -130,9 +130,8 @@ class EmbeddingStatistics(Scatter):
     def unpack(cls, data: bytes) -> EmbeddingStatistics:
         """Read what :meth:`pack` wrote; other arrays are ignored.
 
-        Raises:
-            TensorError: the bytes are no safetensors file.
-            BundleError: an array or the words are missing, or do not fit one another.
+        Raises TensorError: the bytes are no safetensors file; BundleError: an array or the words are missing, or do not
+        fit one another.
         """
         arrays, document = unpack(data)
         words = tuple(document.get("words", ()))

@@ -65,7 +65,7 @@ class FeatureSettings:
     @property
     def is_embedding(self) -> bool:
         """Whether a clip becomes the numbers of pretrained networks that hear it as a whole."""
-        return False
+        return isinstance(self, EmbeddingSettings | JointSettings)
 
     @property
     def networks(self) -> tuple[FrozenNetwork, ...]:
@@ -232,11 +232,6 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
         return self.filters == KALDI_32K
 
     @property
-    def is_embedding(self) -> bool:
-        """Whether a clip becomes the numbers of a pretrained network: yes."""
-        return True
-
-    @property
     def log_mel(self) -> LogMelSettings:
         """Settings of the log-mel features that the network takes."""
         shared = {item.name: getattr(self, item.name) for item in dataclasses.fields(LogMelSettings)}
@@ -289,11 +284,6 @@ class JointSettings(FeatureSettings):
     def shape(self) -> tuple[int, int]:
         """(1, numbers of both) of one clip's features."""
         return (1, self.words.numbers + self.sounds.numbers)
-
-    @property
-    def is_embedding(self) -> bool:
-        """Whether a clip becomes the numbers of pretrained networks: yes."""
-        return True
 
     @property
     def networks(self) -> tuple[FrozenNetwork, ...]:
@@ -370,7 +360,7 @@ CEPSTRA: dict[str, MfccSettings] = {
         mel_bands=40,
         fft_size=1024,
         low_hz=20.0,
-        high_hz=4_000.0,
+        high_hz=4e3,
     ),
     # Li et al. 2022 (FedKWS-UI): 40 coefficients, 30 ms windows every 10 ms.
     "kws40": MfccSettings(

@@ -22,7 +22,7 @@ from fleet_protocol.feature_settings import (
     JointSettings,
     NetworkSettings,
 )
-from fleet_protocol.front_end_members import FOLDER, SUFFIX
+from fleet_protocol.ready_bundles import FRONT_END_SUFFIX, FRONT_ENDS
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.feature_statistics import Normalisation
@@ -38,7 +38,7 @@ _CONSTANT = 1e-3
 # Chosen on the tuning half of `benchmarks.listening`.
 _SOUNDS_SCALE = 2.0
 JOINED = ("base", "sounds")  # of words, and of sounds
-SHIPPED = {path.stem: path for path in sorted(FOLDER.glob(f"*{SUFFIX}"))}
+SHIPPED = {path.stem: path for path in sorted(FRONT_ENDS.glob(f"*{FRONT_END_SUFFIX}"))}
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def find_front_end(name: str, precision: str, trains: str = "head") -> FoundFron
         if trains != "head":
             raise ExportError(f"{name} comes as a frozen network: --train {trains} is for base and files of `pretrain`")
         return _without_statistics(precision)
-    if name not in SHIPPED and not name.endswith(SUFFIX):
+    if name not in SHIPPED and not name.endswith(FRONT_END_SUFFIX):
         known = ", ".join([*PRESETS, *SHIPPED, JointSettings.kind, speech_embedding.NAME])
-        raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{SUFFIX}")
+        raise ExportError(f"unknown features {name!r}; known: {known}, or a file NAME{FRONT_END_SUFFIX}")
     file = front_end_file.read(SHIPPED.get(name, Path(name)))
     settings = FeatureSettings.from_json(file.description["features"])
     if not isinstance(settings, NetworkSettings):
@@ -116,7 +116,7 @@ def _without_statistics(precision: str) -> FoundFrontEnd:
     if precision != "float32":
         raise ExportError(
             f"the {precision} form of {speech_embedding.NAME} needs recordings: make a file by `auricle-export "
-            f"speech-embedding --data FOLDER -o {speech_embedding.NAME}{SUFFIX}`, and name it in --features"
+            f"speech-embedding --data FOLDER -o {speech_embedding.NAME}{FRONT_END_SUFFIX}`, and name it in --features"
         )
     convolutions = speech_embedding.read_convolutions()
 

@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 
 from aggregator_server.errors import RefusedError, StartError
 from aggregator_server.limits import LEAST_FREE_SHARE
-from fleet_protocol import full_disk
+from fleet_protocol import atomic_files
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def require_room(folder: Path) -> None:
 def is_full(error: BaseException, folder: Path) -> bool:
     """Say whether an error, SQLAlchemy's included, means that the disk of a folder is full."""
     cause = error.orig if isinstance(error, OperationalError) else error
-    return cause is not None and full_disk.is_full(cause, folder)
+    return cause is not None and atomic_files.is_full(cause, folder)
 
 
 def full(folder: Path) -> StartError:

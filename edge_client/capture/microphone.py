@@ -178,17 +178,13 @@ class Microphone:
             elif now - last_frame >= self._config.silent_s:
                 raise AudioError(f"no sound came for {self._config.silent_s:g} s")
             dropped = self._ring.put(resampler.push(block))
-            self._count_lost(stream.process.overruns - overruns + bool(dropped))
-            overruns = stream.process.overruns
+            lost, overruns = stream.process.overruns - overruns + bool(dropped), stream.process.overruns
+            if lost:
+                self.overflows += lost
+                said = "%s: sound was lost %d times so far; is the board too slow?"
+                self._trouble.warning(said, self.device, self.overflows)
             if self._config.source != "stream":  # cameras that suppress noise send zeros
                 self._silence.hear(block, stream.rate_hz)
-
-    def _count_lost(self, bursts: int) -> None:
-        if bursts:
-            self.overflows += bursts
-            self._trouble.warning(
-                "%s: sound was lost %d times so far; is the board too slow?", self.device, self.overflows
-            )
 
     def _opened_again(self) -> PcmStream | None:
         """Open the stream anew, after growing pauses while it fails; None when the microphone was closed meanwhile."""

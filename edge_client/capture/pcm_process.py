@@ -82,17 +82,23 @@ class PcmProcess:
 
         Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
         """
-        self._wait(b"\n", timeout_s, cancelled)
+        self.wait(timeout_s, cancelled, b"\n")
         line, _, rest = self._sound.partition(b"\n")
         self._sound = rest
         return bytes(line)
 
-    def wait(self, timeout_s: float, cancelled: threading.Event) -> None:
-        """Wait until there is any output.
+    def wait(self, timeout_s: float, cancelled: threading.Event, wanted: bytes = b"") -> None:
+        """Wait until there is any output, and these bytes are in it.
 
         Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
         """
-        self._wait(b"", timeout_s, cancelled)
+        deadline = time.monotonic() + timeout_s
+        while not self._sound or wanted not in self._sound:
+            if time.monotonic() >= deadline:
+                raise AudioError(f"{self._name} gave no sound within {timeout_s:g} s {self._last_words()}".rstrip())
+            if cancelled.is_set():
+                raise AudioError("closed while the microphone was being opened")
+            self._fill(_STEP_S)
 
     def read(self, channels: int, timeout_s: float) -> NDArray[np.int16]:
         """Return what it recorded meanwhile: int16 [frames, channels], none when the timeout ends first.
@@ -117,15 +123,6 @@ class PcmProcess:
                     self._child.wait(grace_s)
         for file in self._pipes.values():
             file.close()
-
-    def _wait(self, wanted: bytes, timeout_s: float, cancelled: threading.Event) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not self._sound or wanted not in self._sound:
-            if time.monotonic() >= deadline:
-                raise AudioError(f"{self._name} gave no sound within {timeout_s:g} s {self._last_words()}".rstrip())
-            if cancelled.is_set():
-                raise AudioError("closed while the microphone was being opened")
-            self._fill(_STEP_S)
 
     def _fill(self, timeout_s: float) -> None:
         for descriptor, _ in self._poll.poll(1000 * timeout_s):

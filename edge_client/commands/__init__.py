@@ -6,9 +6,12 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fleet_protocol.command_line import print_json
+
+if TYPE_CHECKING:
+    from edge_client.owner import Teaching
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # which has no public name
 Command: TypeAlias = Callable[[argparse.Namespace], int]
@@ -39,6 +42,13 @@ def set_command(
         default_file = argparse.SUPPRESS if below else None
         parser.add_argument("--config", type=Path, default=default_file, metavar="FILE", help=help_)
         parser.set_defaults(search=search)
+
+
+def open_teaching(options: argparse.Namespace) -> Teaching:
+    """Open the device that the options name, as its owner teaches it."""
+    from edge_client.owner import Teaching
+
+    return Teaching.open(options.config)
 
 
 def report(document: object, lines: Iterable[str], *, json: bool) -> int:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.commands import Command, Commands, confirm, report, set_command
+from edge_client.commands import Command, Commands, confirm, open_teaching, report, set_command
 
 if TYPE_CHECKING:
     from edge_client.config import Config
@@ -32,12 +32,11 @@ def add(commands: Commands) -> None:
 
 def _backup(options: argparse.Namespace) -> int:
     from edge_client.errors import StateError
-    from edge_client.owner import Teaching
     from edge_client.storage.backup import write_backup
 
     if options.file.exists() and not options.force:
         raise StateError(f"{options.file} is there already; --force replaces it")
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     with teaching.store.changing():
         files = write_backup(teaching.state.folder, options.file)
     elsewhere = teaching.config.recordings.folder

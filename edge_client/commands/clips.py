@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import Command, Commands, confirm, report, set_command
+from edge_client.commands import Command, Commands, confirm, open_teaching, report, set_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +58,8 @@ def add(commands: Commands) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     from edge_client.commands.daemon import expected_lines, provisional_lines, same_lines
-    from edge_client.owner import Teaching
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     store = teaching.store
     if options.label is not None:
         return _list_label(_of_label(store, options.label), json=options.json)
@@ -101,11 +99,12 @@ def _described(clip: Clip) -> dict[str, Any]:
 
 def _seconds(clip: Clip) -> float:
     """Return a clip's length; 0 where it cannot be read, so that the list still shows it."""
-    import soundfile
+    from edge_client.audio.recordings import duration_s
+    from edge_client.errors import RecordingError
 
     try:
-        return float(soundfile.info(os.fsencode(clip.path)).duration)
-    except (soundfile.SoundFileError, OSError):
+        return duration_s(clip.path)
+    except RecordingError:
         return 0.0
 
 
@@ -134,19 +133,17 @@ def _of_label(store: ClipStore, label: str) -> list[Clip]:
 
 def _play(options: argparse.Namespace) -> int:
     from edge_client.capture.playback import play
-    from edge_client.owner import Teaching
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     play(teaching.store.find(options.clip).path, teaching.settings.sample_rate_hz)
     return 0
 
 
 def _relabel(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import rename
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     store = teaching.store
     if (options.clip is None) == (options.label is None):
         raise ClipError("name one clip, or all of a label with --label OLD, and then the new label")
@@ -160,10 +157,9 @@ def _relabel(options: argparse.Namespace) -> int:
 
 def _undo(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import changes, undo
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     found = changes(teaching)
     if not found:
         raise ClipError("there is nothing to undo: nothing was deleted, renamed or answered within a week")
@@ -178,30 +174,27 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _differ(options: argparse.Namespace) -> int:
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import set_different
 
-    set_different(Teaching.open(options.config), options.first, options.second)
+    set_different(open_teaching(options), options.first, options.second)
     line = f"{options.first!r} and {options.second!r} differ, although they sound alike; nobody asks again"
     return report({"different": [options.first, options.second]}, [line], json=options.json)
 
 
 def _kind(options: argparse.Namespace) -> int:
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import set_kind
 
     kind = None if options.kind == "auto" else options.kind
-    set_kind(Teaching.open(options.config), options.kind_of, kind)
+    set_kind(open_teaching(options), options.kind_of, kind)
     what = {None: "is what the device takes it for", "word": "is a word", "sound": "is an everyday sound"}[kind]
     return report({"label": options.kind_of, "kind": kind}, [f"{options.kind_of!r} {what}"], json=options.json)
 
 
 def _delete(options: argparse.Namespace) -> int:
     from edge_client.clips.trash import KEEP_DAYS
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import delete
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     store = teaching.store
     chosen = [store.find(given) for given in options.clips] or _of_label(store, options.label)
     labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
@@ -217,10 +210,9 @@ def _names(clips: Sequence[Clip]) -> list[dict[str, str]]:
 
 def _undelete(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import put_back
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     deletions = teaching.trash.deletions()
     if options.list:
         return _list_deleted(deletions, json=options.json)
@@ -248,10 +240,9 @@ def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
 
 
 def _purge(options: argparse.Namespace) -> int:
-    from edge_client.owner import Teaching
     from edge_client.owner_changes import purge
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     confirm("remove deleted clips, what is known of the room, and questions, for good", yes=options.yes)
     removed = purge(teaching)
     line = f"{removed} deleted clips were removed for good, and what was known of the room, and questions"

@@ -1,4 +1,6 @@
-"""``record``, ``import``, ``label``: teach by takes, recordings from elsewhere, names for what was heard; ``learn``."""
+"""``record``, ``import``, ``label``: teach by takes, recordings from elsewhere, names for what was heard; ``learn``;
+``public-set``, a fleet's public set of recordings.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import Commands, report, set_command
-from edge_client.commands.waiting import add_wait, shown, wait_until_learned
+from edge_client.commands import Commands, open_teaching, report, set_command
+from edge_client.commands.waiting import add_wait, progress, shown, wait_until_learned
 from fleet_protocol.command_line import INTERRUPTED, print_json
+from fleet_protocol.feature_settings import PRESETS
 
 if TYPE_CHECKING:
     from edge_client.clips.importing import Summary
@@ -44,14 +47,29 @@ def add(commands: Commands) -> None:
     set_command(label, _label)
     learn = commands.add_parser("learn", help="learn clips, answers and the room at once, as the daemon does at night")
     set_command(learn, _learn)
+    public = commands.add_parser("public-set", help="compute a fleet's public set from a folder of recordings")
+    public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg|opus|mp3")
+    features = public.add_mutually_exclusive_group()
+    features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
+    features.add_argument("--bundle", metavar="NAME|FILE", help="the features of this bundle instead")
+    public.add_argument(
+        "--per-label",
+        type=_count,
+        default=300,
+        metavar="N",
+        help="clips of each label (300); auto: as many as the rarest label has, at most 100",
+    )
+    public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
+    public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
+    public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    set_command(public, _public_set, config=False)
 
 
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.playback import Cues
     from edge_client.clips.recorder import display_for
-    from edge_client.owner import Teaching
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     label = teaching.require_slot(options.label)
     display = display_for(sys.stderr if options.json else sys.stdout)
     before, interrupted = len(teaching.store.clips(label)), False
@@ -75,10 +93,8 @@ def _record(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace) -> int:
     from edge_client.clips.importing import Summary, import_folder
-    from edge_client.commands.waiting import progress
-    from edge_client.owner import Teaching
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     label, check = options.label, teaching.require_slot
     if options.rejected is not None:
         label, check = options.rejected, teaching.require_rejectable
@@ -111,9 +127,8 @@ def _print(summary: Summary, after: str, *, json: bool) -> None:
 
 def _label(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
-    from edge_client.owner import Teaching
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     if options.play is not None:
         from edge_client.capture.playback import play
 
@@ -164,10 +179,9 @@ def _described(teaching: Teaching, sound: UnknownClip) -> dict[str, Any]:
 
 def _learn(options: argparse.Namespace) -> int:
     from edge_client.learning.teaching.at_once import learn_at_once
-    from edge_client.owner import Teaching
     from edge_client.questions.answers import finish_all, store_of
 
-    teaching = Teaching.open(options.config)
+    teaching = open_teaching(options)
     finish_all(teaching.store, teaching.state, store_of(teaching))
     os.nice(teaching.config.training.nice)
     with shown("learning"):
@@ -176,3 +190,27 @@ def _learn(options: argparse.Namespace) -> int:
     room = f"not from the room: {room}" if room else f"and from {learned.hours:.0f} hours of the room"
     line = f"learned from {learned.clips} clips, {room} ({learned.seconds:.0f} s)"
     return report(dataclasses.asdict(learned), [line], json=options.json)
+
+
+def _count(text: str) -> int | None:
+    return None if text == "auto" else int(text)
+
+
+def _public_set(options: argparse.Namespace) -> int:
+    from edge_client.clips.public_set import build_public_set
+    from fleet_protocol.atomic_files import write_durably
+    from fleet_protocol.bundle import read_bundle
+    from fleet_protocol.ready_bundles import find_bundle
+
+    settings = PRESETS[options.features]
+    if options.bundle is not None:
+        settings = read_bundle(find_bundle(options.bundle)).manifest.feature_settings
+    labels = options.labels.split(",") if options.labels else None
+    with progress("computing features") as advance:
+        public_set = build_public_set(
+            options.folder, settings, labels=labels, per_label=options.per_label, seed=options.seed, advance=advance
+        )
+    write_durably(options.output, public_set.pack(), mode=0o644)
+    count, classes = len(public_set.labels), public_set.class_ids
+    document = {"file": str(options.output), "clips": count, "classes": classes}
+    return report(document, [f"{options.output}: {count} clips of {', '.join(classes)}"], json=options.json)

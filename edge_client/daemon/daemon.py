@@ -9,7 +9,8 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -101,59 +102,61 @@ class Daemon:
 
         Raises EdgeError if the state folder is in use or damaged, or the bundle cannot be used.
         """
-        self._config = config
-        self._stop = stop
+        self._config, self._config_path, self._stop = config, config_path, stop
+        self._started = time.monotonic()
+        self._trouble = RateLimitedLog(log)
+        self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
-        if finish_restore(self._state.folder):
-            log.warning("finished a restore that was interrupted")
-        self._state.remove_leftovers()
-        self._trouble = RateLimitedLog(log)
-        self._model_key: tuple[int, int, int] | None = None
-        self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
-        self._mend()
-        self._test_runtime()
-        self._started = time.monotonic()
-        self._file = StatusFile(self._state)
-        runtime = installed_runtime() or "none"
-        self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
-        self._supervisor = Supervisor(stop)
-        self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
-        _warn_of_missing_folders(config)
+        self._put_in_order()
         manifest = read_bundle(config.bundle).manifest
-        settings = manifest.feature_settings
-        self._sample_rate_hz = settings.sample_rate_hz
-        self._store = ClipStore(config.clips_folder, config.clips, settings.sample_rate_hz)
+        self._sample_rate_hz = rate_hz = manifest.feature_settings.sample_rate_hz
+        self._store = ClipStore(config.clips_folder, config.clips, rate_hz)
         self._trash = Trash(self._state.trash_folder)
-        self._model: dict[str, Any] = {}
-        self._unknown = UnknownClips(self._state.unknown_folder, config.clips, settings.sample_rate_hz)
-        self._detected = DetectedClips(self._state.detected_folder, config.clips, settings.sample_rate_hz)
-        self._listening: dict[str, ListeningLoop | None] = dict.fromkeys(config.inputs)
-        self._loaded: Loaded | None = None
+        self._unknown = UnknownClips(self._state.unknown_folder, config.clips, rate_hz)
+        self._detected = DetectedClips(self._state.detected_folder, config.clips, rate_hz)
+        # One model for all inputs, loaded when the first of them asks for it.
         self._loading = threading.Lock()
-        # Whether what listens goes on with its model until the clips are learned on another front end.
-        if self._begin_anew():
-            log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
+        self._loaded: Loaded | None = None
+        self._listening: dict[str, ListeningLoop | None] = dict.fromkeys(config.inputs)
         self._room = RoomMemory.open(config, self._state, manifest)
-        self._reload()
-        self._config_path = config_path
         self._doubts: Delivery[Doubt] | None = None
         self._ask_by(manifest)
+        self._reload()
         replied = None if self._asker is None else self._reply
         sinks = open_sinks(config, self._state.identity.load().device_id, replied) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
+        self._file = StatusFile(self._state)
+        runtime = installed_runtime() or "none"
+        self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
+        self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
+        self._supervisor = Supervisor(stop)
         self._rounds: RoundLoop | None = None
-        if (server := config.server) is not None:
-            rounds = self._supervisor.add("rounds", _ROUNDS_STUCK_S)
-            self._rounds = RoundLoop(config, server, self._state, self._training, stop, rounds.beat)
-            rounds.body = self._rounds.run
-        teaching = self._supervisor.add("teaching", _TEACHING_STUCK_S)
-        self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop, teaching.beat)
-        teaching.body = self._teaching.run
-        self._metrics = MetricsServer(config.metrics, self.status) if config.metrics else None
+        if config.server is not None:
+            self._rounds = RoundLoop(config, config.server, self._state, self._training, stop)
+            self._supervisor.add("rounds", _ROUNDS_STUCK_S, self._rounds.run)
+        self._teaching = TeachingLoop(config, self._state, self._tidy, self._training, stop)
+        self._supervisor.add("teaching", _TEACHING_STUCK_S, self._teaching.run)
         for name in config.inputs:
-            listening = self._supervisor.add(listening_name(name), _LISTENING_STUCK_S)
-            listening.body = partial(self._listen, name, listening.beat)
+            self._supervisor.add(listening_name(name), _LISTENING_STUCK_S, partial(self._listen, name))
+        self._metrics = MetricsServer(config.metrics, self.status) if config.metrics else None
+
+    def _put_in_order(self) -> None:
+        """Finish what a crash interrupted, mend what is damaged, and test what computes."""
+        if finish_restore(self._state.folder):
+            log.warning("finished a restore that was interrupted")
+        self._state.remove_leftovers()
+        self._mend()
+        self._test_runtime()
+        for key, folder in self._config.recordings.missing_folders().items():  # its disk may be mounted later
+            log.warning(
+                "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
+                "correct the path, or mount the disk",
+                key,
+                folder,
+            )
+        if self._state.model.begin_anew(self._config.bundle, labels_with_clips(self._config.clips_folder)):
+            log.warning("the bundle has another front end than before: the model begins anew and learns all clips")
 
     def run(self) -> None:
         """Run until stopped."""
@@ -184,15 +187,21 @@ class Daemon:
             self._metrics.close()
         self._write_status()
 
+    @contextmanager
+    def _tried(self, what: str) -> Iterator[None]:
+        """Do what may fail, as on a full disk, and is tried again later; meanwhile the device goes on listening."""
+        try:
+            yield
+        except (AuricleError, OSError) as error:
+            self._trouble.warning(f"cannot {what}: %s", error)
+
     def _follow_commands(self) -> None:
         """Take up what a command changed: labels without clips, and a model that this process did not make."""
-        try:
+        with self._tried("take up what a command changed"):
             forget_noted(self._config, self._state)
             if self._state.model.key() != self._model_key and not self._training.status["training"]:
                 self._reload()
             self._follow_thresholds()
-        except (AuricleError, OSError) as error:  # what listens goes on with the model that it has
-            self._trouble.warning("cannot take up what a command changed: %s", error)
 
     def _follow_thresholds(self) -> None:
         chosen = self._state.choices.thresholds()
@@ -205,15 +214,9 @@ class Daemon:
 
     def _follow_questions(self) -> None:
         """Publish which questions are open, where that changed; what is a day old goes."""
-        if self._asker is None:
-            return
-        try:
-            questions = self._asker.changed(self._model.get("labels", ()))
-        except (AuricleError, OSError) as error:
-            self._trouble.warning("cannot look after the questions: %s", error)
-            return
-        if questions is not None:
-            self._publisher.ask(questions)
+        with self._tried("look after the questions"):
+            if self._asker and (questions := self._asker.changed(self._model.get("labels", ()))) is not None:
+                self._publisher.ask(questions)
 
     def _reply(self, reply: Reply) -> None:
         answer(Teaching.open(self._config_path), reply.question_id, reply.says, reply.label)
@@ -238,45 +241,32 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
-        try:
+        with self._tried("forget what was renamed long ago"):
             self._state.choices.forget_old(KEEP_DAYS * DAY_S)
-        except (AuricleError, OSError) as error:
-            self._trouble.warning("cannot forget what was renamed long ago: %s", error)
-        self._unknown.tidy()
-        self._detected.tidy()
+        for kept in (self._unknown, self._detected):
+            kept.tidy()
         self._trash.empty()
         if self._asker is not None:
-            try:
+            with self._tried("take up an answer"):
                 finish_all(self._store, self._state, self._asker.store)
-            except (AuricleError, OSError) as error:
-                self._trouble.warning("cannot take up an answer: %s", error)
 
     def _listen(self, name: str, beat: Callable[[], None]) -> None:
         microphone, rate_hz = self._config.inputs[name], self._sample_rate_hz
-        first = microphone is self._config.microphone  # which its owner records with, and watches
-        source: AudioSource
-        if first:
-            source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
-        else:
-            source = Microphone(microphone, rate_hz)
-        feed = self._open_feed() if first else None
-        try:
-            loop = self._listening[name] = ListeningLoop(
-                source,
-                self._load,
-                self._config.detector,
-                self._publisher,
-                beat,
-                feed,
-                patient=microphone.source == "stream",
-                input_name=name,
+        with ExitStack() as opened:
+            source: AudioSource
+            if microphone is self._config.microphone:  # which its owner records with, and watches
+                source = LentMicrophone(lambda: Microphone(microphone, rate_hz), rate_hz, self._state.folder)
+                if feed := self._open_feed():
+                    opened.callback(feed.close)
+            else:
+                source, feed = Microphone(microphone, rate_hz), None
+            opened.callback(source.close)
+            patient = microphone.source == "stream"
+            self._listening[name] = loop = ListeningLoop(
+                source, self._load, self._config.detector, self._publisher, beat, feed, patient=patient, input_name=name
             )
+            opened.callback(self._listening.update, {name: None})
             loop.run(self._stop)
-        finally:
-            self._listening[name] = None
-            source.close()
-            if feed is not None:
-                feed.close()
 
     def _load(self) -> Loaded:
         """Return what listens from now on, one model for all inputs, with what takes its features for the room."""
@@ -312,14 +302,8 @@ class Daemon:
 
     def _keep_sound(self, heard: Heard) -> None:
         event = heard.event
-        try:
+        with self._tried("keep the sound of an event"):
             (self._unknown if event.kind == "unknown" else self._detected).add(event.time, event.score, heard.window)
-        except (AuricleError, OSError) as error:
-            self._trouble.warning("cannot keep the sound of an event: %s", error)
-
-    def _begin_anew(self) -> bool:
-        """Begin with a new model where the bundle has another front end than the saved one; say whether so."""
-        return self._state.model.begin_anew(self._config.bundle, labels_with_clips(self._config.clips_folder))
 
     def _reload(self) -> None:
         self._model_key = self._state.model.key()
@@ -373,14 +357,3 @@ class Daemon:
             "versions": self._versions,
             "board": {"temperature_c": temperature_c(), "resident_mb": resident_mb()},
         }
-
-
-def _warn_of_missing_folders(config: Config) -> None:
-    """Say which folders of recordings are not there; one on a disk that is not mounted yet may appear later."""
-    for key, folder in config.recordings.missing_folders().items():
-        log.warning(
-            "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
-            "correct the path, or mount the disk",
-            key,
-            folder,
-        )

@@ -38,6 +38,10 @@ _CLOCK_S = 60.0
 _MB = 1e6
 
 
+Result = tuple[Verdict, str] | tuple[Verdict, str, str]
+"""Of a finding what is behind ``check``."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What one check found. A warning keeps nothing from working now; ``way_out`` is "" where none is needed."""
@@ -50,7 +54,7 @@ class Finding:
 
 def examine(given: Path | None) -> Iterator[Finding]:
     """Check a device, one thing after the other; what an earlier finding makes impossible is left out."""
-    yield _versions()
+    yield Finding("versions", *_versions())
     config_path = None
     try:
         config_path = find_config(given)
@@ -59,40 +63,46 @@ def examine(given: Path | None) -> Iterator[Finding]:
         yield Finding("configuration", "problem", str(error), "correct it" if config_path else "see the message")
         return
     yield Finding("configuration", "ok", str(config_path))
-    yield _permission(config)
     for check, find in _checks(config).items():
-        yield _guarded(check, find, config)
+        try:
+            yield Finding(check, *find(config))
+        except (AuricleError, OSError) as error:  # what a check could not do carries its own way out
+            yield Finding(check, "problem", str(error), "see the message")
 
 
-def _guarded(check: str, find: Callable[[Config], Finding], config: Config) -> Finding:
-    """Return a check's finding; what it could not do is one too, and carries its own way out."""
-    try:
-        return find(config)
-    except (AuricleError, OSError) as error:
-        return Finding(check, "problem", str(error), "see the message")
+def _checks(config: Config) -> dict[str, Callable[[Config], Result]]:
+    inputs = {_check_of(name): partial(_microphone, name) for name in config.inputs}
+    return {
+        "permission": _permission,
+        "clock": _clock,
+        "temperature": _temperature,
+        "disk": _disk,
+        **({"journal": _journal} if config.microphone else {}),
+        "bundle": _bundle,
+        "recordings": _recordings,
+        **(inputs or {"microphone": lambda _: ("ok", "none: without [microphone] this device does not listen")}),
+        **({"mqtt": _mqtt} if config.microphone and config.sinks.get("mqtt") else {}),
+        "aggregator": _aggregator,
+    }
 
 
-def _versions() -> Finding:
+def _versions() -> Result:
     found = f"auricle {version()}, Python {platform.python_version()}, {platform.machine()}"
     try:
         check_runtime()
-        return Finding("versions", "ok", f"{found}, {describe_runtime()}")
+        return "ok", f"{found}, {describe_runtime()}"
     except AuricleError as error:
-        return Finding("versions", "problem", f"{found}: {error}", "see the message")
+        return "problem", f"{found}: {error}", "see the message"
 
 
-def _permission(config: Config) -> Finding:
+def _permission(config: Config) -> Result:
     folder = config.device.state
     existing = _existing(folder)
     if os.access(existing, os.R_OK | os.W_OK | os.X_OK):
-        return Finding("permission", "ok", f"this user may write {folder}")
+        return "ok", f"this user may write {folder}"
     owner = existing.owner()
-    return Finding(
-        "permission",
-        "problem",
-        f"this user may not write {existing}, which is {owner}'s",
-        f"sudo -u {owner} auricle-edge doctor",
-    )
+    found = f"this user may not write {existing}, which is {owner}'s"
+    return "problem", found, f"sudo -u {owner} auricle-edge doctor"
 
 
 def _existing(folder: Path) -> Path:
@@ -106,72 +116,57 @@ def _existing(folder: Path) -> Path:
     return Path("/")
 
 
-def _bundle(config: Config) -> Finding:
+def _bundle(config: Config) -> Result:
     model = ModelRuntime.open(config.bundle, config.device.threads)
     saved = DeviceState(config.device.state).model.load(config.bundle)
     labels = saved.progress.label_map.labels
-    return Finding("bundle", "ok", f"{model.manifest.architecture}: {', '.join(labels) or 'no labels yet'}")
+    return "ok", f"{model.manifest.architecture}: {', '.join(labels) or 'no labels yet'}"
 
 
-def _disk(config: Config) -> Finding:
+def _disk(config: Config) -> Result:
     free = shutil.disk_usage(_existing(config.device.state)).free / _MB
     found = f"{free:.0f} MB are free in {config.device.state}"
     if free >= _LITTLE_FREE_MB:
-        return Finding("disk", "ok", found)
-    verdict: Verdict = "problem" if free < _LEAST_FREE_MB else "warning"
-    return Finding(
-        "disk", verdict, found, "remove what is not needed, or lower [clips] quota_mb and [events] journal_mb"
-    )
+        return "ok", found
+    way_out = "remove what is not needed, or lower [clips] quota_mb and [events] journal_mb"
+    return "problem" if free < _LEAST_FREE_MB else "warning", found, way_out
 
 
-def _journal(config: Config) -> Finding:
+def _journal(config: Config) -> Result:
     """Say what a daemon that runs says of the journal."""
     state = DeviceState(config.device.state)
     journal = (read_status(state).get("journal") if state.locked("daemon") else None) or {"trouble": "", "lost": 0}
     if journal["trouble"]:
         found = f"it takes no events: {journal['trouble']}"
-        return Finding("journal", "problem", found, "the daemon tries it again and goes on by itself")
+        return "problem", found, "the daemon tries it again and goes on by itself"
     lost = f"; {journal['lost']} events were lost since the daemon started" if journal["lost"] else ""
-    return Finding("journal", "ok", f"{state.database.path}{lost}")
+    return "ok", f"{state.database.path}{lost}"
 
 
-def _recordings(config: Config) -> Finding:
+def _recordings(config: Config) -> Result:
     for key, folder in config.recordings.missing_folders().items():
-        way_out = "correct the path, or mount the disk"
-        return Finding("recordings", "problem", f"[recordings] {key} = {folder} is no folder", way_out)
-    return Finding("recordings", "ok", str(config.clips_folder))
-
-
-def _microphone(name: str, config: Config) -> Finding:
-    """Check one input; ``name``: as in :attr:`Config.inputs`."""
-    check, microphone, state = _check_of(name), config.inputs[name], DeviceState(config.device.state)
-    if state.locked("daemon"):
-        return _daemons_microphone(name, microphone, read_status(state))
-    rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz
-    if microphone.source == "file":
-        return _played(check, microphone, rate_hz)
-    with closing(Microphone(microphone, rate_hz)) as source:
-        level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
-    found = f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB"
-    return _judged_level(check, found, level, microphone.source)
+        return "problem", f"[recordings] {key} = {folder} is no folder", "correct the path, or mount the disk"
+    return "ok", str(config.clips_folder)
 
 
 def _check_of(name: str) -> str:
     return "microphone" if name in ("", FIRST_INPUT) else f"microphone {name}"
 
 
-def _no_microphone(_: Config) -> Finding:
-    return Finding("microphone", "ok", "none: without [microphone] this device does not listen")
+def _microphone(name: str, config: Config) -> Result:
+    """Check one input; ``name``: as in :attr:`Config.inputs`."""
+    microphone, state = config.inputs[name], DeviceState(config.device.state)
+    if state.locked("daemon"):
+        return _daemons_microphone(name, microphone, read_status(state))
+    rate_hz = read_bundle(config.bundle).manifest.feature_settings.sample_rate_hz
+    with closing(Microphone(microphone, rate_hz)) as source:
+        if microphone.source == "file":  # which may well begin with silence
+            return "ok", f"none: it plays recordings, {source.device}"
+        level = rms_dbfs(source.read(round(_LISTEN_S * source.sample_rate_hz), 2 * _LISTEN_S))
+    return _judged_level(f"{source.device} at {source.device_rate_hz} Hz, {level:.0f} dB", level, microphone.source)
 
 
-def _played(check: str, microphone: MicrophoneConfig, rate_hz: int) -> Finding:
-    """Check whether recordings can be played in the place of a microphone; they may well begin with silence."""
-    source = Microphone(microphone, rate_hz)
-    source.close()
-    return Finding(check, "ok", f"none: it plays recordings, {source.device}")
-
-
-def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[str, Any]) -> Finding:
+def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[str, Any]) -> Result:
     """Judge by what the daemon, which has the microphone, says of it."""
     listening = status.get("inputs", {}).get(name)
     if not listening or not listening["frames"]:
@@ -179,120 +174,91 @@ def _daemons_microphone(name: str, microphone: MicrophoneConfig, status: dict[st
         error = (listening or {}).get("trouble") or loop.get("error", "")
         stream = microphone.source == "stream"
         lists = "the log says more" if stream else "`auricle-edge devices` lists the microphones; the log says more"
-        return Finding(_check_of(name), "problem", f"the daemon gets no sound{error and ': '}{error}", lists)
+        return "problem", f"the daemon gets no sound{error and ': '}{error}", lists
     age = listening["last_frame_age_s"]
     found = f"the daemon has it: last sound {age:.0f} s ago, {listening['level_db']:.0f} dB"
     if listening["trouble"]:
-        return Finding(_check_of(name), "problem", f"{found}; {listening['trouble']}", "the daemon tries it again")
-    return _judged_level(_check_of(name), found, listening["level_db"], microphone.source)
+        return "problem", f"{found}; {listening['trouble']}", "the daemon tries it again"
+    return _judged_level(found, listening["level_db"], microphone.source)
 
 
-def _judged_level(check: str, found: str, level_db: float, source: str) -> Finding:
+def _judged_level(found: str, level_db: float, source: str) -> Result:
     if level_db > TOO_QUIET_DB:
-        return Finding(check, "ok", found)
+        return "ok", found
     if source == "stream":  # cameras that suppress noise send zeros
-        return Finding(check, "warning", f"{found}: silent", "make a noise there, and ask again")
-    return Finding(
-        check,
-        "problem",
-        f"{found}: silent",
-        "unmute it (`alsamixer`, F4, raise Capture), or choose another one (`auricle-edge devices`)",
-    )
+        return "warning", f"{found}: silent", "make a noise there, and ask again"
+    way_out = "unmute it (`alsamixer`, F4, raise Capture), or choose another one (`auricle-edge devices`)"
+    return "problem", f"{found}: silent", way_out
 
 
-def _temperature(config: Config) -> Finding:
+def _temperature(config: Config) -> Result:
     hot, limit = temperature_c(), config.training.max_temperature_c
     if hot is None:
-        return Finding("temperature", "ok", "this board does not report it")
+        return "ok", "this board does not report it"
     found = f"{hot:.0f} degrees"
     if 0 < limit < hot:
-        way_out = f"cool the board; nothing is trained above {limit:.0f} ([training] max_temperature_c)"
-        return Finding("temperature", "warning", found, way_out)
-    return Finding("temperature", "ok", found)
+        return "warning", found, f"cool the board; nothing is trained above {limit:.0f} ([training] max_temperature_c)"
+    return "ok", found
 
 
-def _clock(_: Config) -> Finding:
+def _clock(_: Config) -> Result:
     now = time.strftime("%Y-%m-%d %H:%M")
     if time.time() < _RELEASED:
-        return Finding("clock", "problem", f"it says {now}", "sudo timedatectl set-ntp true, and wait for a network")
-    return Finding("clock", "ok", f"it says {now}")
+        return "problem", f"it says {now}", "sudo timedatectl set-ntp true, and wait for a network"
+    return "ok", f"it says {now}"
 
 
-def _aggregator(config: Config) -> Finding:
+def _aggregator(config: Config) -> Result:
     """Check address, TLS, clock and membership by one question, which the device asks of itself."""
     if config.server is None:
-        return Finding("aggregator", "ok", "none: without [server] this device learns alone")
+        return "ok", "none: without [server] this device learns alone"
     state = DeviceState(config.device.state)
     found = {url: _at(url, config, state) for url in config.server.addresses}
     if len(found) == 1:
         return next(iter(found.values()))
-    good = [finding for finding in found.values() if finding.verdict == "ok"]
-    bad = {url: finding for url, finding in found.items() if finding.verdict != "ok"}
-    what = "; ".join([finding.found for finding in good] + [f"{url}: {item.found}" for url, item in bad.items()])
+    good = [result for result in found.values() if result[0] == "ok"]
+    bad = {url: result for url, result in found.items() if result[0] != "ok"}
+    what = "; ".join([result[1] for result in good] + [f"{url}: {result[1]}" for url, result in bad.items()])
     if not bad:
-        return Finding("aggregator", "ok", what)
-    worst = next((item for item in bad.values() if item.verdict == "problem"), next(iter(bad.values())))
-    return Finding("aggregator", "warning" if good else worst.verdict, what, worst.way_out)
+        return "ok", what
+    worst = min(bad.values(), key=lambda result: result[0] != "problem")
+    return "warning" if good else worst[0], what, *worst[2:]
 
 
-def _at(url: str, config: Config, state: DeviceState) -> Finding:
-    client = client_of_member((url,), state)
-    try:
-        client.check_enrolment()
-    except CertificateError as error:
-        return Finding("aggregator", "problem", str(error), "if the server was set up anew: auricle-edge join LINK")
-    except RefusedError as error:
-        return _refused(error, config, running=state.locked("daemon"))
-    except LinkError as error:
-        return Finding("aggregator", "problem", str(error), f"is {url} right, the server up, and its port open?")
-    finally:
-        client.close()
-    if client.server_time is not None and abs(client.server_time - time.time()) > _CLOCK_S:
-        away = client.server_time - time.time()
-        return Finding(
-            "aggregator",
-            "warning",
-            f"{url} answers; its clock is {away:+.0f} s away from this one",
-            "set the clock of whichever is wrong: sudo timedatectl set-ntp true",
-        )
+def _at(url: str, config: Config, state: DeviceState) -> Result:
+    with closing(client_of_member((url,), state)) as client:
+        try:
+            client.check_enrolment()
+        except CertificateError as error:
+            return "problem", str(error), "if the server was set up anew: auricle-edge join LINK"
+        except RefusedError as error:
+            return _refused(error, config, running=state.locked("daemon"))
+        except LinkError as error:
+            return "problem", str(error), f"is {url} right, the server up, and its port open?"
+    if client.server_time is not None and abs(away := client.server_time - time.time()) > _CLOCK_S:
+        found = f"{url} answers; its clock is {away:+.0f} s away from this one"
+        return "warning", found, "set the clock of whichever is wrong: sudo timedatectl set-ntp true"
     membership = state.membership.load()
     pinned = membership is not None and membership.authority is not None
     how = "TLS by the pinned authority" if pinned else "TLS by a public authority"
-    how = "without TLS" if url.startswith("http:") else how
-    return Finding("aggregator", "ok", f"{url} knows this device ({how})")
+    return "ok", f"{url} knows this device ({'without TLS' if url.startswith('http:') else how})"
 
 
-def _refused(error: RefusedError, config: Config, *, running: bool) -> Finding:
+def _refused(error: RefusedError, config: Config, *, running: bool) -> Result:
     if error.code == "device_waiting":
-        return Finding("aggregator", "warning", str(error), "ask the operator: auricle-aggregator devices admit ID")
+        return "warning", str(error), "ask the operator: auricle-aggregator devices admit ID"
     assert config.server is not None
     if config.server.enrol_token and not running:
-        return Finding("aggregator", "warning", "not enrolled yet", "start the daemon, which enrols: auricle-edge run")
+        return "warning", "not enrolled yet", "start the daemon, which enrols: auricle-edge run"
     way_out = "ask for an invitation: auricle-edge join LINK; or correct enrol_token (`auricle-aggregator tokens`)"
-    return Finding("aggregator", "problem", f"not enrolled: {error}", way_out)
+    return "problem", f"not enrolled: {error}", way_out
 
 
-def _mqtt(config: Config) -> Finding:
+def _mqtt(config: Config) -> Result:
     from edge_client.events.mqtt import trouble_of
 
     section = config.sinks["mqtt"]
     at = f"{section.host}:{section.port}"
-    trouble = trouble_of(section)
-    if trouble:
-        return Finding("mqtt", "problem", f"no MQTT broker at {at}: {trouble}")
-    return Finding("mqtt", "ok", f"the broker {at} takes this device")
-
-
-def _checks(config: Config) -> dict[str, Callable[[Config], Finding]]:
-    inputs = {_check_of(name): partial(_microphone, name) for name in config.inputs}
-    return {
-        "clock": _clock,
-        "temperature": _temperature,
-        "disk": _disk,
-        **({"journal": _journal} if config.microphone else {}),
-        "bundle": _bundle,
-        "recordings": _recordings,
-        **(inputs or {"microphone": _no_microphone}),
-        **({"mqtt": _mqtt} if config.microphone and config.sinks.get("mqtt") else {}),
-        "aggregator": _aggregator,
-    }
+    if trouble := trouble_of(section):
+        return "problem", f"no MQTT broker at {at}: {trouble}"
+    return "ok", f"the broker {at} takes this device"

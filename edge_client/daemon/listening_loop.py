@@ -24,8 +24,7 @@ from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.memory import tails_here
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.saved_model import SavedModel
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +50,10 @@ def load_listening(config: Config) -> Loaded:
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
     labels, near = saved.progress.listening_labels, saved.progress.listening_prototypes
     here = tails_here(config, state, model, labels, tails, near)
-    return Loaded(model, labels, here, near, state.choices.thresholds(), lasting_labels(saved, state))
-
-
-def lasting_labels(saved: SavedModel, state: DeviceState) -> frozenset[str]:
-    """Return the labels of everyday sounds, which have a begin and an end."""
-    if saved.bundle.manifest.feature_settings.hears_sounds:
-        return frozenset(saved.progress.listening_labels.labels)
-    # A front end that hears both found out at teaching what each label is.
-    return frozenset(one["label"] for one in state.expectations() if one.get("kind") == SOUND)
+    # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
+    taught = (one["label"] for one in state.expectations() if one.get("kind") == SOUND)
+    lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else taught
+    return Loaded(model, labels, here, near, state.choices.thresholds(), frozenset(lasting))
 
 
 class ListeningLoop:
@@ -152,10 +146,8 @@ class ListeningLoop:
 
     def counters(self) -> dict[str, float | int | str | None]:
         """Return what the status says of listening; ``latency_ms`` and its like are None before the first hop."""
-        with self._lock:
-            latencies = np.array(self._latencies_s)
+        latencies, counted = self._recent(), self._detector.counters
         known = len(latencies) > 0
-        counted = self._detector.counters
         return {
             "frames": self._source.frames,
             "overflows": self._source.overflows,
@@ -174,10 +166,12 @@ class ListeningLoop:
 
     def _real_time_factor(self) -> float | None:
         """Return the share of the time that the detector needs; None before the first hop."""
-        with self._lock:
-            latencies = np.array(self._latencies_s)
-        hop_s = self._detector.hop_samples / self._rate_hz
+        latencies, hop_s = self._recent(), self._detector.hop_samples / self._rate_hz
         return round(float(latencies.mean()) / hop_s, 5) if len(latencies) else None
+
+    def _recent(self) -> Doubles:
+        with self._lock:
+            return np.array(self._latencies_s)
 
     def _take_reloaded(self) -> None:
         with self._lock:

@@ -72,12 +72,24 @@ class _Collector:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
         status = self._status()
-        model, board, training = status["model"], status["board"], status["training"]
+        model, board, training, inputs = (status[name] for name in ("model", "board", "training", "inputs"))
         about = {"name": status["name"], "architecture": model["architecture"], "version": version()}
         yield InfoMetricFamily("auricle_device", "The device.", about)
         yield GaugeMetricFamily("auricle_labels", "Sounds that the device knows.", len(model["labels"]))
-        yield from _loops(status["loops"])
-        yield from _inputs(status["inputs"])
+        well = GaugeMetricFamily("auricle_loop_well", "Whether a loop runs and makes progress.", labels=["loop"])
+        restarts = CounterMetricFamily("auricle_loop_restarts", "Times that a loop was restarted.", labels=["loop"])
+        for name, loop in status["loops"].items():
+            well.add_metric([name], float(loop["state"] == "running" and not loop["stuck"]))
+            restarts.add_metric([name], loop["restarts"])
+        yield from (well, restarts)
+        labels = ["input"] if len(inputs) > 1 else []
+        for key, name, meaning, grows in _LISTENING:
+            family = (CounterMetricFamily if grows else GaugeMetricFamily)(name, meaning, labels=labels)
+            for source, counted in inputs.items():
+                if counted is not None and counted[key] is not None:
+                    family.add_metric([source][: len(labels)], counted[key])
+            if family.samples:
+                yield family
         yield CounterMetricFamily("auricle_trained", "Trainings that ended well.", training["trained"])
         yield CounterMetricFamily("auricle_training_failed", "Trainings that failed.", training["failed"])
         if status["server"] is not None:
@@ -86,32 +98,5 @@ class _Collector:
         if board["temperature_c"] is not None:
             yield GaugeMetricFamily("auricle_temperature_celsius", "Of the processor.", board["temperature_c"])
         yield GaugeMetricFamily("auricle_resident_bytes", "Memory of the daemon.", 1e6 * board["resident_mb"])
-        yield GaugeMetricFamily(
-            "auricle_damage", "Damaged files that were found since the start.", len(status["damage"])
-        )
-
-
-def _inputs(inputs: dict[str, dict[str, Any] | None]) -> Iterator[Metric]:
-    """Yield what is measured of listening, by input where there are several."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    labels = ["input"] if len(inputs) > 1 else []
-    for key, name, meaning, grows in _LISTENING:
-        family = (CounterMetricFamily if grows else GaugeMetricFamily)(name, meaning, labels=labels)
-        for source, counted in inputs.items():
-            if counted is not None and counted[key] is not None:
-                family.add_metric([source][: len(labels)], counted[key])
-        if family.samples:
-            yield family
-
-
-def _loops(loops: dict[str, Any]) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    well = GaugeMetricFamily("auricle_loop_well", "Whether a loop runs and makes progress.", labels=["loop"])
-    restarts = CounterMetricFamily("auricle_loop_restarts", "Times that a loop was restarted.", labels=["loop"])
-    for name, loop in loops.items():
-        well.add_metric([name], float(loop["state"] == "running" and not loop["stuck"]))
-        restarts.add_metric([name], loop["restarts"])
-    yield well
-    yield restarts
+        damaged = len(status["damage"])
+        yield GaugeMetricFamily("auricle_damage", "Damaged files that were found since the start.", damaged)

@@ -18,8 +18,7 @@ from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, WorkError
-from edge_client.fleet.enrolment import client_of_member, describe, enrol, trouble_of
-from edge_client.fleet.secret_change import renew_secret
+from edge_client.fleet.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
@@ -47,17 +46,9 @@ class RoundLoop:
     """One device's part in its fleet's rounds; :meth:`run` returns only after ``stop`` was set."""
 
     def __init__(
-        self,
-        config: Config,
-        server: ServerConfig,
-        state: DeviceState,
-        training: TrainingProcess,
-        stop: threading.Event,
-        beat: Callable[[], None],
+        self, config: Config, server: ServerConfig, state: DeviceState, training: TrainingProcess, stop: threading.Event
     ) -> None:
         """Prepare; nothing is sent or trained yet.
-
-        Args:
 
         Raises EdgeError if the state folder is damaged, the bundle cannot be read, or the address cannot be one.
         """
@@ -66,7 +57,7 @@ class RoundLoop:
         self._state = state
         self._training = training
         self._stop = stop
-        self._beat = beat
+        self._beat: Callable[[], None] = lambda: None  # until it runs
         self._token = _token(server, state.membership.load())
         for url in filter(is_clear, server.addresses):
             log.warning("%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", url)
@@ -86,9 +77,9 @@ class RoundLoop:
         }
         self._note_addresses()
 
-    def run(self) -> None:
-        """Work until stopped."""
-        pause = _FIRST_PAUSE_S
+    def run(self, beat: Callable[[], None]) -> None:
+        """Work until stopped, with a beat at all progress."""
+        self._beat, pause = beat, _FIRST_PAUSE_S
         while not self._stop.is_set():
             self._beat()
             try:

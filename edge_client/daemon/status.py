@@ -14,8 +14,7 @@ from edge_client.events import Health
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import in_memory, runtime_path
 from edge_client.storage.saved_model import Progress
-from fleet_protocol.atomic_files import write_atomically
-from fleet_protocol.full_disk import is_full
+from fleet_protocol.atomic_files import is_full, write_atomically
 from fleet_protocol.tensors import digest
 
 _ZONES = Path("/sys/class/thermal")
@@ -50,15 +49,13 @@ def resident_mb(pid: int | str = "self") -> float | None:
 
 def health_of(status: dict[str, Any], now: float) -> Health:
     """Return how a device is."""
-    inputs = {listening_name(name): counted for name, counted in status["inputs"].items()}
-    hearing = {name for name, counted in inputs.items() if counted and _hears(counted)}
+    inputs = {listening_name(name): counted or {} for name, counted in status["inputs"].items()}
+    hearing = {name for name, one in inputs.items() if one and one["frames"] and one["last_frame_age_s"] < _SILENT_S}
     problems = list(_problems(status, inputs.keys() - hearing))
     if not problems and now - status["started"] > _STARTING_S:
-        problems = [
-            _silence(name, counted)
-            for name, counted in inputs.items()
-            if name not in hearing and not (counted and counted["lent"])
-        ]
+        for name in (name for name, one in inputs.items() if name not in hearing and not one.get("lent")):
+            what, trouble = f"the microphone {name.partition(' ')[2]}".strip(), inputs[name].get("trouble", "")
+            problems.append(f"{what} gives no sound{trouble and ': '}{trouble}")
     errors = [f"{name}: {loop['error']}" for name, loop in status["loops"].items() if loop["error"]]
     errors += [part["error"] for name in ("training", "teaching", "server") if (part := status[name]) and part["error"]]
     return Health(
@@ -73,16 +70,6 @@ def health_of(status: dict[str, Any], now: float) -> Health:
 def listening_name(input_name: str) -> str:
     """Return the name of the loop that listens to an input; the first one's is ``listening``."""
     return "listening" if input_name in ("", FIRST_INPUT) else f"listening {input_name}"
-
-
-def _hears(counted: dict[str, Any]) -> bool:
-    return bool(counted["frames"] and counted["last_frame_age_s"] < _SILENT_S)
-
-
-def _silence(name: str, counted: dict[str, Any] | None) -> str:
-    what = "microphone " + name.partition(" ")[2]
-    trouble = counted["trouble"] if counted else ""
-    return f"the {what.strip()} gives no sound{': ' if trouble else ''}{trouble}"
 
 
 def _problems(status: dict[str, Any], silent: Set[str]) -> Iterator[str]:
@@ -111,7 +98,7 @@ class StatusFile:
         Where the disk has no room for both, the old one goes first: it would say what is over.
         """
         content = status | {"time": time.time()}
-        data = json.dumps(content | {"sha256": _digest(content)}).encode() + b"\n"
+        data = json.dumps(content | {"sha256": digest(json.dumps(content).encode())}).encode() + b"\n"
         try:
             write_atomically(self.path, data)
         except OSError as error:
@@ -139,10 +126,6 @@ def model_status(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _digest(status: dict[str, Any]) -> str:
-    return digest(json.dumps(status).encode())
-
-
 def read_status(state: DeviceState) -> dict[str, Any]:
     """Return the last status with ``running``: whether the daemon that wrote it still runs.
 
@@ -151,7 +134,7 @@ def read_status(state: DeviceState) -> dict[str, Any]:
     running = state.locked("daemon")
     try:
         status = json.loads((state.folder / _NAME).read_bytes())
-        if not isinstance(status, dict) or status.pop("sha256", None) != _digest(status):
+        if not isinstance(status, dict) or status.pop("sha256", None) != digest(json.dumps(status).encode()):
             raise ValueError("it does not match its digest")
     except FileNotFoundError:
         status = {}

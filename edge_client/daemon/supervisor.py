@@ -23,17 +23,17 @@ _LOGGED_AGAIN_S = 600.0
 _SETTLED_S = 300.0
 
 
-def _nothing() -> None:
-    """Do nothing: the body of a loop that has none yet."""
+Beat = Callable[[], None]
+"""Called by a loop whenever it makes progress."""
 
 
 @dataclass(kw_only=True)
 class Loop:
-    """One of the daemon's loops; :class:`Supervisor` restarts its body, once it has one, after whatever that raises."""
+    """One of the daemon's loops; :class:`Supervisor` restarts its body after whatever that raises."""
 
     name: str
     stuck_after_s: float
-    body: Callable[[], None] = _nothing
+    body: Callable[[Beat], None]
     state: str = "running"
     restarts: int = 0
     error: str = ""
@@ -60,10 +60,10 @@ class Supervisor:
         self._stop = stop
         self._threads: list[threading.Thread] = []
 
-    def add(self, name: str, stuck_after_s: float) -> Loop:
-        """Prepare a loop, whose body is set before :meth:`start` starts it: a body is made with the loop's ``beat``."""
-        self.loops[name] = Loop(name=name, stuck_after_s=stuck_after_s)
-        return self.loops[name]
+    def add(self, name: str, stuck_after_s: float, body: Callable[[Beat], None]) -> Loop:
+        """Prepare a loop; it is stuck when it did not beat for so long."""
+        loop = self.loops[name] = Loop(name=name, stuck_after_s=stuck_after_s, body=body)
+        return loop
 
     def start(self) -> None:
         """Start all loops."""
@@ -86,7 +86,7 @@ class Supervisor:
             loop.state = "running"
             loop.beat()
             try:
-                loop.body()
+                loop.body(loop.beat)
             except Exception as error:
                 loop.error = str(error) or type(error).__name__
                 if loop.error != logged[0] or time.monotonic() - logged[1] > _LOGGED_AGAIN_S:

@@ -161,35 +161,33 @@ class TeachingLoop:
         tidy: Callable[[], None],
         training: TrainingProcess,
         stop: threading.Event,
-        beat: Callable[[], None],
     ) -> None:
         self._config = config
         self._state = state
         self._tidy = tidy
         self._training = training
         self._stop = stop
-        self._beat = beat
         self._trouble = RateLimitedLog(log)
         self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
 
-    def run(self) -> None:
+    def run(self, beat: Callable[[], None]) -> None:
         """Have new clips learned, and old ones deleted, until stopped."""
         seen = failed = None
         checks = 0
         while not self._stop.wait(_CHECK_S):
-            self._beat()
+            beat()
             if checks % _CHECKS_PER_TIDYING == 0:
                 self._tidy()
             checks += 1
-            self._learn_the_room()
+            self._learn_the_room(beat)
             found = to_teach(self._config, self._state)
             settled, seen = found is not None and found == seen, found
             self.status["waiting_to_be_learned"] = found is not None and found != failed
             if not settled or found == failed:
                 continue
-            self._training.wait(self._beat, owner_waits=True)
+            self._training.wait(beat, owner_waits=True)
             try:
-                self._training.train(None, "what the owner taught", self._beat)
+                self._training.train(None, "what the owner taught", beat)
                 self.status["error"] = ""
             except WorkError as error:
                 # The same clips would fail again; others, or a restart, are worth another try.
@@ -198,12 +196,12 @@ class TeachingLoop:
                     self.status["error"] = str(error)
                     log.error("%s", error)
 
-    def _learn_the_room(self) -> None:
+    def _learn_the_room(self, beat: Callable[[], None]) -> None:
         """Have all clips learned beside what was heard in the room, once a night; a night that fails is left out."""
         try:
             if night_is_due(self._config, self._state, time.time()):
-                self._training.wait(self._beat, owner_waits=True)  # the owner's teaching waits behind it
-                self._training.train(None, "the room", self._beat)
+                self._training.wait(beat, owner_waits=True)  # the owner's teaching waits behind it
+                self._training.train(None, "the room", beat)
         except (WorkError, OSError) as error:
             if not self._stop.is_set():
                 self._trouble.warning("cannot learn the room: %s", error)

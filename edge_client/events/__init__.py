@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from edge_client.config import Config
@@ -116,32 +116,6 @@ class Reply:
     label: str = ""
 
 
-class Sink(Protocol):
-    """A receiver of events."""
-
-    def publish(self, event: Event) -> None:
-        """Take an event without waiting; trouble outside is logged, never raised."""
-
-    def close(self) -> None:
-        """Finish what was taken, within a few seconds."""
-
-
-@runtime_checkable
-class Following(Protocol):
-    """A sink that follows everyday sounds to their end."""
-
-    def follow(self, event: Event) -> None:
-        """Take, without waiting, an event whose sound goes on (every few seconds) or is over (``ended``)."""
-
-
-@runtime_checkable
-class Announcing(Protocol):
-    """A sink that publishes the labels."""
-
-    def announce(self, labels: Sequence[str]) -> None:
-        """Say which labels the device knows from now on."""
-
-
 @dataclass(frozen=True)
 class Health:
     """How the device is.
@@ -161,14 +135,6 @@ class Health:
     versions: Mapping[str, str]
 
 
-@runtime_checkable
-class Reporting(Protocol):
-    """A sink that publishes the device's health."""
-
-    def report(self, health: Health) -> None:
-        """Say how the device is, without waiting; called every few seconds."""
-
-
 @dataclass(frozen=True)
 class Stored:
     """How the storing of events goes.
@@ -182,28 +148,33 @@ class Stored:
     lost: int
 
 
-@runtime_checkable
-class Storing(Protocol):
-    """A sink that stores events, and says whether it can."""
+class Sink:
+    """A receiver of events. Nothing that it does may wait; trouble outside is logged, never raised."""
 
-    def stored(self) -> Stored:
-        """Say how it goes, without waiting; called every few seconds."""
+    def publish(self, event: Event) -> None:
+        """Take an event."""
+        raise NotImplementedError
 
+    def follow(self, event: Event) -> None:
+        """Take an event whose everyday sound goes on (every few seconds) or is over (``ended``)."""
 
-@runtime_checkable
-class Reaching(Protocol):
-    """A sink that sends events to somewhere else."""
+    def announce(self, labels: Sequence[str]) -> None:
+        """Take which labels the device knows from now on."""
 
-    def trouble(self) -> str:
-        """Say, without waiting, why that is not reached now, "" where it is; called every few seconds."""
-
-
-@runtime_checkable
-class Asking(Protocol):
-    """A sink that asks the owner; it hands his answers to ``SinkDevice.answer``."""
+    def report(self, health: Health) -> None:
+        """Take how the device is; called every few seconds."""
 
     def ask(self, questions: Sequence[Asked]) -> None:
-        """Take, without waiting, the questions that are open now, the newest first."""
+        """Take the questions that are open now, the newest first; answers go to ``SinkDevice.answer``."""
+
+    def stored(self) -> Stored | None:
+        """Say how the storing of events goes; None of a sink that stores none."""
+
+    def trouble(self) -> str | None:
+        """Say why that is not reached to which events are sent, "" where it is; None of a sink that sends none."""
+
+    def close(self) -> None:
+        """Finish what was taken, within a few seconds."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import signal
 import subprocess
 from collections.abc import Collection, Sequence
 
-from edge_client.events import Document, Event, SinkDevice, SinkKind
-from edge_client.events.delivery import Delivery
+from edge_client.events import Document, SinkDevice, SinkKind
+from edge_client.events.delivery import Delivery, DocumentSink
 from edge_client.logs import RateLimitedLog
 
 _WAITING = 32
@@ -18,8 +18,8 @@ _GRACE_S = 2.0
 _STDERR = 2
 
 
-class CommandHook:
-    """A :class:`edge_client.events.Sink` that runs one program at a time; what it prints goes to standard error."""
+class CommandHook(DocumentSink):
+    """Runs one program at a time; what it prints goes to standard error."""
 
     def __init__(self, command: Sequence[str], timeout_s: float, secrets: Collection[str] = ()) -> None:
         """Prepare.
@@ -34,16 +34,7 @@ class CommandHook:
         self._secrets = secrets
         self._running: subprocess.Popen[bytes] | None = None
         self._trouble = RateLimitedLog(logging.getLogger(__name__))
-        self._delivery: Delivery[Document] = Delivery(f"the command {command[0]}", self._run, _WAITING)
-
-    def publish(self, event: Event) -> None:
-        """Queue an event."""
-        self._delivery.put(event.to_json())
-
-    def follow(self, event: Event) -> None:
-        """Queue the end of a sound."""
-        if event.ended is not None:
-            self._delivery.put(event.to_end_json())
+        super().__init__(Delivery(f"the command {command[0]}", self._run, _WAITING))
 
     def close(self) -> None:
         """Let the running program end, but not for long; events that still wait are dropped."""

@@ -8,9 +8,26 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from edge_client.events import Document, Event, Sink
 from edge_client.logs import RateLimitedLog
 
 Item = TypeVar("Item")
+
+
+class DocumentSink(Sink):
+    """A sink that hands on each event, and each end of a sound, as a document."""
+
+    def __init__(self, delivery: Delivery[Document]) -> None:
+        self._delivery = delivery
+
+    def publish(self, event: Event) -> None:
+        """Queue an event."""
+        self._delivery.put(event.to_json())
+
+    def follow(self, event: Event) -> None:
+        """Queue the end of a sound."""
+        if event.ended is not None:
+            self._delivery.put(event.to_end_json())
 
 
 class Delivery(Generic[Item]):
@@ -45,7 +62,9 @@ class Delivery(Generic[Item]):
             else:
                 self._waiting.append(item)
                 self._changed.notify()
-                self._begin()
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name=f"to {self._name}", daemon=True)
+                    self._thread.start()
         if full:
             self._trouble.warning("%s is too slow: dropped one of what waits for it", self._name)
 
@@ -64,11 +83,6 @@ class Delivery(Generic[Item]):
         with self._changed:
             self.dropped += len(self._waiting)
             self._waiting.clear()
-
-    def _begin(self) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"to {self._name}", daemon=True)
-            self._thread.start()
 
     def _run(self) -> None:
         while True:

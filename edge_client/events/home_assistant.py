@@ -7,47 +7,43 @@ binary sensor", "MQTT button" and "MQTT select"; docs/home-assistant.md.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from edge_client.errors import DamagedError
+from edge_client.errors import StateError
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
-from edge_client.storage.checked_files import read_checked, write_checked
+from edge_client.storage.database import Database
 from fleet_protocol.command_line import version
 
 log = logging.getLogger(__name__)
 
 # Seconds after which a label's sensor is off again.
 OFF_S = 5
-_MOST_KEYS = 256
+_MOST_KEYS, _ANNOUNCED = 256, "announced"
 
 
 class AnnouncedKeys:
     """The keys of all labels that were ever announced, so that those that vanished meanwhile are taken back."""
 
-    def __init__(self, file: Path | None) -> None:
-        """Read what an earlier process noted. ``file``: where it is noted; None: nowhere."""
-        self._file = file
+    def __init__(self, database: Database | None) -> None:
+        """Read what an earlier process noted in the device's database; None: nothing is noted."""
+        self._database = database
         self._keys: list[str] = []
-        if file is not None:
+        if database is not None:
             try:
-                self._keys = [str(key) for key in json.loads(read_checked(file))]
-            except FileNotFoundError:
-                pass
-            except DamagedError as error:
+                self._keys = database.note(_ANNOUNCED) or []
+            except (StateError, OSError) as error:
                 log.warning("%s; sounds that are gone may stay in Home Assistant", error)
 
     def add(self, keys: Iterable[str]) -> set[str]:
         """Note further keys; return all, but the oldest where there are very many."""
         every = [*dict.fromkeys((*self._keys, *keys))][-_MOST_KEYS:]
-        if every != self._keys and self._file is not None:
+        if every != self._keys and self._database is not None:
             try:
-                write_checked(self._file, json.dumps(every).encode())
-            except OSError as error:
-                log.warning("cannot note in %s which sounds were announced: %s", self._file, error)
+                self._database.set_note(_ANNOUNCED, every)
+            except (StateError, OSError) as error:
+                log.warning("cannot note which sounds were announced: %s", error)
         self._keys = every
         return set(every)
 

@@ -12,7 +12,7 @@ import threading
 import time
 
 from edge_client.errors import StateError
-from edge_client.events import Event, SinkDevice, SinkKind, Stored
+from edge_client.events import Event, Sink, SinkDevice, SinkKind, Stored
 from edge_client.events.delivery import Delivery
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.ages import DAY_S, FIRST_CLOCK_S
@@ -25,8 +25,8 @@ _GRACE_S = 5.0
 _COLUMNS = "time, kind, label, class_id, score, level_db, ended, input"
 
 
-class Journal:
-    """A :class:`edge_client.events.Sink`; several processes may have the same journal open."""
+class Journal(Sink):
+    """Stores events; several processes may have the same journal open."""
 
     def __init__(self, database: Database, days: float = 90.0, megabytes: float = 50.0) -> None:
         """Open or create.

@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TextIO
 
-from edge_client.events import Document, Event, SinkDevice, SinkKind
-from edge_client.events.delivery import Delivery
+from edge_client.events import Document, SinkDevice, SinkKind
+from edge_client.events.delivery import Delivery, DocumentSink
 from fleet_protocol.command_line import json_line
 
 log = logging.getLogger(__name__)
@@ -16,22 +16,13 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 
 
-class JsonLines:
-    """A :class:`edge_client.events.Sink` that writes a line for every event and flushes it."""
+class JsonLines(DocumentSink):
+    """Writes a line for every event and flushes it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._gone = False
-        self._delivery: Delivery[Document] = Delivery("the reader of standard output", self._write)
-
-    def publish(self, event: Event) -> None:
-        """Queue an event."""
-        self._delivery.put(event.to_json())
-
-    def follow(self, event: Event) -> None:
-        """Queue the end of a sound."""
-        if event.ended is not None:
-            self._delivery.put(event.to_end_json())
+        super().__init__(Delivery("the reader of standard output", self._write))
 
     def close(self) -> None:
         """Write what waits."""

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from edge_client.config.sections import require, require_between
 from edge_client.errors import ConfigError, EdgeError
-from edge_client.events import Asked, Event, Health, Reply, SinkDevice, SinkKind
+from edge_client.events import Asked, Event, Health, Reply, Sink, SinkDevice, SinkKind
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, question_topics, sensor_topic
 from edge_client.events.mqtt_broker import broker_trouble, context_of
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, asked, reply_of, shown
 from edge_client.logs import RateLimitedLog
+from edge_client.storage.database import FILE, Database
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
@@ -34,7 +35,6 @@ _LARGEST_PACKET = 1 << 14
 # Messages that were sent and not yet confirmed; while the broker is away none are taken. An announcement is up to four
 # for each label that there is or was.
 _UNCONFIRMED = 2_000
-_ANNOUNCED = "mqtt.json"
 # Stands among the keys of announced labels for the entities that ask.
 _ASKS = "asks"
 # Answers that may wait for the disk: whoever writes to the broker may send any number.
@@ -71,8 +71,8 @@ class MqttSection:
         require(bool(self.topic), "topic", self.topic, "must not be empty")
 
 
-class MqttSink:
-    """A :class:`edge_client.events.Sink`, :class:`edge_client.events.Announcing`, ``Reporting`` and ``Asking``.
+class MqttSink(Sink):
+    """Sends events, labels, health and questions to a broker.
 
     A late event would set off what should have happened then, so events are not kept for a broker that is away (the
     journal has them). When it is back, it gets the last sound and the state of the device, which are retained.
@@ -95,7 +95,7 @@ class MqttSink:
         self._device_id = device_id
         self._name = name
         self._base = f"{config.topic}/{device_id}"
-        self._announced = AnnouncedKeys(None if folder is None else folder / _ANNOUNCED)
+        self._announced = AnnouncedKeys(None if folder is None else Database(folder / FILE))
         self._announcing: Delivery[bool] = Delivery("Home Assistant's discovery", self._send_announcement)
         self._answer = answer
         self._answers: Delivery[bytes] = Delivery("an answer by MQTT", self._take_answer, _ANSWERS)

@@ -5,23 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edge_client.config import ENROL_VARIABLE, SINK_GROUP, SINK_PACKAGE, Config
-from edge_client.events import (
-    Announcing,
-    Asked,
-    Asking,
-    Event,
-    Following,
-    Health,
-    Heard,
-    Reaching,
-    Reply,
-    Reporting,
-    Sink,
-    SinkDevice,
-    SinkKind,
-    Stored,
-    Storing,
-)
+from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, SinkDevice, SinkKind, Stored
 from edge_client.events.delivery import Delivery
 from fleet_protocol.registry import discover
 
@@ -75,34 +59,30 @@ class Publisher:
     def follow(self, event: Event) -> None:
         """Say that a sound goes on, or is over."""
         for sink in self._sinks:
-            if isinstance(sink, Following):
-                sink.follow(event)
+            sink.follow(event)
 
     def announce(self, labels: Sequence[str]) -> None:
         """Say which labels the device knows from now on."""
         for sink in self._sinks:
-            if isinstance(sink, Announcing):
-                sink.announce(labels)
+            sink.announce(labels)
 
     def ask(self, questions: Sequence[Asked]) -> None:
         """Say which questions are open now."""
         for sink in self._sinks:
-            if isinstance(sink, Asking):
-                sink.ask(questions)
+            sink.ask(questions)
 
     def report(self, health: Health) -> None:
         """Say how the device is."""
         for sink in self._sinks:
-            if isinstance(sink, Reporting):
-                sink.report(health)
+            sink.report(health)
 
     def stored(self) -> Stored | None:
         """Say how the storing of events goes; None where nothing stores them."""
-        return next((sink.stored() for sink in self._sinks if isinstance(sink, Storing)), None)
+        return next((stored for sink in self._sinks if (stored := sink.stored()) is not None), None)
 
     def trouble(self) -> str | None:
         """Say why what gets the events is not reached, "" where it is; None where nothing sends them on."""
-        said = [sink.trouble() for sink in self._sinks if isinstance(sink, Reaching)]
+        said = [trouble for sink in self._sinks if (trouble := sink.trouble()) is not None]
         return "; ".join(filter(None, said)) if said else None
 
     def close(self) -> None:

@@ -11,8 +11,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.config.written import Answers, remove_server, write_new, write_server
 from edge_client.errors import ConfigError, RecordingError, StateError
-from edge_client.fleet.enrolment import client_of_member, enrol
-from edge_client.fleet.secret_change import settle_secret
+from edge_client.fleet.enrolment import client_of_member, enrol, settle_secret
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership

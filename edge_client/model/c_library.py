@@ -88,8 +88,7 @@ class _Library:
 def load() -> _Library:
     """Load the library, once a process.
 
-    Raises:
-        ModelError: there is none that this machine can load.
+    Raises ModelError: there is none that this machine can load.
     """
     path = library_path()
     try:
@@ -167,8 +166,7 @@ class Interpreter:
             frozen: Whether it is a network that is never trained, which XNNPACK computes three times as quickly, where
                 the library has it. Graphs that train are slower by it: they change their weights.
 
-        Raises:
-            ValueError: the library cannot take the graph; says why.
+        Raises ValueError: the library cannot take the graph; says why.
         """
         self._library = library = load()
         self._log = _Log()
@@ -194,8 +192,7 @@ class Interpreter:
     def get_signature_runner(self, name: str) -> Signature:
         """Return a signature as a callable.
 
-        Raises:
-            ValueError: the graph has none of that name.
+        Raises ValueError: the graph has none of that name.
         """
         library = self._library
         names = [
@@ -209,8 +206,7 @@ class Interpreter:
     def allocate_tensors(self) -> None:
         """Give the graph's main network its memory.
 
-        Raises:
-            RuntimeError: the library cannot; says why.
+        Raises RuntimeError: the library cannot; says why.
         """
         library, handle = self._library, self._handle
         self._checked(library.InterpreterAllocateTensors(handle))
@@ -237,8 +233,7 @@ class Interpreter:
     def invoke(self) -> None:
         """Run the main network.
 
-        Raises:
-            RuntimeError: the library cannot; says why.
+        Raises RuntimeError: the library cannot; says why.
         """
         self._checked(self._library.InterpreterInvoke(self._handle))
 
@@ -270,9 +265,8 @@ class Signature:
     def __call__(self, **values: Array) -> dict[str, Array]:
         """Run the signature.
 
-        Raises:
-            ValueError: an input is missing, unknown, or of another type than the graph's.
-            ModelError: the library cannot run it; says why.
+        Raises ValueError: an input is missing, unknown, or of another type than the graph's; ModelError: the library
+        cannot run it; says why.
         """
         if self._views is None or not _write(values, self._views):
             _write(values, self._fit(values))

@@ -40,8 +40,7 @@ _DIGITS = 12  # of a digest that is shown
 def open_graph(graph: bytes, threads: int) -> tuple[str, Signatures]:
     """Open a bundle's graph; return the runtime's name and the six signatures as callables.
 
-    Raises:
-        ModelError: this machine has no runtime, or the runtime cannot take the graph.
+    Raises ModelError: this machine has no runtime, or the runtime cannot take the graph.
     """
     package, interpreter_class = _load_runtime()
     try:
@@ -59,9 +58,8 @@ def open_network(graph: bytes) -> Callable[[Floats], Floats]:
     The graph takes a fixed number of rows; more are passed in parts, and fewer are filled up. An axis of size 1 is one
     of any size, such as the frames of a network for clips of any length; the signature ``embed`` takes a row of these.
 
-    Raises:
-        ModelError: this machine has no runtime, or the runtime cannot take the graph. The returned function raises it
-            for rows of another shape.
+    Raises ModelError: this machine has no runtime, or the runtime cannot take the graph. The returned function raises
+    it for rows of another shape.
     """
     package, interpreter_class = _load_runtime(frozen=True)
     try:
@@ -121,8 +119,7 @@ class StreamingNetwork:
     def __init__(self, graph: bytes) -> None:
         """Open the graph.
 
-        Raises:
-            ModelError: this machine has no runtime, or the runtime cannot take the graph.
+        Raises ModelError: this machine has no runtime, or the runtime cannot take the graph.
         """
         package, interpreter_class = _load_runtime(frozen=True)
         try:
@@ -145,8 +142,7 @@ class StreamingNetwork:
 def runtime_name() -> str:
     """Return the package of the runtime that this machine takes.
 
-    Raises:
-        ModelError: it has none.
+    Raises ModelError: it has none.
     """
     return _load_runtime()[0]
 
@@ -154,8 +150,7 @@ def runtime_name() -> str:
 def installed_runtime() -> str:
     """Return name and version of the runtime that this machine takes, without loading it; "" where it has none.
 
-    Raises:
-        ModelError: the environment names an unknown one.
+    Raises ModelError: the environment names an unknown one.
     """
     chosen = _chosen()
     if chosen == "c" and (own := os.environ.get(VARIABLE)):
@@ -170,8 +165,7 @@ def installed_runtime() -> str:
 def describe_runtime() -> str:
     """Return what computes here, in words: the runtime, and of a library its version and digest.
 
-    Raises:
-        ModelError: this machine has no runtime.
+    Raises ModelError: this machine has no runtime.
     """
     _load_runtime()
     if _chosen() != "c":
@@ -184,8 +178,7 @@ def describe_runtime() -> str:
 def _chosen() -> str:
     """Return the key of the runtime that this machine takes.
 
-    Raises:
-        ModelError: the environment names an unknown one.
+    Raises ModelError: the environment names an unknown one.
     """
     chosen = os.environ.get(CHOICE, "")
     if chosen and chosen not in _RUNTIMES:
@@ -196,8 +189,7 @@ def _chosen() -> str:
 def _load_runtime(*, frozen: bool = False) -> tuple[str, Any]:
     """Return the package's name and its interpreter class, for graphs that train or for those that never do.
 
-    Raises:
-        ModelError: it cannot be loaded; says why, and the way out.
+    Raises ModelError: it cannot be loaded; says why, and the way out.
     """
     chosen = _chosen()
     package, module, extra = _RUNTIMES[chosen]

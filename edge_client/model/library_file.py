@@ -40,8 +40,7 @@ _PROCESSORS = {3: "x86 (32-bit)", _ARM: "ARM (32-bit)", 62: "x86-64", _AARCH64: 
 def library_path() -> Path:
     """Return where the library is, after checking that it is whole and for this processor.
 
-    Raises:
-        ModelError: there is none, it is damaged or for another processor, or the package's was never tested.
+    Raises ModelError: there is none, it is damaged or for another processor, or the package's was never tested.
     """
     _check_cpuinfo()
     named = os.environ.get(VARIABLE, "")

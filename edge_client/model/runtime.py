@@ -54,9 +54,8 @@ class ModelRuntime:
     def open(cls, path: Path, threads: int = 1) -> ModelRuntime:
         """Open a bundle file with its initial weights.
 
-        Raises:
-            BundleError: the file is missing, damaged or no bundle.
-            ModelError: this machine has no runtime, or the runtime cannot take the graph.
+        Raises BundleError: the file is missing, damaged or no bundle; ModelError: this machine has no runtime, or the
+        runtime cannot take the graph.
         """
         return cls(read_bundle(path, transcribes=True), threads)
 
@@ -83,8 +82,7 @@ class ModelRuntime:
 
         A row's loss is a sum over the steps of a bundle that transcribes.
 
-        Raises:
-            ModelError: wrong shapes, values that are not finite, or more rows than a batch.
+        Raises ModelError: wrong shapes, values that are not finite, or more rows than a batch.
         """
         x, targets, mask = self._checked(x, mask, targets)
         batch, rows = self.manifest.batch, len(x)
@@ -102,8 +100,7 @@ class ModelRuntime:
     def predict(self, x: Floats, mask: Floats, temperature: float = 1.0) -> Floats:
         """Return probabilities, float32 [n, capacity] or [n, steps, capacity]; what is masked out has 0.
 
-        Raises:
-            ModelError: wrong shapes, or values that are not finite.
+        Raises ModelError: wrong shapes, or values that are not finite.
         """
         x, _, mask = self._checked(x, mask)
         scale, predict = _temperature(temperature), self._signatures["predict"]
@@ -119,8 +116,7 @@ class ModelRuntime:
     def embed(self, x: Floats) -> Floats:
         """Return the head's input, float32 [n, embedding] or [n, steps, embedding].
 
-        Raises:
-            ModelError: wrong shapes, or values that are not finite.
+        Raises ModelError: wrong shapes, or values that are not finite.
         """
         x = self._checked_features(x)
         parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, self._predict_rows)]
@@ -133,8 +129,7 @@ class ModelRuntime:
 
         A row's gradient, float32 [frames, coefficients], so depends on that row alone.
 
-        Raises:
-            ModelError: wrong shapes, or values that are not finite.
+        Raises ModelError: wrong shapes, or values that are not finite.
         """
         x, targets, mask = self._checked(x, mask, targets)
         batch, scale = self.manifest.batch, _temperature(temperature)
@@ -155,8 +150,7 @@ class ModelRuntime:
     def set_weights(self, weights: Mapping[str, Array]) -> None:
         """Replace the weights, make them the proximal term's anchor, and stop the optimiser's momentum.
 
-        Raises:
-            ModelError: naming the array that is missing, unknown, of a wrong shape or not finite.
+        Raises ModelError: naming the array that is missing, unknown, of a wrong shape or not finite.
         """
         shapes = self.manifest.weight_shapes
         for name in sorted(weights.keys() ^ shapes.keys()):

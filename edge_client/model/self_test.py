@@ -39,8 +39,7 @@ _PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "fla
 def check_runtime() -> None:
     """Take the step, which lasts some milliseconds, and compare its loss, weights and probabilities.
 
-    Raises:
-        ModelError: this machine has no runtime, or it computes wrongly.
+    Raises ModelError: this machine has no runtime, or it computes wrongly.
     """
     for name, (found, length) in _results().items():
         if not abs(found - _EXPECTED[name]) <= _TOLERANCE * length:  # a NaN is wrong, too
@@ -54,8 +53,7 @@ def check_runtime() -> None:
 def runtime_here() -> str:
     """Return what a passed test holds for: the runtime with its digest, and the processor.
 
-    Raises:
-        ModelError: this machine has no runtime.
+    Raises ModelError: this machine has no runtime.
     """
     return f"{describe_runtime()} on {platform.machine()} {_processor()}"
 

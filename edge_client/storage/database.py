@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edge_client.errors import DamagedError, StateError
-from fleet_protocol.atomic_files import flush_folder, give_to_owner, make_folder
-from fleet_protocol.full_disk import is_full
+from fleet_protocol.atomic_files import flush_folder, give_to_owner, is_full, make_folder
 from fleet_protocol.tensors import digest
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet_protocol.front_end_members import DESCRIPTION, SUFFIX, find_member
+from fleet_protocol.ready_bundles import DESCRIPTION, FRONT_END_SUFFIX, find_member
 from fleet_protocol.tensors import Arrays, digest, unpack
 from model_export.errors import ExportError
 
@@ -103,7 +103,7 @@ def require_output(path: Path) -> None:
 
     Raises ExportError: its suffix is another, or its folder is missing.
     """
-    if path.suffix != SUFFIX:
-        raise ExportError(f"--output must end in {SUFFIX}, not be {path}")
+    if path.suffix != FRONT_END_SUFFIX:
+        raise ExportError(f"--output must end in {FRONT_END_SUFFIX}, not be {path}")
     if not path.parent.is_dir():
         raise ExportError(f"there is no folder {path.parent}; make it first")

@@ -13,13 +13,7 @@ def directions(*angles):
 def test_what_is_alike_is_one_group_and_the_largest_comes_first():
     groups = similar_groups(directions(0, 180, 10, 175, 20, 96))
     assert [group.tolist() for group in groups] == [[0, 2, 4], [1, 3], [5]]
-
-
-def test_nothing_is_no_group_and_one_sound_is_one():
     assert similar_groups(np.zeros((0, 3))) == []
     assert [group.tolist() for group in similar_groups(directions(45))] == [[0]]
-
-
-def test_what_has_no_direction_is_a_group_of_its_own():
-    groups = similar_groups(np.zeros((2, 4)))
-    assert sorted(group.tolist() for group in groups) == [[0], [1]]
+    without_direction = similar_groups(np.zeros((2, 4)))
+    assert sorted(group.tolist() for group in without_direction) == [[0], [1]]

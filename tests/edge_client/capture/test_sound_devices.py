@@ -41,10 +41,7 @@ def test_none_is_an_error_that_lists_what_is_there():
         matching_device("attic", [])
 
 
-def test_the_models_rate_is_tried_first_then_the_next_above():
+def test_the_models_rate_is_tried_first_then_the_next_above_and_one_that_was_asked_for_alone():
     assert candidate_rates(0, 14_400)[:4] == (14_400, 16_000, 22_050, 32_000)
     assert candidate_rates(0, 16_000)[:3] == (16_000, 22_050, 32_000)
-
-
-def test_a_rate_that_was_asked_for_is_the_only_one():
     assert candidate_rates(48_000, 16_000) == (48_000,)

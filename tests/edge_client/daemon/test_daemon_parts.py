@@ -26,17 +26,17 @@ def nothing():
 def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
     stop, calls, ticks = threading.Event(), [], []
 
-    def failing():
+    def failing(_):
         calls.append(time.monotonic())
         raise OSError("the microphone is gone")
 
-    def steady():
+    def steady(_):
         while not stop.wait(0.01):
             ticks.append(1)
 
     supervisor = Supervisor(stop)
-    supervisor.add("failing", 60).body = failing
-    supervisor.add("steady", 60).body = steady
+    supervisor.add("failing", 60, failing)
+    supervisor.add("steady", 60, steady)
     supervisor.start()
     wait_for(lambda: len(calls) >= 2, what="the second start")
     before = len(ticks)
@@ -51,8 +51,8 @@ def test_a_loop_that_fails_is_started_again_and_the_others_never_notice():
 def test_a_loop_without_progress_counts_as_stuck_and_a_waiting_one_does_not():
     stop = threading.Event()
     supervisor = Supervisor(stop)
-    hangs, fails = supervisor.add("hangs", 0.2), supervisor.add("fails", 60)
-    hangs.body, fails.body = stop.wait, lambda: 1 / 0
+    hangs = supervisor.add("hangs", 0.2, lambda _: stop.wait())
+    fails = supervisor.add("fails", 60, lambda _: 1 / 0)
     supervisor.start()
     wait_for(hangs.stuck, what="a loop that is stuck")
     wait_for(lambda: fails.restarts >= 1, what="the first restart")

@@ -12,6 +12,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import ListeningLoop
 from edge_client.detection.detector import Loaded
 from edge_client.errors import AudioError, StateError
+from edge_client.events import Sink
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
@@ -23,7 +24,7 @@ CONFIG = DetectorConfig()
 RATE = 14_400
 
 
-class Kept:
+class Kept(Sink):
     """A sink that keeps what it gets."""
 
     def __init__(self):
@@ -34,9 +35,6 @@ class Kept:
 
     def announce(self, labels):
         self.labels.append(tuple(labels))
-
-    def close(self):
-        pass
 
 
 class Running:

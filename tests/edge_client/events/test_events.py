@@ -49,9 +49,6 @@ def test_an_event_s_json_has_a_readable_time():
         "score": 0.75,
         "level_db": -31.5,
     }
-
-
-def test_the_end_of_a_sound_is_a_message_of_its_own():
     over = event(time=1_700_000_000.0, ended=1_700_000_012.5)
     assert over.lasted_s == 12.5
     assert over.to_json()["ended"] == "2023-11-14T22:13:32.500Z"
@@ -73,28 +70,21 @@ def test_the_journal_notes_the_end_beside_the_event(database):
     assert [one.lasted_s for one in past_events(database, 9)] == [12.0, None]
 
 
-def test_the_journal_gives_the_newest_events_while_it_is_written_and_afterwards(database):
-    journal = Journal(database)
-    for number in range(5):
-        journal.publish(event(number))
-    wait_for(lambda: len(past_events(database, 9)) == 5)
-    assert past_events(database, 2) == [event(3), event(4)]
-    journal.close()
-    assert past_events(database, 1) == [event(4)]
-
-
-def test_only_its_user_can_read_the_journal(database, tmp_path):
+def test_the_journal_gives_the_newest_events_while_it_is_written_and_afterwards(database, tmp_path):
     before = os.umask(0)
     try:
         journal = Journal(database)
     finally:
         os.umask(before)
-    journal.publish(event())
-    wait_for(lambda: past_events(database, 1))
+    for number in range(5):
+        journal.publish(event(number))
+    wait_for(lambda: len(past_events(database, 9)) == 5)
+    assert past_events(database, 2) == [event(3), event(4)]
     files = sorted(tmp_path.iterdir())
     assert len(files) == 3
-    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}  # its user's alone
     journal.close()
+    assert past_events(database, 1) == [event(4)]
 
 
 def test_events_that_are_too_old_are_deleted(database):

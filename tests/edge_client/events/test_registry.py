@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.config.sections import require
-from edge_client.events import SinkKind
+from edge_client.events import Sink, SinkKind
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,13 @@ class PorchSection:
         require(self.colour in ("red", "green"), "colour", self.colour, "must be red or green")
 
 
-class Porch:
+class Porch(Sink):
     def __init__(self, section):
         self.section = section
 
     def publish(self, event):
         with self.section.file.open("a") as file:
             file.write(json.dumps(event.to_json() | {"colour": self.section.colour, "code": self.section.code}))
-
-    def close(self):
-        pass
 
 
 def _open(device):

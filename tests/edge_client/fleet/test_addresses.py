@@ -15,6 +15,7 @@ from fleet_protocol.errors import LinkFormatError, UnreachableError
 from fleet_protocol.limits import ADDRESS_LENGTH, ADDRESSES
 from tests.edge_client.fleet.test_joining import device as written_device
 from tests.support.aggregator_process import FakeDevice, Fleet
+from tests.support.device_fleet import SETTINGS_OF_ROUND, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.fallible_address import FallibleAddress
 
@@ -122,16 +123,22 @@ def test_a_configuration_with_addresses_that_cannot_be_used_is_refused(tmp_path,
 
 
 @pytest.fixture
-def addresses(start_aggregator):
-    server = start_aggregator()
-    made = [FallibleAddress(int(server.url.rpartition(":")[2])) for _ in range(2)]
-    yield server, *made
+def addresses():
+    """Makes two addresses of a server, each of which may fail."""
+    made = []
+
+    def make(server):
+        made.extend(FallibleAddress(int(server.url.rpartition(":")[2])) for _ in range(2))
+        return made
+
+    yield make
     for address in made:
         address.kill()
 
 
-def test_a_poll_and_an_upload_that_are_cut_go_on_at_the_other_address_and_count_once(addresses):
-    server, first, second = addresses
+def test_a_poll_and_an_upload_that_are_cut_go_on_at_the_other_address_and_count_once(start_aggregator, addresses):
+    server = start_aggregator()
+    first, second = addresses(server)
     device = FakeDevice(1, ("c0", "c1"))
     fleet = Fleet(server, [device]).ready()
     client = ServerClient(first.url, Identity(device.device_id, device.secret), more=[second.url])
@@ -174,3 +181,41 @@ def test_a_poll_and_an_upload_that_are_cut_go_on_at_the_other_address_and_count_
     found = wait_for(lambda: (r := fleet.round(round_id))["summary"]["state"] != "open" and r, what="the round's end")
     assert found["summary"]["uploaded"] == 1
     fleet.close()
+
+
+@pytest.mark.slow
+def test_a_whole_device_goes_on_at_the_other_address_whenever_one_is_gone(bundles, fleet_of, addresses):
+    server, device = fleet_of(bundles)
+    both = addresses(server)
+    edge = device("edge", "cnn1", ("yes", "no"))
+    urls = f'urls = ["{both[0].url}", "{both[1].url}"]'
+    edge.config.write_text(edge.config.read_text().replace(f'url = "{server.url}"', urls))
+    edge.start()
+    enrolled(server, 1)
+
+    def in_use():
+        found = edge.status().get("server") or {}
+        return next((address for address in both if address.url == found.get("server")), None)
+
+    # While it waits for work.
+    used = wait_for(
+        lambda: in_use() if (edge.status().get("server") or {}).get("reachable") else None, what="its first"
+    )
+    (other,) = {*both} - {used}
+    used.kill()
+    wait_for(lambda: in_use() is other and edge.status()["server"]["reachable"], what="the change to the other")
+    shown = edge.command("status", check=False).stdout
+    assert f"{used.url}: failed: " in shown
+    assert f"{other.url}: in use" in shown
+    assert "does not answer" in edge.command("doctor", check=False).stdout
+
+    # In the middle of its upload, and so in the middle of a round.
+    used.revive()
+    other.cut_body_of = b"/update"
+    round_id = open_round(server, settings=SETTINGS_OF_ROUND)
+    wait_for(lambda: in_use() is used, what="the change back, in the middle of the upload")
+    found = finished(server, round_id)
+    assert found["summary"]["state"] == "done"
+    assert found["summary"]["uploaded"] == 1
+    assert edge.log().count("contribute") == 1  # it was not trained for a second time
+    assert edge.end() == 0

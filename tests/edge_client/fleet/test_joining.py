@@ -17,8 +17,8 @@ from edge_client.cli import main
 from edge_client.config import load_config
 from edge_client.daemon.daemon import Daemon
 from edge_client.errors import ConfigError, StateError
+from edge_client.fleet.enrolment import renew_secret, settle_secret
 from edge_client.fleet.joining import join, leave
-from edge_client.fleet.secret_change import renew_secret, settle_secret
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.client.server_client import ServerClient
@@ -122,12 +122,6 @@ def test_a_device_joins_by_a_link_and_leaves(server, config):
 )
 def test_what_is_no_invitation_is_refused(config, text):
     assert "auricle-aggregator invite" in edge(config, "join", text, status=1)
-
-
-def test_a_link_is_read_as_it_was_written():
-    for authority in (None, "ab" * 32):
-        link = InvitationLink("https://[::1]:8470", "aur_join_" + "x" * 43, authority)
-        assert InvitationLink.parse(str(link)) == link
 
 
 def test_another_aggregator_than_the_one_that_invited_gets_neither_invitation_nor_secret(server, config):

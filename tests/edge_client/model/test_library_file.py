@@ -83,13 +83,9 @@ def test_without_the_package_the_message_says_how_to_install_it(tmp_path):
 def test_a_truncated_copy_is_refused_before_the_loader_crashes_on_it(own, kept):
     data = own.read_bytes()
     own.write_bytes(data[:kept])
-    with pytest.raises(ModelError, match=rf"{own} (is damaged: it has \d+ of its {len(data)} bytes|.*is no library)"):
-        library_path()
-
-
-def test_what_is_no_library_is_refused(own):
-    own.write_bytes(b"#!/bin/sh\n" * 50)
-    with pytest.raises(ModelError, match=rf"{own} \(500 bytes\) is no library; name a whole one"):
+    with pytest.raises(
+        ModelError, match=rf"{own} (is damaged: it has \d+ of its {len(data)} bytes|.*is no library; name a whole one)"
+    ):
         library_path()
 
 
