@@ -1,7 +1,7 @@
 """The pages of rounds: the list with its schedules, one round, and the form that opens the next."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -125,7 +125,8 @@ def _changed(strategy: Strategy, form: Form) -> Iterator[tuple[str, Value]]:
     for name, setting in known_settings("local")[strategy.local].items():
         text = form.text(f"set_{name}")
         if text and text != _text(setting.default):
-            kind, called = type(setting.default), f"{name} ({setting.about})"
+            kind: Callable[[str], Value] = type(setting.default)
+            called = f"{name} ({setting.about})"
             yield name, text == "true" if kind is bool else as_number(kind, text, called)
 
 
