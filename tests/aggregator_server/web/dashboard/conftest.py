@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.aggregator_process import Aggregator
+from tests.support.dashboard_visitor import Visitor
 from tests.support.pictured_fleet import fleet_folder
 
 
@@ -14,3 +15,18 @@ def aggregator(tmp_path_factory):
     process = Aggregator(folder).start()
     yield process
     assert process.stop() == 0
+
+
+@pytest.fixture
+def visitor(aggregator):
+    """Somebody who is not signed in."""
+    visitor = Visitor(aggregator)
+    yield visitor
+    visitor.close()
+
+
+@pytest.fixture
+def admin(visitor):
+    """The same person, signed in as administrator."""
+    assert visitor.sign_in().status_code == 303
+    return visitor

@@ -21,19 +21,6 @@ FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
 
 
-@pytest.fixture
-def visitor(aggregator):
-    visitor = Visitor(aggregator)
-    yield visitor
-    visitor.close()
-
-
-@pytest.fixture
-def admin(visitor):
-    assert visitor.sign_in().status_code == 303
-    return visitor
-
-
 def person(aggregator, role):
     with aggregator.client() as client:
         made = client.post("/v1/tokens", json={"name": f"a {role}", "role": role}).json()

@@ -29,14 +29,6 @@ def aggregator(tmp_path_factory):
     assert process.stop() == 0
 
 
-@pytest.fixture
-def operator(aggregator):
-    visitor = Visitor(aggregator)
-    visitor.sign_in()
-    yield visitor
-    visitor.close()
-
-
 def shown(page):
     return re.findall(r'<th scope="row"><a href="/fleet/[0-9a-f]+">([^<]+)</a>', page.text)
 
@@ -50,33 +42,33 @@ def audited(aggregator, what):
         return [entry["details"]["device_id"] for entry in client.get("/v1/audit", params={"what": what}).json()]
 
 
-def choose(operator, action, *numbers, **fields):
-    return operator.post("/fleet", "/fleet", action=action, device=[identifier(n) for n in numbers], **fields)
+def choose(admin, action, *numbers, **fields):
+    return admin.post("/fleet", "/fleet", action=action, device=[identifier(n) for n in numbers], **fields)
 
 
-def test_the_list_is_by_name_and_narrowed_by_a_word_and_a_state_together(operator):
-    assert shown(operator.get("/fleet")) == [FORMULA, "attic", "Attic two", "barn", "cellar"]
-    assert shown(operator.get("/fleet?search=TTIC")) == ["attic", "Attic two"]
-    assert shown(operator.get("/fleet?search=two&state=online")) == ["Attic two"]
+def test_the_list_is_by_name_and_narrowed_by_a_word_and_a_state_together(admin):
+    assert shown(admin.get("/fleet")) == [FORMULA, "attic", "Attic two", "barn", "cellar"]
+    assert shown(admin.get("/fleet?search=TTIC")) == ["attic", "Attic two"]
+    assert shown(admin.get("/fleet?search=two&state=online")) == ["Attic two"]
     for state in ("silent", "quarantine"):
-        assert "No such device" in operator.get(f"/fleet?state={state}").text
-    assert len(shown(operator.get("/fleet?state=waiting"))) == len(NAMES)
+        assert "No such device" in admin.get(f"/fleet?state={state}").text
+    assert len(shown(admin.get("/fleet?state=waiting"))) == len(NAMES)
 
 
-def test_what_an_address_asks_for_is_bounded(operator):
-    assert len(operator.get("/fleet", params={"search": 5_000 * "x"}).text) < 20_000
-    hostile = operator.get("/fleet", params={"search": '"><script>', "state": '"><script>', "after": '"><script>'})
+def test_what_an_address_asks_for_is_bounded(admin):
+    assert len(admin.get("/fleet", params={"search": 5_000 * "x"}).text) < 20_000
+    hostile = admin.get("/fleet", params={"search": '"><script>', "state": '"><script>', "after": '"><script>'})
     assert "No such device" in hostile.text
     assert "<script>" not in hostile.text
 
 
-def test_the_list_is_a_file_that_no_spreadsheet_computes(operator):
-    answer = operator.get("/fleet.csv?search=hyper")
+def test_the_list_is_a_file_that_no_spreadsheet_computes(admin):
+    answer = admin.get("/fleet.csv?search=hyper")
     assert answer.headers["content-type"].startswith("text/csv")
     assert 'attachment; filename="fleet.csv"' in answer.headers["content-disposition"]
     (row,) = csv.DictReader(io.StringIO(answer.text))
     assert row["name"] == "'" + FORMULA
-    everybody = operator.get("/fleet.csv").text
+    everybody = admin.get("/fleet.csv").text
     assert [row["labels"] for row in csv.DictReader(io.StringIO(everybody))][1] == "kettle 2"
     assert not re.search(r"secret|hash", everybody)
 
@@ -87,31 +79,31 @@ def test_files_need_a_session(aggregator):
     stranger.close()
 
 
-def test_chosen_devices_are_changed_once_that_is_confirmed(aggregator, operator):
-    asked = choose(operator, "admit", 1, 2)
+def test_chosen_devices_are_changed_once_that_is_confirmed(aggregator, admin):
+    asked = choose(admin, "admit", 1, 2)
     assert asked.status_code == 200
     assert "with all of them or with none" in asked.text
     assert "attic" in asked.text
     assert audited(aggregator, "device_admitted") == []
-    done = choose(operator, "admit", 1, 2, confirmed="yes")
+    done = choose(admin, "admit", 1, 2, confirmed="yes")
     assert (done.status_code, done.headers["location"]) == (303, "/fleet?note=changed")
     assert sorted(audited(aggregator, "device_admitted")) == [identifier(1), identifier(2)]
-    refused = choose(operator, "quarantine", 1, 2, confirmed="yes", reason="x" * 201)
+    refused = choose(admin, "quarantine", 1, 2, confirmed="yes", reason="x" * 201)
     assert refused.status_code == 422
     assert "x" * 201 in refused.text  # the form keeps what was typed
-    choose(operator, "quarantine", 1, 2, confirmed="yes", reason="they hum")
-    assert sorted(shown(operator.get("/fleet?state=quarantine"))) == ["attic", "cellar"]
-    choose(operator, "release", 1, 2, confirmed="yes")
+    choose(admin, "quarantine", 1, 2, confirmed="yes", reason="they hum")
+    assert sorted(shown(admin.get("/fleet?state=quarantine"))) == ["attic", "cellar"]
+    choose(admin, "release", 1, 2, confirmed="yes")
     assert len(audited(aggregator, "device_released")) == 2
 
 
-def test_a_change_that_is_refused_for_one_device_changes_none(aggregator, operator):
-    choose(operator, "revoke", 5, confirmed="yes")
+def test_a_change_that_is_refused_for_one_device_changes_none(aggregator, admin):
+    choose(admin, "revoke", 5, confirmed="yes")
     before = audited(aggregator, "device_admitted")
-    assert choose(operator, "admit", 3, 5, confirmed="yes").status_code == 403  # the fifth was revoked
-    assert choose(operator, "admit", 3, 77, confirmed="yes").status_code == 404
+    assert choose(admin, "admit", 3, 5, confirmed="yes").status_code == 403  # the fifth was revoked
+    assert choose(admin, "admit", 3, 77, confirmed="yes").status_code == 404
     for action, numbers in (("admit", ()), ("explode", (3,)), ("admit", range(1, 102))):
-        assert choose(operator, action, *numbers, confirmed="yes").status_code == 422
+        assert choose(admin, action, *numbers, confirmed="yes").status_code == 422
     assert audited(aggregator, "device_admitted") == before
 
 

@@ -40,13 +40,6 @@ NO_SITES = (
 )
 
 
-@pytest.fixture
-def visitor(aggregator):
-    person = Visitor(aggregator)
-    yield person
-    person.close()
-
-
 def help_on(text):
     found = re.search(r'<a href="([^"]+)" target="_blank"[^>]*>Help<', text)
     return found and unescape(found[1])
