@@ -78,7 +78,7 @@ def test_what_was_changed_is_asked_for():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"set_epochs": "three"}, "epochs .* must be a number, not 'three'"),
+        ({"set_epochs": "three"}, "epochs .* must be a whole number, not 'three'"),
         ({"minutes": "soon"}, "the deadline must be a number"),
         ({"new_classes": "1.5"}, "whole number, not '1.5'"),
     ],
