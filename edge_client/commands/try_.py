@@ -39,7 +39,8 @@ def _try(options: argparse.Namespace) -> int:
         config = folder / "edge.toml"
         _set_up(folder, config)
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        programs.start("daemon", _PROGRAM, "run", "--config", config, tell=_show)
+        events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        programs.start("daemon", _PROGRAM, "run", "--config", config, tell=events.put)
         programs.start("page", _PROGRAM, "ui", "--config", config, "--port", options.port, tell=said.put)
         programs.wait(lambda: not said.empty(), _READY_S)
         url = said.get().rpartition(" ")[2]
@@ -48,7 +49,9 @@ def _try(options: argparse.Namespace) -> int:
         print("With your own microphone: auricle-edge init, then auricle-edge run\n", flush=True)
         if not options.no_browser:
             open_in_browser(url)
-        programs.watch(float("inf"))
+        while True:
+            programs.wait(lambda: not events.empty())
+            _show(events.get())
     return 0
 
 

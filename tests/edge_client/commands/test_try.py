@@ -64,6 +64,13 @@ def test_a_device_hears_at_once_and_ends_with_the_command(tried, tmp_path):
     os.kill(wait_for(lambda: read_status(state).get("pid"), what="the daemon's status"), signal.SIGKILL)
     assert process.wait(60) == 1
     assert "auricle-edge: daemon ended with status -9" in text.read_text()
+    # Where nobody reads on, as behind `| head`, it ends in silence.
+    command = [sys.executable, "-m", "edge_client.cli", "try", "--folder", str(tmp_path / "tried"), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as unread:
+        assert any("heard" in line for line in unread.stdout)
+        unread.stdout.close()
+        assert unread.wait(120) == 141
+        assert unread.stderr.read() == ""
 
 
 def test_a_device_of_ones_own_is_left_alone(tmp_path, capsys):
