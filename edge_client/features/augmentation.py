@@ -22,6 +22,8 @@ LISTENING_SNR_DB = (0.0, 30.0)
 # How other people and microphones differ from a take: speed as a factor, and tilt of the spectrum in dB an octave.
 TAKES_SPEED = (0.7, 1.4)
 TAKES_TILT_DB = 6.0
+# Rooms: time in which the reverberation falls by 60 dB, s, and level of the direct sound above all of it, dB.
+ROOM_DECAY_S, ROOM_DIRECT_DB = (0.15, 0.5), (0.0, 12.0)
 SHIFT_S = 0.1
 NOISE_VOLUME = 0.1
 NOISE_PROBABILITY = 0.8
@@ -108,9 +110,25 @@ def augment_takes(
     """Return changed copies of clips, float32 [clips, samples], as other people and microphones might give them.
 
     Each is played faster or slower, its spectrum is tilted, and it is put into a stream's window. A change of tempo
-    without pitch, and reverberation, gained nothing more (docs/teaching.md).
+    without pitch gained nothing more.
     """
     return augment_for_listening(tilt(change_speed(clips, rng), sample_rate_hz, rng), sample_rate_hz, rng, noise)
+
+
+def reverberate(clips: Floats, sample_rate_hz: int, rng: np.random.Generator) -> Floats:
+    """Return clips, float32 [clips, samples], each as it is heard across a room of its own: the direct sound, and noise
+    that falls off exponentially (Polack 1988)."""
+    length = clips.shape[1]
+    heard = np.empty_like(clips)
+    for clip, into in zip(clips, heard, strict=True):
+        decay_s = rng.uniform(*ROOM_DECAY_S)
+        time_s = np.arange(round(decay_s * sample_rate_hz)) / sample_rate_hz
+        tail = rng.standard_normal(len(time_s)) * 10 ** (-3 * time_s / decay_s)
+        tail *= 10 ** (-rng.uniform(*ROOM_DIRECT_DB) / 20) / np.sqrt(np.square(tail).sum())
+        tail[0] += 1.0
+        size = 1 << (length + len(tail) - 1).bit_length()
+        into[:] = np.fft.irfft(np.fft.rfft(clip, size) * np.fft.rfft(tail, size), size)[:length]
+    return heard
 
 
 def change_speed(clips: Floats, rng: np.random.Generator) -> Floats:

@@ -13,6 +13,7 @@ from edge_client.features.augmentation import (
     augment_takes,
     change_speed,
     mix_noise,
+    reverberate,
     splice,
     tilt,
     time_shift,
@@ -156,3 +157,18 @@ def test_a_faster_or_slower_clip_has_another_pitch_about_its_middle_and_a_tilted
     again = [augment_takes(tones, 16_000, np.random.default_rng(1)) for _ in range(2)]
     assert np.array_equal(*again)
     assert np.abs(again[0]).max() <= 1.0
+
+
+def test_a_clip_in_a_room_keeps_its_direct_sound_and_falls_off_behind_it():
+    clips = np.zeros((20, 16_000), np.float32)
+    clips[:, 1_000] = 1.0
+    heard = reverberate(clips, 16_000, np.random.default_rng(0))
+    assert np.array_equal(heard, reverberate(clips, 16_000, np.random.default_rng(0)))
+    assert not np.allclose(heard[0], heard[1])
+    assert np.abs(heard[:, :1_000]).max() < 1e-6  # nothing comes before the sound itself
+    assert (heard[:, 1_000] > 0.8).all()
+    direct_db = -10 * np.log10(np.square(heard[:, 1_001:]).sum(axis=1))
+    assert direct_db.min() > -1
+    assert direct_db.max() < 13
+    early, late = (np.square(heard[:, 1_001 + at : 1_001 + at + 400]).sum(axis=1) for at in (0, 1_600))
+    assert (late < 0.1 * early).all()  # a tenth of a second later, with the longest decay
