@@ -245,12 +245,16 @@ def _end(options: argparse.Namespace) -> int:
     return 0
 
 
+def _time(seconds: float) -> str:
+    return f"{seconds / 3_600:g} h" if seconds % 3_600 == 0 else f"{seconds / 60:g} min"
+
+
 def _schedule_row(item: dict[str, Any]) -> dict[str, Any]:
     zone = f" {item['zone']}" if item["zone"] else ""
     return {
         "schedule": item["schedule_id"],
         "strategy": item["round"]["strategy"],
-        "when": f"daily at {item['daily_at']}{zone}" if item["daily_at"] else f"every {item['interval_s'] / 3_600:g} h",
+        "when": f"daily at {item['daily_at']}{zone}" if item["daily_at"] else f"every {_time(item['interval_s'])}",
         "next": item["next_at"],
         "last round": item["last_round"],
         "problem": item["problem"],

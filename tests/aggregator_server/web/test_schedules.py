@@ -36,4 +36,8 @@ def test_the_command_makes_lists_and_ends_them(fleet, here):
     number = made["schedule_id"]
     assert printed("schedule", "end", number, *here) == f"schedule {number} has ended\n"
     assert schedules(fleet) == []
+    for given, said in (("6h", "every 6 h"), ("90m", "every 90 min")):
+        made = answer("schedule", "add", *plan, "--interval", given, *here)
+        assert said in printed("schedule", "list", *here)
+        printed("schedule", "end", made["schedule_id"], *here)
     failed(command("schedule", "end", 77, *here), "no schedule 77")
