@@ -74,11 +74,17 @@ def test_one_that_does_not_listen_is_killed_and_one_that_is_never_ready_is_said(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_all_even_if_it_comes_twice(modules, number):
-    command = subprocess.Popen([sys.executable, "command.py", "."], cwd=modules, stdout=subprocess.PIPE, text=True)
+    command = subprocess.Popen(
+        [sys.executable, "command.py", "."],
+        cwd=modules,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # the tests may run under nohup
+    )
     found = [int(command.stdout.readline()) for _ in range(2)]
     command.send_signal(number)
     command.send_signal(number)
-    command.communicate()
+    command.communicate(timeout=180)
     assert wait_for(lambda: all(map(gone, found)), what="the end of all")
 
 
