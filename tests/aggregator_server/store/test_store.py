@@ -208,6 +208,7 @@ def test_addresses_of_databases_that_are_none(tmp_path, given):
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.slow  # needs the package of the object store
 def test_an_address_of_a_store_with_a_key_in_it_is_refused_and_nothing_that_is_said_shows_it(tmp_path, monkeypatch):
     pytest.importorskip("obstore")
     for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL_S3", "aws_endpoint_url"):
