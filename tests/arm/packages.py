@@ -18,6 +18,7 @@ from tests.arm.machine import enter, run
 
 _WANTED = ("auricle[edge,mqtt]", "pytest", "pytest-timeout", "hypothesis")
 _METADATA = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt")
+_DATA = ("examples", "systemd")  # a wheel holds their files, which pyproject.toml names one by one
 _ENVIRONMENT = "opt/auricle"
 
 
@@ -60,4 +61,6 @@ def _metadata_wheel(checkout: Path, wheels: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in _METADATA:
             shutil.copy(checkout / name, folder)
+        for name in _DATA:
+            shutil.copytree(checkout / name, Path(folder, name), ignore=shutil.ignore_patterns("*.egg-info", "build"))
         run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, folder)
