@@ -53,6 +53,13 @@ def _player(sink: str, channels: int) -> list[str]:
     return ["pacat", f"--device={sink}", *form]
 
 
+def crash() -> np.ndarray:
+    """Return a falling tone and silence, float64. It resembles no melody of tests/support/sounds.py; noise does."""
+    time_s = np.arange(SINK_RATE_HZ // 2) / SINK_RATE_HZ
+    tone = 0.4 * np.hanning(len(time_s)) * np.sin(2 * np.pi * (2_000 * time_s - 1_800 * time_s**2))
+    return np.concatenate([tone, np.zeros(SINK_RATE_HZ)])
+
+
 class SoundServer:
     """A server in a folder of its own."""
 

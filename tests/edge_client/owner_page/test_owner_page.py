@@ -16,7 +16,7 @@ from edge_client.clips.files import clip_files
 from tests.support.checkout import ROOT
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
-from tests.support.sound_server import SINK_RATE_HZ
+from tests.support.sound_server import SINK_RATE_HZ, crash
 from tests.support.sounds import RATE, melody, write_clips
 
 pytestmark = pytest.mark.slow
@@ -156,10 +156,8 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
 
 
 def test_he_names_an_unknown_sound_and_is_told_why_a_name_is_refused(opened, shelf):
-    burst = 0.2 * shelf.rng.normal(size=SINK_RATE_HZ // 2).astype(np.float32)
-    crash = np.concatenate([burst, np.zeros(SINK_RATE_HZ, np.float32)])
     event = row(opened, "Unknown sound")
-    shelf.sounds.play_until(lambda: crash, event.is_visible, "a crash")
+    shelf.sounds.play_until(crash, event.is_visible, "a crash")
     event.get_by_role("button", name="Name the sound").click()
     event.get_by_label("What was it?").fill("a/b")
     event.get_by_role("button", name="Teach it").click()
