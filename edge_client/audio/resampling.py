@@ -21,6 +21,8 @@ _CROSSINGS = 48
 # Every usual pair of rates is met exactly; odd ones within half a cent, so that no filter bank can fill the memory.
 _LARGEST_DOWN = 2_000
 _RATES_HZ = (1_000, 768_000)
+# Numbers of one view of the inputs: it takes no memory, but on 32 bits NumPy allows no view of 2 GB.
+_VIEW = 1 << 28
 
 
 def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
@@ -39,10 +41,13 @@ def resample(samples: Floats, from_hz: int, to_hz: int) -> Floats:
     padded[reach : reach + len(samples)] = samples
     resampled = np.empty(length, np.float32)
     for first in range(min(up, length)):
-        count = -(-(length - first) // up)
         start, phase = divmod(first * down, up)
-        windows: Floats = np.ndarray((count, 2 * reach), np.float32, padded, 4 * (start + 1), (4 * down, 4))
-        np.einsum("nk,k->n", windows, phases[phase], out=resampled[first::up])
+        outputs, at_once = resampled[first::up], _VIEW // (2 * reach)
+        for begin in range(0, len(outputs), at_once):
+            part = outputs[begin : begin + at_once]
+            offset = 4 * (start + 1 + begin * down)
+            windows: Floats = np.ndarray((len(part), 2 * reach), np.float32, padded, offset, (4 * down, 4))
+            np.einsum("nk,k->n", windows, phases[phase], out=part)
     return resampled
 
 

@@ -119,3 +119,10 @@ def test_a_block_may_be_reused_after_it_was_pushed():
         parts.append(stream.push(block))
     streamed = np.concatenate(parts)
     np.testing.assert_allclose(streamed, resample(samples, 48_000, 16_000)[: len(streamed)], atol=2e-5)
+
+
+def test_a_long_recording_is_resampled_in_parts_as_32_bits_need_it(monkeypatch):
+    samples = np.random.default_rng(0).normal(size=20_000).astype(np.float32)
+    whole = resample(samples, 44_100, 16_000)
+    monkeypatch.setattr("edge_client.audio.resampling._VIEW", 2_000)  # a few outputs at a time
+    assert np.array_equal(resample(samples, 44_100, 16_000), whole)
