@@ -208,14 +208,15 @@ class OwnerPage:
         return stream or JSONResponse({"error": "the page is open in too many windows; close one"}, 503)
 
     def status(self, request: Request) -> Response:
-        """Return how the daemon is, as far as the page needs it, and how many takes of a ``label`` there are."""
-        status = self._device.status()
+        """Return how the daemon is, as far as the page needs it, and of a ``label`` the takes and what would help."""
+        status, label = self._device.status(), request.query_params.get("label", "")
         return JSONResponse(
             {
                 "running": status["running"],
                 "listens": self._device.config.microphone is not None,
                 "learning": self._device.learning(),
-                "takes": self._device.takes(request.query_params.get("label", "")),
+                "takes": self._device.takes(label),
+                "advice": self._device.advice(label),
                 "waiting_for": (status.get("training") or {}).get("waiting_for"),
                 "error": (status.get("teaching") or {}).get("error", ""),
             }

@@ -121,6 +121,10 @@ class OwnedDevice:
         """Return whether there are clips that the model has not learned yet."""
         return store_digest(self.config.clips_folder) not in (None, self.state.model.taught())
 
+    def advice(self, label: str) -> list[str]:
+        """Return what would help a label, as its last teaching found."""
+        return [line for found in self.state.expectations() if found["label"] == label for line in found["advice"]]
+
     def takes(self, label: str) -> int:
         """Return how many clips the owner taught a label with."""
         folder = self.config.clips_folder

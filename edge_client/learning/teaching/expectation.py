@@ -17,6 +17,7 @@ from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.joint_statistics import JointStatistics
 from fleet_protocol.labels import LabelMap
 
 # Draws for one figure, and clips of each made-up word.
@@ -28,6 +29,10 @@ _WIDEST, _ALIKE, _SLOPE, _NARROWEST, _REAL_WORDS = 9.0, 0.3, 18.0, 2.5, 1.7
 # Takes that scatter less than this share of a word's variance are as if by one person.
 _ONE_PERSON = 0.4
 _FEW_TAKES, _MANY_FALSE_ACCEPTS = 5, 8.0
+# How much nearer takes are to what is none of a front end's sounds than to the nearest of these, as whitened cosines,
+# where they fit the other kind. By five takes each, `words` warns so of all car horns, shots, sirens and drills, of six
+# of ten dogs, of no Arabic word and of one of twelve Bengali digits; `sounds_2s` of all these words, of no such sound.
+_OTHER_KIND = 0.1
 # Whitened cosines from which sounds are near one another, and how many of the nearest are named.
 _NEAR, _NAMED = 0.5, 3
 
@@ -95,6 +100,9 @@ def _expected(
     missed = model_scores(model, label_map, drawn.astype(np.float32)).argmax(axis=1) != slot
     near, same = nearest(label, heard, statistics), same_sound(label, heard, statistics)
     false_accepts = min(100.0, 100 * _REAL_WORDS * made_up)
+    advice = _advice(label, len(takes), spread, [name for name in near if name not in same], false_accepts)
+    if fit_the_other_kind(takes, statistics):
+        advice = (_of_the_other_kind(label, sounds=model.manifest.feature_settings.hears_sounds), *advice)
     return Expectation(
         label,
         len(takes),
@@ -104,7 +112,28 @@ def _expected(
         false_accepts,
         near,
         same,
-        _advice(label, len(takes), spread, [name for name in near if name not in same], false_accepts),
+        advice,
+    )
+
+
+def fit_the_other_kind(takes: Floats, statistics: EmbeddingStatistics) -> bool:
+    """Tell whether takes, float32 [takes, numbers], are no words on a front end for words, or words on one for sounds.
+
+    On a front end that hears both they never are.
+    """
+    if isinstance(statistics, JointStatistics) or not len(statistics.noise):
+        return False
+    directions = statistics.whitened(takes)
+    nothing, known = (directions @ statistics.whitened(of).T for of in (statistics.noise, statistics.means))
+    return bool(np.median(nothing.max(axis=1) - known.max(axis=1)) > _OTHER_KIND)
+
+
+def _of_the_other_kind(label: str, *, sounds: bool) -> str:
+    heard, bundle = ("speech", "words") if sounds else ("a sound and not a word", "sounds_2s")
+    made_for = "everyday sounds" if sounds else "words"
+    return (
+        f"the takes of {label!r} are like {heard}, and this model was made for {made_for}: the bundle {bundle} hears "
+        "these better, words_and_sounds hears both"
     )
 
 

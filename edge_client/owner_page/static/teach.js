@@ -129,6 +129,7 @@ function finish(label, done) {
   part("after-error").textContent = done?.error || "";
   for (const name of ["kept", "learned", "tried"]) part(name).removeAttribute("data-state");
   part("learned").textContent = "The device learns it.";
+  part("after-advice").textContent = "";
   part("tried").textContent = "Make the sound, and see whether it is heard.";
   if (!done?.takes) {
     part("kept").textContent = "No take was kept.";
@@ -147,6 +148,8 @@ function tell(text) {
   part("after-told").textContent = text;
 }
 
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
 async function look(mine) {
   if (mine !== watching || mine.learned) return;
   const now = await status(mine.label);
@@ -163,6 +166,7 @@ async function look(mine) {
     const waits = now.waiting_for ? ` It waits for ${now.waiting_for}.` : "";
     if (now.learning) part("learned").textContent = `The device learns it, which takes a minute or two.${waits}`;
     mine.taught = !now.learning;
+    if (mine.taught) part("after-advice").textContent = now.advice.map(sentence).join(" ");
   }
   setTimeout(look, 1000, mine);
 }

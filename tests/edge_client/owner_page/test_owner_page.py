@@ -179,6 +179,7 @@ def test_he_teaches_a_sound_in_a_guided_session_and_it_is_heard(opened, shelf):
     whistling.kill()
     assert opened.locator("#takes li.done").count() == 3
     opened.locator("#learned[data-state=done]", has_text="listens for whistle now").wait_for()
+    opened.locator("#after-advice", has_text="Record more takes of 'whistle': 3 are few").wait_for()
 
     heard = opened.locator("#tried[data-state=done]", has_text="Heard: whistle")
     shelf.play_until("down", lambda: heard.count() == 1)

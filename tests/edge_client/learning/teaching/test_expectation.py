@@ -3,12 +3,23 @@
 import numpy as np
 import pytest
 
-from edge_client.learning.teaching.expectation import expectations, left_out_misses, nearest, takes_spread
+from edge_client.audio.recordings import loudest_stretch, read_recording
+from edge_client.features.front_end import open_front_end
+from edge_client.learning.teaching.expectation import (
+    expectations,
+    fit_the_other_kind,
+    left_out_misses,
+    nearest,
+    takes_spread,
+)
 from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.head_material import Heard, head_material
 from edge_client.model.runtime import ModelRuntime
+from fleet_protocol import sample_sounds
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import find_bundle
+from tests.support.checkout import DATA
 
 NOBODY = np.zeros((0, 64), np.float32)
 
@@ -31,12 +42,14 @@ def takes_of(statistics, mean, count, share=1.0, seed=0):
 
 def told(bundle, statistics, **takes):
     """Return what is expected of labels, by label."""
-    manifest, heard = bundle.manifest, Heard(takes, NOBODY, NOBODY)
+    manifest = bundle.manifest
+    nobody = np.zeros((0, manifest.feature_settings.shape[1]), np.float32)
+    heard = Heard(takes, nobody, nobody)
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background))
     for label in takes:
         labels = labels.add(label)
     model = ModelRuntime(bundle)
-    material = head_material(labels, (), heard, statistics, None, lambda slot: NOBODY)
+    material = head_material(labels, (), heard, statistics, None, lambda slot: nobody)
     model.set_weights(train_head(model, bundle.weights, labels, material, 30, 0.02, 1))
     return {found.label: found for found in expectations(model, labels, heard, statistics, np.random.default_rng(2))}
 
@@ -102,3 +115,25 @@ def test_takes_left_out_one_by_one_are_missed_where_they_are_scattered_among_wor
     assert (
         nearest("x", Heard({"x": statistics.samples[0][:, None]}, NOBODY, NOBODY), statistics)[0] == statistics.words[0]
     )
+
+
+@pytest.mark.parametrize(("front_end", "warned"), [("words", True), ("sounds_2s", False), ("words_and_sounds", False)])
+def test_takes_of_sounds_are_no_words_and_what_a_front_end_knows_is_of_its_kind(front_end, warned):
+    manifest = read_bundle(find_bundle(front_end)).manifest
+    settings, statistics = manifest.feature_settings, manifest.embedding_statistics
+    for label in ("doorbell", "knock", "bark", "telephone"):
+        takes = sample_sounds.takes(label, 6, 2 * sample_sounds.RATE_HZ, np.random.default_rng(1))
+        clips = np.stack([loudest_stretch(samples, settings) for samples in takes]).astype(np.float32)
+        assert fit_the_other_kind(open_front_end(settings)(clips)[:, 0], statistics) == warned
+    assert not any(fit_the_other_kind(clips, statistics) for clips in statistics.samples)
+
+
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+def test_words_are_of_the_other_kind_for_a_front_end_of_sounds_and_it_is_said_how_to_go_on():
+    bundle = read_bundle(find_bundle("sounds_2s"))
+    settings = bundle.manifest.feature_settings
+    paths = sorted((DATA / "gsc_v2_test" / "stop").iterdir())[:5]
+    clips = np.stack([loudest_stretch(read_recording(path, 16_000), settings) for path in paths]).astype(np.float32)
+    takes = open_front_end(settings)(clips)[:, 0]
+    found = told(bundle, bundle.manifest.embedding_statistics, stop=takes[:, None])["stop"]
+    assert "the bundle words hears these better" in found.advice[0]
