@@ -10,8 +10,9 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from fleet_protocol.errors import AuricleError
@@ -117,6 +118,15 @@ def children(logs: Path) -> Iterator[Children]:
         found.end()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def trial(folder: Path | None) -> Iterator[tuple[Path, Children]]:
+    """Give ``try`` its folder, a temporary one where it names none, and programs; Ctrl-C ends it all in silence."""
+    with suppress(KeyboardInterrupt), ExitStack() as stack:
+        place = folder or Path(stack.enter_context(TemporaryDirectory(prefix="auricle-try-")))
+        place.mkdir(parents=True, exist_ok=True)
+        yield place, stack.enter_context(children(place))
 
 
 def open_in_browser(url: str) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import queue
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,16 +46,12 @@ def _number(text: str) -> int:
 
 
 def _try(options: argparse.Namespace) -> int:
-    from fleet_protocol.children import children, open_in_browser
+    from fleet_protocol.children import open_in_browser, trial
 
     require_edge()
     if options.folder is not None and options.folder.exists() and any(options.folder.iterdir()):
         raise StartError(f"--folder {options.folder} is not empty; a fleet to try needs a folder of its own")
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="auricle-try-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        programs = stack.enter_context(children(folder))
+    with trial(options.folder) as (folder, programs):
         names, data = _NAMES[: options.devices], folder / "fleet"
         _save_sounds(folder, names)
         port = options.port or _free_port()

@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.command import BenchmarkError
 from edge_client.audio.recordings import read_clip, read_recording, speaker_of
+from edge_client.features.augmentation import room_response
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import preset
 
@@ -170,12 +171,9 @@ def make_stream(
 
 
 def impulse_response(rng: np.random.Generator) -> Doubles:
-    """Return a room's, float64 [samples]: the direct sound, and noise that falls by 60 dB in the reverberation time."""
-    time_s = np.arange(round(_REVERBERATION_S[1] * RATE_HZ)) / RATE_HZ
-    tail = rng.standard_normal(len(time_s)) * 10 ** (-3 * time_s / rng.uniform(*_REVERBERATION_S))
-    tail *= 10 ** (-rng.uniform(*_DIRECT_DB) / 20) / np.sqrt(np.square(tail).sum())
-    tail[0] += 1.0
-    return np.asarray(tail)
+    """Return that of a room that is drawn, float64 [samples]."""
+    noise = rng.standard_normal(round(_REVERBERATION_S[1] * RATE_HZ))
+    return room_response(noise, rng.uniform(*_REVERBERATION_S), rng.uniform(*_DIRECT_DB), RATE_HZ)
 
 
 def reverberated(samples: Floats, response: Floats | Doubles, size: int = 2**17) -> Floats:

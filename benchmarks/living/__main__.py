@@ -1,4 +1,4 @@
-"""`python -m benchmarks.living`: what a device makes of its room, and of its owner's answers, in a week.
+"""`python -m benchmarks.living`: what a device makes of its room in a week.
 
 Each device is taught four words of Speech Commands by ten takes of each, by ten people, and lives in a room: its
 backgrounds, its reverberation, its household sounds, its words. After every day it has the thresholds that follow from
@@ -180,7 +180,7 @@ def _live(
         raise BenchmarkError(f"{bundle} has no front end with one network; take base, words or sounds")
 
     def parts(where: Room, day: int, *, measured: bool) -> list[Part]:
-        return day_parts(where, day, settings, life.layout.hop_s, cache, measured=measured, owner=not measured)
+        return day_parts(where, day, settings, life.layout.hop_s, cache, measured=measured)
 
     def figures(where: Room) -> Measured:
         measured = [part for day in range(1, _MEASURED + 1) for part in parts(where, 100 + day, measured=True)]

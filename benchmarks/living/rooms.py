@@ -142,10 +142,10 @@ def _person(path: Path) -> str:
     return path.stem.partition("_nohash_")[0].rpartition("_")[2] if "_nohash_" in path.stem else path.stem
 
 
-def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) -> tuple[Floats, list[Word]]:
+def sound_of(room: Room, name: str, day: int, *, measured: bool) -> tuple[Floats, list[Word]]:
     """Return what is heard in a part of a day, float32 [samples], and the taught words in it.
 
-    ``owner``: whether taught words are said at all.
+    Taught words are said on the days lived through alone.
     """
     _, seconds = PARTS[name]
     rng = np.random.default_rng([room.seed, room.number, day, zlib.crc32(name.encode()), int(measured)])
@@ -163,8 +163,8 @@ def sound_of(room: Room, name: str, day: int, *, measured: bool, owner: bool) ->
         said = [clip.path for clip in room.words if _part_of(clip.path, measured=measured)]
         _scatter(near, said, _WORD_GAP_S, rng)
     words: list[Word] = []
-    if owner:
-        own = room.own_words(measured=measured)
+    if not measured:
+        own = room.own_words(measured=False)
         at = _scatter(near, [clip.path for clip in own], _OWN_GAP_S, rng)
         words = [Word(at_s, own[index].label, own[index].word, seconds) for at_s, index, seconds in at]
     return np.clip(stream + reverberated(near, room.response), -1.0, 1.0), words
@@ -295,15 +295,15 @@ def cached(folder: Path, key: str, settings: EmbeddingSettings, hop_s: float, ma
 
 
 def day_parts(
-    room: Room, day: int, settings: EmbeddingSettings, hop_s: float, folder: Path, *, measured: bool, owner: bool
+    room: Room, day: int, settings: EmbeddingSettings, hop_s: float, folder: Path, *, measured: bool
 ) -> list[Part]:
     """Return a day in a room, part by part."""
     found = []
     for name in PARTS:
-        key = f"{room.key()} {day} {name} {measured} {owner}"
+        key = f"{room.key()} {day} {name} {measured}"
 
         def make(name: str = name) -> tuple[Floats, list[Word], str]:
-            samples, words = sound_of(room, name, day, measured=measured, owner=owner)
+            samples, words = sound_of(room, name, day, measured=measured)
             return samples, words, name
 
         found.append(cached(folder, key, settings, hop_s, make))

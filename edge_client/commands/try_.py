@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import queue
-import tempfile
 import time
 from pathlib import Path
 
@@ -29,13 +27,9 @@ def add(commands: Commands) -> None:
 
 def _try(options: argparse.Namespace) -> int:
     import edge_client.owner_page.server  # noqa: F401  (what is not installed is said before anything is made)
-    from fleet_protocol.children import children, open_in_browser
+    from fleet_protocol.children import open_in_browser, trial
 
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        folder = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="auricle-try-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        programs = stack.enter_context(children(folder))
+    with trial(options.folder) as (folder, programs):
         config = folder / "edge.toml"
         _set_up(folder, config)
         said: queue.SimpleQueue[str] = queue.SimpleQueue()

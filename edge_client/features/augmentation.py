@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_client.audio.recordings import FORMATS, SUFFIXES, read_recording
 from edge_client.errors import RecordingError
-from fleet_protocol.arrays import Floats, Ints
+from fleet_protocol.arrays import Doubles, Floats, Ints
 
 # What a listening device hears lies anywhere in its window, near or far, in more noise or less.
 LISTENING_SHIFT_S = 0.25
@@ -122,13 +122,26 @@ def reverberate(clips: Floats, sample_rate_hz: int, rng: np.random.Generator) ->
     heard = np.empty_like(clips)
     for clip, into in zip(clips, heard, strict=True):
         decay_s = rng.uniform(*ROOM_DECAY_S)
-        time_s = np.arange(round(decay_s * sample_rate_hz)) / sample_rate_hz
-        tail = rng.standard_normal(len(time_s)) * 10 ** (-3 * time_s / decay_s)
-        tail *= 10 ** (-rng.uniform(*ROOM_DIRECT_DB) / 20) / np.sqrt(np.square(tail).sum())
-        tail[0] += 1.0
-        size = 1 << (length + len(tail) - 1).bit_length()
-        into[:] = np.fft.irfft(np.fft.rfft(clip, size) * np.fft.rfft(tail, size), size)[:length]
+        noise = rng.standard_normal(round(decay_s * sample_rate_hz))
+        response = room_response(noise, decay_s, rng.uniform(*ROOM_DIRECT_DB), sample_rate_hz)
+        size = 1 << (length + len(response) - 1).bit_length()
+        into[:] = np.fft.irfft(np.fft.rfft(clip, size) * np.fft.rfft(response, size), size)[:length]
     return heard
+
+
+def room_response(noise: Doubles, decay_s: float, direct_db: float, sample_rate_hz: int) -> Doubles:
+    """Return a room's impulse response, float64 [samples]: the direct sound, and noise that falls off behind it.
+
+    Args:
+        noise: normal numbers, float64 [samples].
+        decay_s: time in which it falls by 60 dB, s.
+        direct_db: level of the direct sound above all of it, dB.
+    """
+    time_s = np.arange(len(noise)) / sample_rate_hz
+    tail = noise * 10 ** (-3 * time_s / decay_s)
+    tail *= 10 ** (-direct_db / 20) / np.sqrt(np.square(tail).sum())
+    tail[0] += 1.0
+    return np.asarray(tail)
 
 
 def change_speed(clips: Floats, rng: np.random.Generator) -> Floats:

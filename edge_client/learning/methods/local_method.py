@@ -62,8 +62,3 @@ def local_methods() -> Registry[LocalMethod | UnsharedMethod]:
     """Return every local method by name."""
     kinds = LocalMethod | UnsharedMethod
     return discover("edge_client.learning.methods", "METHOD", "auricle.local_methods", kinds)
-
-
-def shared_model_methods() -> dict[str, LocalMethod]:
-    """Return the local methods that train the shared model, by name."""
-    return {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}

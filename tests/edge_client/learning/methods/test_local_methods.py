@@ -8,7 +8,7 @@ import pytest
 
 from edge_client.learning.class_links import SlotOrder, move_head
 from edge_client.learning.methods import fedkws_ui, fedmlac, fedmmd
-from edge_client.learning.methods.local_method import local_methods, shared_model_methods
+from edge_client.learning.methods.local_method import LocalMethod, local_methods
 from edge_client.learning.personalisations.personalisation import personalisations
 from edge_client.learning.rounds.local_training import LocalTask, Rehearsal, train_shared
 from edge_client.learning.training_data import Clips
@@ -21,7 +21,7 @@ from fleet_protocol.personalisations import personalisations as known_personalis
 from fleet_protocol.setting import complete
 from tests.support.checkout import ROOT
 
-SHARED_METHODS = shared_model_methods()
+SHARED_METHODS = {name: method for name, method in local_methods().items() if isinstance(method, LocalMethod)}
 # The owner taught b, x (no class yet), a; the fleet knows a, b, c.
 OWN = LabelMap(6, (Slot("b", "cb"), Slot("x"), Slot("a", "ca")))
 CLASSES = ("ca", "cb", "cc")
