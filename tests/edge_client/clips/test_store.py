@@ -99,6 +99,7 @@ def test_what_is_not_a_label_is_kept_beside_the_labels_and_is_none(tmp_path):
         ("\u200d", "printable"),  # shows nothing
         ("x" * 101, "100 characters"),
         ("語" * 90, "100 characters"),
+        *((word, "Home Assistant has this word") for word in ("unknown", "None", "UNAVAILABLE")),
     ],
 )
 def test_a_name_that_cannot_be_a_label_is_refused_with_the_reason(tmp_path, label, reason):
