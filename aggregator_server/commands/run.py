@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
     from aggregator_server.store.location import Location
     from aggregator_server.web.endpoint import Endpoint, ProxyNetwork
 
-_SITE = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(?:/[\w.~%/-]*)?", re.ASCII)
-_ROOT = re.compile(r"(?:/[\w.~-]*\w[\w.~-]*){1,8}/?", re.ASCII)
-_LONGEST_URL = 200
 _HOST, _PORT = "127.0.0.1", 8470
 
 
@@ -68,19 +64,6 @@ def add(commands: Commands) -> None:
         help="seconds to serve on after the signal to end, so that load balancers notice in time (0)",
     )
     run.add_argument(
-        "--docs-url",
-        type=_site,
-        metavar="URL",
-        help="site of the documentation, for the dashboard's links of help (default: pages of the server itself)",
-    )
-    run.add_argument(
-        "--root-path",
-        type=_root,
-        default="",
-        metavar="PATH",
-        help="path that the server stands below, behind a proxy, like /auricle (default: it has a host of its own)",
-    )
-    run.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
     )
     run.set_defaults(run=_run)
@@ -101,23 +84,6 @@ def _drain(text: str) -> float:
     if not 0 <= seconds <= DRAIN_AT_MOST_S:
         raise argparse.ArgumentTypeError(f"must be from 0 to {DRAIN_AT_MOST_S:g}, not {text}")
     return seconds
-
-
-def _site(text: str) -> str:
-    if len(text) > _LONGEST_URL or _SITE.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(
-            f"must be the address of the folder of its pages, like https://docs.example/auricle, without a password, "
-            f"a query or a fragment, and at most {_LONGEST_URL} characters long, not {text[:_LONGEST_URL]!r}"
-        )
-    return text.rstrip("/")
-
-
-def _root(text: str) -> str:
-    if text and _ROOT.fullmatch(text) is None:
-        raise argparse.ArgumentTypeError(
-            f"must be a path of letters, digits, '.', '_', '~' and '-', like /auricle, not {text[:_LONGEST_URL]!r}"
-        )
-    return text.rstrip("/")
 
 
 def add_endpoint(parser: argparse.ArgumentParser) -> None:
@@ -208,8 +174,6 @@ def _run(options: argparse.Namespace) -> int:
             terms,
             keep_uploads=options.keep_uploads,
             proxies=tuple(options.behind_proxy),
-            docs_url=options.docs_url,
-            root_path=options.root_path,
             drain_s=options.drain_s,
         )
     except OSError as error:

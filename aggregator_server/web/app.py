@@ -1,21 +1,13 @@
 """The FastAPI application: routes over a store, a scheduler that moves rounds, and one shape for every error."""
 
 import asyncio
-import base64
 import contextlib
-import hashlib
-import json
 from collections.abc import AsyncIterator
-from functools import partial
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader
 
 from aggregator_server import limits
 from aggregator_server.rounds.computation import Computation
@@ -28,33 +20,13 @@ from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard import classes as class_pages
 from aggregator_server.web.dashboard import fleet, invitations, live, open_pages, overview
 from aggregator_server.web.dashboard import rounds as round_pages
-from aggregator_server.web.dashboard.rendering import HEADERS, page_of
+from aggregator_server.web.dashboard.rendering import page_of
 from aggregator_server.web.guard import Guard
-from aggregator_server.web.intake import Addresses, Intake
+from aggregator_server.web.intake import Intake
 from aggregator_server.web.metrics import Metrics
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms
-
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
-    "code,pre{font-family:ui-monospace,monospace;background:#f3f3f3}pre{padding:.6rem;overflow:auto}"
-    "summary{cursor:pointer;padding:.3rem 0}table{border-collapse:collapse}"
-    "td,th{border:1px solid #ccc;padding:.2rem .6rem;text-align:left;vertical-align:top}"
-)
-_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-POLICY = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
-)
-"""What a browser may load for the page: nothing but the style within it."""
-
-
-def render(schema: dict[str, Any]) -> str:
-    """Return the page for an OpenAPI schema."""
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
-    template = Environment(loader=loader, autoescape=True, trim_blocks=True).get_template("docs.html")
-    return template.render(schema, style=_STYLE, to_json=partial(json.dumps, indent=1))
-
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (work, uploads, blobs, health, devices, tokens, publications, rounds, classes)
@@ -65,15 +37,11 @@ _DESCRIPTION = (
 )
 
 
-def create_app(
-    store: Store, first_tokens: Tokens, terms: Terms | None = None, docs_url: str | None = None, root_path: str = ""
-) -> FastAPI:
+def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
 
     Args:
         first_tokens: Tokens of ``tokens.json`` or the environment.
-        docs_url: where the documentation's site is, for the pages' links of help; None: at this server itself.
-        root_path: path that the server stands below, like ``/auricle``; "": it has a host of its own.
     """
 
     @contextlib.asynccontextmanager
@@ -125,17 +93,9 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        servers=[{"url": root_path}] if root_path else None,
     )
-    app.state.docs_url, app.state.root_path = docs_url, root_path
     http_errors.install(app, page_of)
     app.add_middleware(Intake, require_known=require_known, page_of=page_of)
-    app.add_middleware(Addresses, root_path=root_path)  # the last one is the first that sees a request
     for module in (*_ROUTES, *PAGES):
         app.include_router(module.router)
-
-    @app.get("/docs", include_in_schema=False, response_class=HTMLResponse)
-    def docs() -> HTMLResponse:
-        return HTMLResponse(render(app.openapi()), headers=HEADERS | {"Content-Security-Policy": POLICY})
-
     return app

@@ -125,7 +125,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     if foreign is not None:
         return error_response(422, "invalid_request", foreign)
     text = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in problems[:5])
-    return error_response(422, "invalid_request", f"the request is not what /docs describes: {text}")
+    return error_response(422, "invalid_request", f"the request is not what /openapi.json describes: {text}")
 
 
 def _foreign_content(request: Request) -> str | None:
@@ -146,9 +146,9 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     where = f"{request.method} {request.url.path}"
     if status == 404:
-        return error_response(404, "not_found", f"{where}: there is nothing at this address; see /docs")
+        return error_response(404, "not_found", f"{where}: there is nothing at this address; see /openapi.json")
     if status == 405:
-        return error_response(405, "method_not_allowed", f"{where}: this address does not take that method; see /docs")
+        return error_response(405, "method_not_allowed", f"{where}: another method is needed; see /openapi.json")
     if status == 400:
         return error_response(422, "invalid_request", f"{where}: the body is not readable JSON")
     return error_response(status, "internal_error", f"{where}: {getattr(error, 'detail', error)}")

@@ -1,4 +1,4 @@
-"""What is done with a request before a route sees it: its address is read, its body checked within bounds."""
+"""What is done with a request before a route sees it: it has its turn, and its body is read within bounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from urllib.parse import unquote
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,55 +27,12 @@ _STREAMED = (
 _OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 _OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
-_ABSOLUTE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 RequireKnown = Callable[[Request], Awaitable[None]]
 
 
 def is_of_fleet(path: str) -> bool:
     """Tell whether devices ask at an address. People and probes wait for no device."""
     return _OF_FLEET.fullmatch(path) is not None
-
-
-class Addresses:
-    """ASGI middleware: reads a request that says in another way which address it wants, and what of it.
-
-    - HEAD is answered as GET is, without the body (RFC 9110, 9.3.2).
-    - ``GET http://host/path``, as clients ask a proxy, is ``GET /path`` of that host (RFC 9112, 3.2.2).
-    - The path that the server stands below is left out where the proxy in front has not done so.
-    """
-
-    def __init__(self, app: ASGIApp, root_path: str) -> None:
-        """Wrap an application.
-
-        Args:
-            root_path: path that the server stands below, like ``/auricle``; "": it has a host of its own.
-        """
-        self._app = app
-        self._root_path = root_path
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        asked = dict(scope)
-        if found := _ABSOLUTE.match(scope["raw_path"]):
-            asked["path"] = unquote(scope["raw_path"][found.end() :].decode("latin-1")) or "/"
-            asked["headers"] = [header for header in scope["headers"] if header[0] != b"host"] + [(b"host", found[1])]
-        if self._root_path and f"{asked['path']}/".startswith(f"{self._root_path}/"):
-            asked["path"] = asked["path"].removeprefix(self._root_path) or "/"
-        if scope["method"] == "HEAD":
-            asked["method"], send = "GET", _head_alone(send)
-        await self._app(asked, receive, send)
-
-
-def _head_alone(send: Send) -> Send:
-    async def send_head(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            await send(message)
-            await send({"type": "http.response.body", "body": b""})  # a stream ends with it
-
-    return send_head
 
 
 class Turns:

@@ -104,8 +104,6 @@ def serve(
     *,
     keep_uploads: bool = False,
     proxies: tuple[ProxyNetwork, ...] = (),
-    docs_url: str | None = None,
-    root_path: str = "",
     drain_s: float = 0.0,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address; at a
@@ -113,8 +111,6 @@ def serve(
 
     Args:
         proxies: whose word on where a request comes from is believed; of nobody else's.
-        docs_url: where the documentation's site is; None: the server shows the documents itself.
-        root_path: path that the server stands below, behind a proxy, like ``/auricle``.
         drain_s: seconds that it serves on after the signal to end, while it says that it is not ready.
 
     Raises:
@@ -132,7 +128,7 @@ def serve(
             speaks = None if endpoint.tls_mode == "proxy" else certificate
             address = url_of(shown, port, private=speaks is not None)
             terms = replace(terms, authority=None if certificate is None else certificate.authority)
-            app = create_app(store, tokens, terms, docs_url, root_path)
+            app = create_app(store, tokens, terms)
 
             def ready() -> None:
                 print(json.dumps({"url": address}), flush=True)

@@ -147,7 +147,7 @@ def rest() -> str:
         schema = create_app(store, Tokens("", "")).openapi()
     parts = [
         "# REST",
-        f"The running aggregator shows this at `/docs`, and to programs at `/openapi.json`. "
+        f"The running aggregator describes this to programs at `/openapi.json`. "
         f"[The protocol](../protocol.md) says what a round is made of. Version {schema['info']['version']}.",
     ]
     for path, methods in schema["paths"].items():

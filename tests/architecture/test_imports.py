@@ -21,7 +21,7 @@ ALLOWED = {
     "aggregator_server": BASE
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
     | {"httpx", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}
-    | {"markdown_it", "obstore", "psycopg"},
+    | {"obstore", "psycopg"},
     "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }
 PACKAGES = {*ALLOWED, "fleet_simulator", "benchmarks", "demo", "studies"}

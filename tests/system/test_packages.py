@@ -80,25 +80,22 @@ def test_the_wheel_is_installed_as_a_tool(tmp_path, installer):
     assert re.fullmatch(version, told), told
 
 
-# Where an installed wheel has its modules, the bundle of its example of a configuration, and the dashboard's documents.
+# Where an installed wheel has its modules, and the bundle of its example of a configuration.
 WHERE = """
 import pathlib, sys
 import fleet_protocol.ready_bundles as bundles
-from aggregator_server.web.dashboard.documents import documents, help_address
 from edge_client.config import load_config
-print(help_address("audit.html", None), bundles.__file__, load_config(pathlib.Path(sys.argv[1])).model.bundle)
-print(*documents().values())
+print(bundles.__file__, load_config(pathlib.Path(sys.argv[1])).model.bundle)
 """
 
 
-def test_an_installed_wheel_brings_bundles_units_and_the_documents_that_the_dashboard_shows(installed):
+def test_an_installed_wheel_brings_bundles_and_units(installed):
     folder = installed / "share" / "auricle" / "systemd"
     assert os.access(folder / "setup.sh", os.X_OK)
     assert (folder / "auricle-edge.service").read_bytes() == (ROOT / "systemd/auricle-edge.service").read_bytes()
-    address, *paths = run_installed(installed, "python", "-c", WHERE, folder / "edge.toml").split()
-    assert address == "/help/security#audit"
+    paths = run_installed(installed, "python", "-c", WHERE, folder / "edge.toml").split()
     assert all(path.startswith(str(installed)) and Path(path).is_file() for path in paths)
-    assert {Path(path).name for path in paths} >= {f"{FIRST_CHOICE}.auricle", "security.md", "dashboard.md", "base.md"}
+    assert Path(paths[1]).name == f"{FIRST_CHOICE}.auricle"
     assert "linear" in run_installed(installed, "auricle-export", "inspect", FIRST_CHOICE)
     assert "--config" in run_installed(installed, "auricle-edge", "status", "--help")
     assert "auricle-aggregator" in run_installed(installed, "auricle-aggregator", "--help")

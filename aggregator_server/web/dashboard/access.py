@@ -70,10 +70,8 @@ def keep_secret(request: Request, response: Response, cookie: str, secret: str) 
 
 
 def _cookie_name(request: Request, cookie: str) -> str:
-    # A browser takes the prefix only from this host itself, only over TLS and for all paths. Another fleet may stand
-    # below another path of the host.
-    own = cookie + request.app.state.root_path.replace("/", "-")
-    return f"__Host-{own}" if is_private(request) else own
+    # A browser takes the prefix only from this host itself, only over TLS and for all paths.
+    return f"__Host-{cookie}" if is_private(request) else cookie
 
 
 def is_private(request: Request) -> bool:

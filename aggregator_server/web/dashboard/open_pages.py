@@ -1,4 +1,4 @@
-"""What anybody may open: styles and scripts, help, and the form to sign in with a token."""
+"""What anybody may open: styles and scripts, and the form to sign in with a token."""
 
 import time
 from typing import Annotated
@@ -18,7 +18,6 @@ from aggregator_server.web.dashboard.access import (
     read_form,
     secret_of,
 )
-from aggregator_server.web.dashboard.documents import documents, read_document
 from aggregator_server.web.dashboard.rendering import SIGN_IN, PageRoute, assets, own_page, render
 from aggregator_server.web.guard import client_address
 from aggregator_server.web.routes.access import CurrentService
@@ -34,14 +33,6 @@ async def static_file(name: str) -> Response:
     if found is None:
         raise RefusedError("not_found", f"there is no file {name[:100]!r}")
     return Response(found.data, media_type=found.media_type, headers={"Cache-Control": "max-age=31536000, immutable"})
-
-
-@router.get("/help/{name:path}")
-def show_document(request: Request, name: str) -> Response:
-    """Show a document."""
-    if name not in documents():
-        raise RefusedError("not_found", f"there is no page of help {name[:100]!r}")
-    return render(request, "help.html", document=read_document(name))
 
 
 @router.get(SIGN_IN)

@@ -19,7 +19,6 @@ from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError, RefusedError
-from aggregator_server.web.dashboard.documents import help_address
 from aggregator_server.web.http_errors import retry_headers, status_of
 
 _FOLDER = Path(__file__).parent / "static"
@@ -109,7 +108,6 @@ def _said(error: AggregatorError) -> str:
 
 
 TEMPLATES = Path(__file__).parent / "templates"
-_ADDRESS = re.compile(r' (?:href|src|(?:form)?action|hx-sse:connect)="(?=/)')
 _UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 
@@ -171,10 +169,7 @@ def render_text(request: Request, template: str, **values: Any) -> str:  # noqa:
     visit = getattr(request.state, "visit", None)
     note = NOTES.get(request.query_params.get("note", ""), "")
     page = {"visit": visit, "path": request.url.path, "note": note}
-    page["help"] = help_address(template, request.app.state.docs_url)
-    text = environment().get_template(template).render(page, **values)
-    # Whatever is from elsewhere has its quotes escaped, so this finds the addresses of the pages alone.
-    return _ADDRESS.sub(rf"\g<0>{request.app.state.root_path}", text)
+    return environment().get_template(template).render(page, **values)
 
 
 def ago(moment: datetime | None) -> str:
@@ -260,8 +255,6 @@ class PageRoute(APIRoute):
                 response = error_page(request, error)
             except RequestValidationError:
                 response = error_page(request, RefusedError("not_found", "the address names something that cannot be"))
-            if response.headers.get("location", "").startswith("/"):
-                response.headers["location"] = request.app.state.root_path + response.headers["location"]
             response.headers.setdefault("Cache-Control", "no-store")
             response.headers.update(HEADERS)
             return response

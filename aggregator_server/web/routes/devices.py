@@ -68,7 +68,6 @@ def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolmen
     "/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(PERSON_ERRORS, _NAMED)
 )
 def list_devices(
-    request: Request,
     service: CurrentService,
     response: Response,
     after: Annotated[
@@ -82,7 +81,7 @@ def list_devices(
     """
     found = devices.list_devices(service.store, after, limit + 1)
     if len(found) > limit:
-        following = f"{request.app.state.root_path}/v1/devices?after={found[limit - 1].device_id}&limit={limit}"
+        following = f"/v1/devices?after={found[limit - 1].device_id}&limit={limit}"
         response.headers["Link"] = f'<{following}>; rel="next"'
     return found[:limit]
 
