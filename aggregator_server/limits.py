@@ -34,10 +34,6 @@ DRAIN_AT_MOST_S = 300.0  # between the signal to end and the end, for load balan
 SESSION_S = 8 * 3600.0  # after which a person signs in again
 SESSIONS_PER_TOKEN = 16  # the next one ends the oldest
 FORM_FIELDS = 500
-STREAMS = 32  # of live pages
-STREAMS_PER_SESSION = 6
-STREAM_S = 60.0  # after which a page asks for another one, and its session is looked at again
-STREAM_LOOK_S = 1.0  # between two looks at the rounds
 
 # Threads. Administrators' requests have their own, so that they do not queue behind a fleet that wakes.
 DEVICE_THREADS = 2

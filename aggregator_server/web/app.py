@@ -18,7 +18,7 @@ from aggregator_server.store import Store
 from aggregator_server.store.servers import Kind
 from aggregator_server.web import http_errors
 from aggregator_server.web.dashboard import classes as class_pages
-from aggregator_server.web.dashboard import fleet, invitations, live, open_pages, overview
+from aggregator_server.web.dashboard import fleet, invitations, open_pages, overview
 from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
 from aggregator_server.web.guard import Guard
@@ -30,7 +30,7 @@ from aggregator_server.web.service import Flusher, Readiness, Service, Terms
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
 _ROUTES = (work, uploads, blobs, health, devices, tokens, publications, rounds, classes)
-PAGES = (live, open_pages, overview, fleet, round_pages, class_pages, invitations)
+PAGES = (open_pages, overview, fleet, round_pages, class_pages, invitations)
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "
     'or method (405) included, is an ErrorReply: {"error": {"code", "message"}} with a stable code.'
@@ -65,7 +65,6 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             readiness=Readiness(store),
             metrics=Metrics(store),
         )
-        app.state.streams = live.Streams()
 
         def heard(kind: Kind) -> None:
             scheduler.wake_here()

@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from aggregator_server.errors import AggregatorError, NotAuthenticatedError, RefusedError
+from aggregator_server.errors import AggregatorError, RefusedError
 from aggregator_server.web.http_errors import retry_headers, status_of
 
 _FOLDER = Path(__file__).parent / "static"
@@ -161,15 +161,11 @@ def render(
         error: why what was asked for was not done; the template gets it.
     """
     status, headers = (200, {}) if error is None else (status_of(error), retry_headers(error))
-    return HTMLResponse(render_text(request, template, error=error, **values), status, headers)
-
-
-def render_text(request: Request, template: str, **values: Any) -> str:  # noqa: ANN401  (a template takes anything)
-    """Return a part of a page as HTML; the arguments are those of :func:`render`."""
     visit = getattr(request.state, "visit", None)
     note = NOTES.get(request.query_params.get("note", ""), "")
     page = {"visit": visit, "path": request.url.path, "note": note}
-    return environment().get_template(template).render(page, **values)
+    text = environment().get_template(template).render(page, error=error, **values)
+    return HTMLResponse(text, status, headers)
 
 
 def ago(moment: datetime | None) -> str:
@@ -282,8 +278,6 @@ def page_of(request: Request, answer: Response) -> Response:
 
 def _to_sign_in(request: Request) -> Response:
     """Send a browser to the sign-in page; from there it comes back to the page that it asked for."""
-    if request.url.path.startswith("/live/"):
-        return error_page(request, NotAuthenticatedError("nobody is signed in"))
     if request.method != "GET":
         return RedirectResponse(SIGN_IN, 303)
     return RedirectResponse(f"{SIGN_IN}?next={quote(request.url.path)}", 303)

@@ -186,7 +186,7 @@ def start_round(request: Request, service: CurrentService, visit: Signed, form: 
 def show_round(request: Request, service: CurrentService, _visit: Signed, round_id: RoundId) -> Response:
     """Show one round: who is in, who is late, what it found and how it was planned."""
     view = round_view(service.store, round_id, time.time())
-    return render(request, "round.html", view=view, plane=plane_of_round(view), anew=False)
+    return render(request, "round.html", view=view, plane=plane_of_round(view))
 
 
 @router.post("/rounds/{round_id}/cancel", dependencies=[Operator])

@@ -16,7 +16,7 @@ def aggregator(tmp_path_factory):
     fleet = CoreFleet(folder)
     fleet.run_round()
     fleet.store.close()
-    process = Aggregator(folder, "--approve", STREAM_S=0.5).start()
+    process = Aggregator(folder, "--approve").start()
     yield process
     assert process.stop() == 0
 
@@ -140,13 +140,6 @@ def test_devices_own_models_are_replaced_only_where_the_operator_agrees(admin):
         assert 'type="checkbox" name="replace_model"' in asked.text
         agreed = admin.post("/rounds", "/rounds/new", **wanted, replace_model="yes")
         assert "none has been published" in agreed.text  # only a shared model is missing then
-
-
-def test_a_live_page_ends_so_that_its_session_is_looked_at_again(admin):
-    with admin.client.stream("GET", "/live/now") as response:
-        lines = list(response.iter_lines())  # to the end, which comes by itself
-    assert lines[0].startswith("data: ")
-    assert "No round is open." in "".join(lines)
 
 
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, admin):

@@ -4,15 +4,15 @@ import pytest
 
 from tests.support.aggregator_process import Aggregator, Fleet
 from tests.support.core_fleet import CoreFleet, devices
-from tests.support.dashboard_visitor import Visitor, sign_in
+from tests.support.dashboard_visitor import sign_in
 
 
 @pytest.fixture(scope="module")
 def aggregator(tmp_path_factory):
-    """A fleet of three devices before its first round; streams end after two seconds and begin anew."""
+    """A fleet of three devices before its first round."""
     folder = tmp_path_factory.mktemp("live") / "data"
     CoreFleet(folder, devices(3)).store.close()
-    process = Aggregator(folder, STREAM_S=2.0).start()
+    process = Aggregator(folder).start()
     yield process
     assert process.stop() == 0
 
@@ -48,17 +48,3 @@ def test_once_the_round_is_done_nothing_says_that_it_is_open(page, aggregator):
     page.get_by_text("are in, 1 took the result").wait_for()  # the new content goes on following
     assert page.get_by_role("button", name="Restore round 1").is_visible()
     assert page.evaluate("window.marked")
-
-
-def test_the_last_event_of_a_round_that_failed_takes_the_page_s_place(aggregator):
-    with aggregator.client() as client:
-        round_id = client.post("/v1/rounds", json={"strategy": "zero_shot"}).json()["round_id"]
-        client.delete(f"/v1/rounds/{round_id}").raise_for_status()
-    visitor = Visitor(aggregator)
-    visitor.sign_in()
-    with visitor.client.stream("GET", f"/live/rounds/{round_id}?shown=open") as events:
-        told = "".join(events.iter_text())  # until the stream ends by itself
-    assert 'hx-swap-oob="outerHTML"' in told
-    assert f"/live/rounds/{round_id}?shown=failed" in told
-    assert "cancelled by an administrator" in told
-    visitor.close()
