@@ -79,8 +79,7 @@ experiments: $(READY)  ## the papers' studies on real data, into docs/studies [T
 	$(BIN)/python -m studies $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
 		$(if $(PROCESSES),--processes $(PROCESSES)) $(if $(WITHIN),--within $(WITHIN)) $(if $(YES),--yes)
 
-# A board takes NumPy, cffi and soundfile from its distribution, and ready bundles; a workstation builds bundles itself,
-# with the plain inference models beside them.
+# A board takes NumPy, cffi and soundfile from its distribution, and ready bundles.
 BOARD := $(filter arm% aarch64,$(shell uname -m))
 BOARD_VENV := .venv-edge
 

@@ -26,7 +26,7 @@ def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
     if missing := [name for name, path in bundles.items() if not path.is_file()]:
         raise BenchmarkError(
             f"{folder} has no {', '.join(f'{name}.auricle' for name in missing)}; build on a workstation with "
-            f"`auricle-export build {' '.join(missing)} --features gudur --tflite -o FOLDER/` and copy that folder"
+            f"`auricle-export build {' '.join(missing)} --features gudur -o FOLDER/` and copy that folder"
         )
     return bundles
 

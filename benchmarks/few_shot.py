@@ -2,8 +2,8 @@
 
 `--data` names any folder of recordings ``<label>/<speaker>_*``, so a language of your own can be measured. Every word
 is taught by some takes of some speakers. Other takes of theirs, and takes by speakers who taught no word, are
-recognised by the nearest prototype, in the embedding whitened by what the front end's file knows of words; where it
-knows none, each number is only standardised. Every figure is a mean of 20 draws, in per cent.
+recognised by the nearest prototype, in the embedding whitened by what the front end's file knows of words. Every
+figure is a mean of 20 draws, in per cent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bundles import build_bundles
 from benchmarks.command import BenchmarkError, Command, said
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.bundle import read_bundle
 from fleet_protocol.embedding_statistics import Scatter
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.joint_statistics import unpack_statistics
 from model_export.front_ends import PRECISIONS, find_front_end
 from model_export.pretraining.corpus import NOISE, read_features
 from model_export.pretraining.evaluation import FewShot, few_shot
-from model_export.speech_embedding.package import NAME as SPEECH_EMBEDDING
 
 _MEAN = "mean"
 
@@ -45,26 +41,11 @@ class Ear:
 
 def open_ear(name: str, precision: str) -> Ear:
     """Find a front end. Raises AuricleError: there is none of this name, or it cannot be read."""
-    if name == SPEECH_EMBEDDING:  # converted by TensorFlow, which does not go with a device's runtime in one process
-        with tempfile.TemporaryDirectory() as folder:
-            build_bundles(Path(folder), ["linear"], "--features", name, "--front-end-precision", precision)
-            return _of_bundle(name, Path(folder) / "linear.auricle")
-    if name.endswith(".auricle"):
-        return _of_bundle(name, Path(name))
     found = find_front_end(name, precision)
     statistics = unpack_statistics(found.statistics)
     if statistics is None:
         raise BenchmarkError(f"{name} is no embedding: words cannot be told from few takes by their prototypes")
     return Ear(name, found.settings, statistics)
-
-
-def _of_bundle(name: str, path: Path) -> Ear:
-    manifest = read_bundle(path).manifest
-    statistics: Scatter | None = manifest.embedding_statistics
-    if statistics is None:  # whitening by these standardises each number alone
-        within = np.diag(np.square(manifest.std)).astype(np.float32)
-        statistics = Scatter(np.array([manifest.mean], np.float32), within)
-    return Ear(name, manifest.feature_settings, statistics)
 
 
 def measure(ear: Ear, folder: Path, seed: int) -> list[FewShot]:
@@ -97,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Command("benchmarks.few_shot", __doc__)
     about = "recordings <label>/<speaker>_*; may be repeated"
     parser.add_argument("--data", type=Path, required=True, action="append", metavar="FOLDER", help=about)
-    known = f"base, {SPEECH_EMBEDDING}, FILE.frontend or FILE.auricle (default: base)"
+    known = "words, base, ... or FILE.frontend (default: base)"
     parser.add_argument("--front-end", nargs="+", default=["base"], metavar="NAME", help=known)
     parser.add_argument("--precision", default="float32", choices=PRECISIONS, help="of networks (default: float32)")
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")

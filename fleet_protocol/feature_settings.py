@@ -177,14 +177,20 @@ class FrozenNetwork:
 
 
 @dataclass(frozen=True)
-class NetworkSettings(FeatureSettings):
-    """Settings of a front end that has a frozen, pretrained network: a clip becomes one frame of so many numbers.
+class EmbeddingSettings(MelSettings):
+    """What a frozen, pretrained network makes of the log-mel features of a clip.
 
-    A network that is cut off before its end makes more frames than one.
+    The network takes float32 [clips, frames, mel bands] of (log-mel + offset) / scale and returns [clips, numbers].
     """
+
+    kind = "embedding"
 
     numbers: int  # Size of the embedding
     network: FrozenNetwork  # The network
+    offset: float = 6.0  # What is added to the log-mel features
+    scale: float = 5.0  # What the sums are divided by
+    floor: float = 1e-6  # Power that is added before the logarithm
+    filters: str = HTK  # As of :class:`LogMelSettings`
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -200,32 +206,6 @@ class NetworkSettings(FeatureSettings):
         """Return the settings with the network's TFLite file."""
         return dataclasses.replace(self, network=dataclasses.replace(self.network, data=data[0] if data else b""))
 
-    def to_json(self) -> dict[str, object]:
-        """Return the kind and every field, JSON-ready, of the network its digest alone."""
-        return super().to_json() | {"network": self.network.sha256}
-
-
-@dataclass(frozen=True)
-class EmbeddingSettings(MelSettings, NetworkSettings):
-    """What a network makes of the log-mel features of a clip.
-
-    The network takes float32 [clips, frames, mel bands] of (log-mel + offset) / scale and returns [clips, numbers],
-    or [clips, network_frames, numbers].
-    """
-
-    kind = "embedding"
-
-    offset: float = 6.0  # What is added to the log-mel features
-    scale: float = 5.0  # What the sums are divided by
-    floor: float = 1e-6  # Power that is added before the logarithm
-    network_frames: int = 1  # Frames that the network makes of a clip
-    filters: str = HTK  # As of :class:`LogMelSettings`
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(1, numbers) of one clip's features, or (network_frames, numbers)."""
-        return (self.network_frames, self.numbers)
-
     @property
     def hears_sounds(self) -> bool:
         """Whether the filters are those of a network that heard AudioSet."""
@@ -240,21 +220,9 @@ class EmbeddingSettings(MelSettings, NetworkSettings):
     def to_json(self) -> dict[str, object]:
         """Return the kind and every field, JSON-ready, of the network its digest alone.
 
-        A single frame and HTK's filters go without saying, so that the digest of an embedding stays what it was.
+        HTK's filters go without saying.
         """
-        return _without(super().to_json(), network_frames=1, filters=HTK)
-
-
-@dataclass(frozen=True)
-class SpeechEmbeddingSettings(NetworkSettings):
-    """Mean of the columns that Google's speech embedding (Lin et al. 2020) makes of a clip.
-
-    A window is what one column hears: 76 mel frames of 25 ms, 10 ms apart. The columns lie a hop of 80 ms apart, and
-    ``frames`` of them are averaged. The network computes one column after the other:
-    :func:`edge_client.model.interpreter.open_stream` says how.
-    """
-
-    kind = "speech_embedding"
+        return _without(super().to_json() | {"network": self.network.sha256}, filters=HTK)
 
 
 @dataclass(frozen=True)
@@ -267,12 +235,10 @@ class JointSettings(FeatureSettings):
     sounds: EmbeddingSettings
 
     def __post_init__(self) -> None:
-        """Check that both hear the same clip. Raises ProtocolError: they do not, or make several frames of it."""
+        """Check that both hear the same clip. Raises ProtocolError: they do not."""
         for name in ("sample_rate_hz", "clip_s", "window_s", "hop_s", "frames"):
             if not getattr(self, name) == getattr(self.words, name) == getattr(self.sounds, name):
                 raise ProtocolError(f"feature setting {name!r} of words and of sounds must be the same to join them")
-        if not self.words.network_frames == self.sounds.network_frames == 1:
-            raise ProtocolError("only networks that make one frame of a clip can be joined")
 
     @classmethod
     def of(cls, preset: str, words: EmbeddingSettings, sounds: EmbeddingSettings) -> JointSettings:
@@ -306,10 +272,7 @@ class JointSettings(FeatureSettings):
         return fields
 
 
-_KINDS = {
-    settings.kind: settings
-    for settings in (MfccSettings, LogMelSettings, EmbeddingSettings, SpeechEmbeddingSettings, JointSettings)
-}
+_KINDS = {settings.kind: settings for settings in (MfccSettings, LogMelSettings, EmbeddingSettings, JointSettings)}
 
 
 def _without(document: dict[str, object], **usual: object) -> dict[str, object]:

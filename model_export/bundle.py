@@ -13,11 +13,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.arrays import Array
 from fleet_protocol.bundle import Layer, Manifest, write_bundle
 from fleet_protocol.feature_settings import JointSettings
 from fleet_protocol.tensors import Arrays
-from model_export.errors import ExportError, OperatorError
+from model_export.errors import OperatorError
 from model_export.graph_operators import require_builtin
 from model_export.layers import device_layers
 from model_export.specification import Specification
@@ -30,8 +29,8 @@ Converter = Any
 def build_network(specification: Specification, *, stock: bool = False) -> keras.Model:
     """Build a network: normalised features [n, frames, numbers per frame] to logits [n, capacity].
 
-    Weights are seeded (Glorot uniform; biases zero; recurrent ones orthogonal), or pretrained ones. Its last layer is
-    the head, which begins at zero on a joint front end. Networks that transcribe have logits [n, steps, capacity].
+    Weights are seeded (Glorot uniform; biases zero; recurrent ones orthogonal). Its last layer is the head, which
+    begins at zero on a joint front end. Networks that transcribe have logits [n, steps, capacity].
 
     Args:
         stock: use Keras's own layers instead of those that train on a device; both take the same weights.
@@ -39,16 +38,9 @@ def build_network(specification: Specification, *, stock: bool = False) -> keras
     keras.utils.set_random_seed(specification.seed)
     source = keras.layers if stock else device_layers
     x = keras.Input(specification.settings.shape)
-    pretrained = specification.pretrained
-    features = pretrained.connect(source, x) if pretrained else x
-    options = {"activation": specification.activation, "downsampling": specification.downsampling}
-    embedding = ARCHITECTURES[specification.architecture].connect(source, features, specification.width, **options)
+    embedding = ARCHITECTURES[specification.architecture].connect(source, x, specification.width)
     logits = source.Dense(specification.outputs, name="head")(embedding)
     model = keras.Model(x, logits, name=specification.architecture)
-    given = pretrained.weights if pretrained else {}
-    for variable in model.trainable_variables:
-        if weight_name(variable) in given:
-            variable.assign(given[weight_name(variable)])
     if isinstance(specification.settings, JointSettings):
         # What no training moves, as a word's weights of the numbers for sounds, must not speak.
         kernel = model.trainable_variables[-2]
@@ -56,15 +48,9 @@ def build_network(specification: Specification, *, stock: bool = False) -> keras
     return model
 
 
-def build_bundle(specification: Specification, weights: Mapping[str, Array] | None = None) -> bytes:
-    """Build a bundle; ``weights`` replace the seeded initial ones.
-
-    Raises ExportError: the weights do not fit; OperatorError: the graph needs an operator that a device's runtime
-    lacks.
-    """
+def build_bundle(specification: Specification) -> bytes:
+    """Build a bundle. Raises OperatorError: the graph needs an operator that a device's runtime lacks."""
     model = build_network(specification)
-    if weights is not None:
-        load_weights(model, weights)
     graph = convert_trainable(model, specification.batch)
     return write_bundle(describe(model, specification), graph, weights_of(model))
 
@@ -133,20 +119,6 @@ def convert(converter: Converter) -> bytes:
 def weights_of(model: keras.Model) -> Arrays:
     """Return a network's weights by the names that a bundle gives them, float32, in Keras's layout."""
     return {weight_name(v): np.asarray(v.value, np.float32) for v in model.trainable_variables}
-
-
-def load_weights(model: keras.Model, weights: Mapping[str, Array]) -> None:
-    """Give a network the weights of a bundle or of a device.
-
-    Raises ExportError: an array is missing, unknown, or of another shape.
-    """
-    variables = {weight_name(variable): variable for variable in model.trainable_variables}
-    given = {name: array.shape for name, array in weights.items()}
-    wanted = {name: tuple(variable.shape) for name, variable in variables.items()}
-    if given != wanted:
-        raise ExportError(f"these weights do not fit {model.name}: it has {wanted}, the file has {given}")
-    for name, variable in variables.items():
-        variable.assign(weights[name])
 
 
 def describe(model: keras.Model, specification: Specification) -> Manifest:

@@ -15,7 +15,7 @@ import numpy as np
 from edge_client.audio.recordings import FORMATS, Recordings
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Floats
-from fleet_protocol.feature_settings import PRESETS, FeatureSettings, SpeechEmbeddingSettings, preset
+from fleet_protocol.feature_settings import PRESETS, FeatureSettings, preset
 from model_export.errors import ExportError
 
 
@@ -44,21 +44,16 @@ class Normalisation:
 
     @classmethod
     def default(cls, settings: FeatureSettings) -> Normalisation:
-        """Return what was measured on speech for a preset, or for the speech embedding.
+        """Return what was measured on speech for a preset.
 
         Raises ExportError: these settings are no preset's.
         """
-        if isinstance(settings, SpeechEmbeddingSettings):
-            return cls._read(settings.kind)
         if settings.preset not in PRESETS or preset(settings.preset).digest != settings.digest:
             raise ExportError(
                 f"no speech was measured with the feature settings {settings.describe()}; "
                 "give --recordings a folder of clips to measure"
             )
-        return cls._read("log_mel" if settings.preset == "utterance" else settings.preset)  # the same windows
-
-    @classmethod
-    def _read(cls, name: str) -> Normalisation:
+        name = "log_mel" if settings.preset == "utterance" else settings.preset  # the same windows
         measured = json.loads(_SPEECH.read_text())[name]
         return cls(tuple(measured["mean"]), tuple(measured["std"]))
 

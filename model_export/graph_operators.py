@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from fleet_protocol.arrays import Floats
 from model_export.errors import OperatorError
 
 OperatorCode = Any
@@ -58,31 +54,6 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
         name = names[operator.OpcodeIndex()]
         inputs = [shape(operator.Inputs(i)) for i in range(operator.InputsLength())]
         yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
-
-
-def convolutions(graph: bytes) -> list[tuple[Floats, Floats]]:
-    """Return kernel [rows, columns, channels, filters] and bias of a float32 graph's convolutions, in running order.
-
-    Weights that the graph holds as float16 are returned as float32.
-
-    Raises OperatorError: the bytes are no TFLite graph, or a convolution's weights are no constants of these types.
-    """
-    model, names = _open(graph)
-    subgraph = model.Subgraphs(0)
-    operators = [subgraph.Operators(index) for index in range(subgraph.OperatorsLength())]
-    held = {op.Outputs(0): op.Inputs(0) for op in operators if names[op.OpcodeIndex()] == "DEQUANTIZE"}
-
-    def constant(index: int) -> Floats:
-        dtype = np.float16 if index in held else np.float32
-        tensor = subgraph.Tensors(held.get(index, index))
-        data = model.Buffers(tensor.Buffer()).DataAsNumpy()
-        shape = tuple(int(size) for size in tensor.ShapeAsNumpy())
-        if isinstance(data, int) or data.nbytes != np.dtype(dtype).itemsize * math.prod(shape):  # 0: there is none
-            raise OperatorError(f"{tensor.Name().decode()!r} {shape} is no float32 constant; give the float32 graph")
-        return np.asarray(data.view(dtype).reshape(shape), np.float32)
-
-    found = [operator for operator in operators if names[operator.OpcodeIndex()] == "CONV_2D"]
-    return [(constant(op.Inputs(1)).transpose(1, 2, 3, 0), constant(op.Inputs(2))) for op in found]
 
 
 def _open(graph: bytes) -> tuple[Any, list[str]]:

@@ -17,30 +17,28 @@ _SPEECH_POOLS = ((2, 2), (2, 2), (1, 2), (1, 2), (1, 2))
 class Design:
     """A network, from normalised features [n, frames, numbers per frame] to what the head is given, [n, width]."""
 
-    layers: Callable[..., Tensor]  # connects them: (source, x, share, *sizes), and where it has some, the options
+    layers: Callable[..., Tensor]  # connects them: (source, x, share, *sizes)
     sizes: tuple[Any, ...]  # of the layers as they were published
-    has_options: bool = False  # whether a bundle can choose the activation and the downsampling
     transcribes: bool = False  # whether the head says a character at every step; the result is [n, steps, width]
 
-    def connect(self, source: ModuleType, x: Tensor, width: float, **options: str) -> Tensor:
+    def connect(self, source: ModuleType, x: Tensor, width: float) -> Tensor:
         """Connect the layers.
 
         Args:
             source: where they come from: those that train on a device, or Keras's own, against which they are tested.
             x: the features.
             width: share of channels and units that is kept: the width multiplier of Howard et al. 2017.
-            options: ``activation`` of the hidden layers and ``downsampling``, where the network has options.
         """
 
         def share(number: int, multiple: int = 1) -> int:
             return max(1, round(number * width / multiple)) * multiple
 
-        return self.layers(source, x, share, *self.sizes, **(options if self.has_options else {}))
+        return self.layers(source, x, share, *self.sizes)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A hidden layer of Gudur & Perepu 2021, section 4: ``kind`` is its class; the rest is for convolutions."""
+    """A convolution of Gudur & Perepu 2021, section 4: ``kind`` is its class."""
 
     kind: str
     units: int
@@ -49,29 +47,21 @@ class Block:
     padding: str = "valid"
 
 
-def _blocks(source: ModuleType, x: Tensor, share: Share, *blocks: Block, activation: str, downsampling: str) -> Tensor:
-    if blocks[0].kind == "Dense":
-        return _dense(source, x, share, tuple(block.units for block in blocks), activation)
+def _blocks(source: ModuleType, x: Tensor, share: Share, *blocks: Block) -> Tensor:
+    """A strided first convolution, others, and the mean over time: how activations shrink is left open by the paper."""
     x = source.Reshape((*x.shape[1:], 1), name="channel")(x)
     for number, block in enumerate(blocks, start=1):
-        layer, name = getattr(source, block.kind), f"conv{number}"
-        if downsampling == "stride":  # a strided first convolution, and at the end the mean over time
-            strides = {"strides": block.strides} if block.kind == "Conv2D" else {}
-            options = {"padding": block.padding, "activation": activation, "name": name, **strides}
-            x = layer(share(block.units), block.kernel, **options)(x)
-        else:  # the textbook's form: 3 x 3 convolutions, each followed by 2 x 2 average pooling
-            x = layer(share(block.units), 3, padding="same", activation=activation, name=name)(x)
-            if min(x.shape[1:3]) >= 2:  # a small input is used up before the last layer
-                x = source.AveragePooling2D((2, 2), name=f"pool{number}")(x)
-    if downsampling == "stride":
-        x = source.AveragePooling2D((x.shape[1], 1), name="pool")(x)
+        strides = {"strides": block.strides} if block.kind == "Conv2D" else {}
+        options = {"padding": block.padding, "activation": "relu", "name": f"conv{number}", **strides}
+        x = getattr(source, block.kind)(share(block.units), block.kernel, **options)(x)
+    x = source.AveragePooling2D((x.shape[1], 1), name="pool")(x)
     return source.Flatten(name="flatten")(x)
 
 
-def _dense(source: ModuleType, x: Tensor, share: Share, sizes: tuple[int, ...], activation: str = "relu") -> Tensor:
+def _dense(source: ModuleType, x: Tensor, share: Share, sizes: tuple[int, ...]) -> Tensor:
     x = source.Flatten(name="flatten")(x)
     for number, units in enumerate(sizes, start=1):
-        x = source.Dense(share(units), activation=activation, name=f"dense{number}")(x)
+        x = source.Dense(share(units), activation="relu", name=f"dense{number}")(x)
     return x
 
 
@@ -180,10 +170,10 @@ def _speech(source: ModuleType, x: Tensor, share: Share, sizes: tuple[int, ...],
 
 _FIRST = Block("Conv2D", 16, 5, 2, "same")
 ARCHITECTURES: Mapping[str, Design] = {
-    "ann3": Design(_blocks, (Block("Dense", 16), Block("Dense", 16), Block("Dense", 32)), has_options=True),
-    "cnn1": Design(_blocks, (_FIRST,), has_options=True),
-    "cnn2": Design(_blocks, (_FIRST, Block("Conv2D", 32)), has_options=True),
-    "cnn3": Design(_blocks, (_FIRST, Block("Conv2D", 16), Block("Conv2D", 32)), has_options=True),
+    "ann3": Design(_dense, ((16, 16, 32),)),
+    "cnn1": Design(_blocks, (_FIRST,)),
+    "cnn2": Design(_blocks, (_FIRST, Block("Conv2D", 32))),
+    "cnn3": Design(_blocks, (_FIRST, Block("Conv2D", 16), Block("Conv2D", 32))),
     "cnn4": Design(
         _blocks,
         (
@@ -192,7 +182,6 @@ ARCHITECTURES: Mapping[str, Design] = {
             Block("Conv2D", 16, padding="same"),
             Block("Conv2D", 32),
         ),
-        has_options=True,
     ),
     "crnn_base": Design(_crnn, ((64, 64), 128, True)),
     "crnn_deep": Design(_crnn, ((64, 128, 128), 128, True)),
@@ -200,9 +189,7 @@ ARCHITECTURES: Mapping[str, Design] = {
     "crnn_mid": Design(_crnn, ((32, 32, 32), 64)),
     "crnn_tiny": Design(_crnn, ((16,), 32)),
     "dcnn_ctc": Design(_speech, ((32, 64, 128, 128, 128), 128), transcribes=True),
-    "dscnn3": Design(
-        _blocks, (_FIRST, Block("SeparableConv2D", 16, padding="same"), Block("SeparableConv2D", 32)), has_options=True
-    ),
+    "dscnn3": Design(_blocks, (_FIRST, Block("SeparableConv2D", 16, padding="same"), Block("SeparableConv2D", 32))),
     "dscnn_172": Design(_depth_separable, (172, 5)),
     "hidden": Design(_dense, ((64,),)),
     "linear": Design(_dense, ((),)),

@@ -10,7 +10,6 @@ import pytest
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, built, run_python
 from tests.support.light import needs
-from tests.support.speech_package import models
 
 pytest_plugins = [
     "tests.support.state_servers",
@@ -49,8 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 _OTHER_RUNTIMES = frozenset({"litert", "tflite"})
 # What is built with TensorFlow, or needs a browser, a sound server, PostgreSQL.
 _HEAVY_FIXTURES = frozenset({
-    "browser", "embedding_bundles", "sound_server", "speech_bundles", "spoken_bundle", "states",
-    "transcribing_bundle",
+    "browser", "embedding_bundles", "sound_server", "states", "transcribing_bundle",
 })  # fmt: skip
 
 
@@ -102,37 +100,6 @@ def transcribing_bundle() -> Path:
         lambda making: run_python("-m", "model_export.cli", "build", "dcnn_ctc", *options, str(making / "ctc.auricle")),
     )
     return folder / "ctc.auricle"
-
-
-@pytest.fixture(scope="session")
-def speech_bundles() -> Path:
-    """A folder with ``linear.auricle``, whose front end is Google's speech embedding, without statistics of words."""
-    models()
-    options = ("--features", "speech_embedding", "-o")
-    return built(
-        "speech-bundles",
-        lambda folder: run_python(
-            "-m", "model_export.cli", "build", "linear", *options, str(folder / "linear.auricle")
-        ),
-    )
-
-
-@pytest.fixture(scope="session")
-def spoken_bundle() -> Path:
-    """A bundle on Google's speech embedding that knows some synthesised words, so that thresholds are computed."""
-    models()
-    pytest.importorskip("espeakng_loader")
-    from demo.corpus import synthesise
-
-    def make(folder: Path) -> None:
-        words = ("bird", "cat", "dog", "happy", "house", "left", "marvin", "seven", "tree", "zero")
-        synthesise(folder / "words", words, speakers=8, takes=2, seed=1)
-        front_end = str(folder / "spoken.frontend")
-        run_python("-m", "model_export.cli", "speech-embedding", "--data", str(folder / "words"), "-o", front_end)
-        options = ("--features", front_end, "-o", str(folder / "spoken.auricle"))
-        run_python("-m", "model_export.cli", "build", "linear", *options)
-
-    return built("spoken-bundle", make) / "spoken.auricle"
 
 
 @pytest.fixture(scope="session")

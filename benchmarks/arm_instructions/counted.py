@@ -6,7 +6,6 @@ Run as `python -m benchmarks.arm_instructions.counted BUNDLE` under the plug-in 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import Callable
@@ -19,9 +18,6 @@ from edge_client.detection.pace import pace_of
 from edge_client.features.embedding import Embedding
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
 from edge_client.features.joint_embedding import JointEmbedding
-from edge_client.features.samples import require_network
-from edge_client.features.speech_embedding import SpeechEmbedding
-from edge_client.model.interpreter import StreamingNetwork
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import FeatureSettings
 
@@ -75,10 +71,6 @@ def _front_end(settings: FeatureSettings) -> dict[str, Callable[[], object]]:
         def network() -> object:
             return [part.of_log_mel(picture) for part, picture in zip(parts, pictures, strict=True)]
 
-    if isinstance(features_of, SpeechEmbedding):
-        stream = StreamingNetwork(require_network(features_of.settings))
-        heard = np.random.default_rng(2).normal(size=(hop, *stream.part_shape)).astype(np.float32)
-        network = functools.partial(stream.step, heard, stream.start)
     return {"clip": lambda: features_of(sound), "hop": lambda: slide(sound), "network": network}
 
 

@@ -6,22 +6,13 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
+from fleet_protocol.feature_settings import preset
 from model_export.feature_statistics import Normalisation
-from model_export.front_ends import find_front_end
 from model_export.specification import Specification
 from model_export.zoo import ARCHITECTURES
 
-BLOCKS = tuple(name for name, design in ARCHITECTURES.items() if design.has_options)
-VARIANTS: dict[str, dict[str, str]] = {
-    **{name: {"architecture": name} for name in BLOCKS},
-    **{f"{name}-pool": {"architecture": name, "downsampling": "pool"} for name in ("cnn1", "cnn2", "cnn4", "dscnn3")},
-    "cnn2-softmax": {"architecture": "cnn2", "activation": "softmax"},
-}
-LARGER: dict[str, dict[str, str]] = {
-    **{name: {"architecture": name} for name in ARCHITECTURES if name not in BLOCKS},
-    "linear-last-block": {"architecture": "linear", "trains": "last_block"},
-    "linear-all": {"architecture": "linear", "trains": "all"},
-}
+VARIANTS = ("ann3", "cnn1", "cnn2", "cnn3", "cnn4", "dscnn3")
+LARGER = tuple(name for name in ARCHITECTURES if name not in VARIANTS)
 CAPACITY, BATCH, STEPS = 32, 32, 50
 _ALPHABET = "".join(map(chr, range(ord("A"), ord("A") + CAPACITY - 1)))  # with the blank, as many as classes
 MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
@@ -29,16 +20,9 @@ MOMENTUM, TEMPERATURE, PROXIMAL = 0.9, 2.0, 0.1
 
 def specification(variant: str, batch: int) -> Specification:
     """Return what to build for a variant."""
-    options = dict((VARIANTS | LARGER)[variant])
-    found = find_front_end("base" if "trains" in options else "gudur", "float32", options.pop("trains", "head"))
+    settings = preset("gudur")
     return Specification(
-        settings=found.settings,
-        normalisation=found.normalisation or Normalisation.default(found.settings),
-        capacity=CAPACITY,
-        batch=batch,
-        pretrained=found.pretrained,
-        alphabet=_ALPHABET,
-        **options,  # type: ignore[arg-type]
+        variant, settings, Normalisation.default(settings), capacity=CAPACITY, batch=batch, alphabet=_ALPHABET
     )
 
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bundles import ARCHITECTURES, READY, build_bundles, given_bundles
+from benchmarks.bundles import READY, given_bundles
 from benchmarks.command import ROOT, Command
 from benchmarks.pi.machine import Machine, throttling
 from edge_client.daemon.status import temperature_c
@@ -25,7 +23,6 @@ from model_export import speed
 # Gudur & Perepu 2021, on a Raspberry Pi 2: an epoch of 1,000 frames, one inference, and the files of three models.
 _EPOCH_S, _INFERENCE_MS, _MODELS_KB = 1.2, 11, (520, 350, 270)
 PAPER = {"train_seconds_per_epoch": _EPOCH_S, "inference_ms": _INFERENCE_MS, "model_kb": _MODELS_KB}
-FILES = {"bundle_kb": ".auricle", "float32_kb": ".float32.tflite", "int8_kb": ".int8.tflite"}
 COLUMNS = {
     "train_seconds_per_epoch": ("train s", 3),
     "feature_seconds_per_epoch": ("feat s", 3),
@@ -35,9 +32,7 @@ COLUMNS = {
     "with_features_ms_p95": ("p95", 2),
     "hop_ms_median": ("hop ms", 2),
     "peak_mb": ("peak MB", 0),
-    "bundle_kb": ("bundle", 0),
-    "float32_kb": ("float32", 0),
-    "int8_kb": ("int8 kB", 0),
+    "bundle_kb": ("kB", 0),
     "temperature_c": ("Celsius", 1),
 }
 
@@ -46,13 +41,7 @@ def parser() -> Command:
     """Return the command line's parser."""
     command = Command("benchmarks.pi", __doc__)
     command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
-    command.add_argument(
-        "--bundles",
-        nargs="+",
-        type=Path,
-        metavar="PATH",
-        help="bundles, or folders (the ready ones; with TensorFlow, those without a pretrained front end are built)",
-    )
+    command.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
     command.add_argument("--threads", nargs="+", type=int, metavar="N", help="(1 to 4, as many as there are cores)")
     command.add_argument(
         "--samples", type=int, default=1000, help="trained on per epoch; scaled to 1,000 (%(default)s)"
@@ -63,12 +52,9 @@ def parser() -> Command:
 
 
 def measure(bundle: Path, threads: int, samples: int, clips: int) -> dict[str, Any]:
-    """Return the figures of one process, with the sizes of the bundle's files in kB and the board's temperature."""
+    """Return the figures of one process, with the size of the bundle in kB and the board's temperature."""
     figures = speed.measure(bundle, threads, samples, clips)
-    for name, suffix in FILES.items():
-        path = bundle.with_suffix(suffix)
-        figures[name] = path.stat().st_size / 1000 if path.exists() else None
-    return figures | {"temperature_c": temperature_c()}
+    return figures | {"bundle_kb": bundle.stat().st_size / 1000, "temperature_c": temperature_c()}
 
 
 def table(bundles: dict[str, Path], chosen: argparse.Namespace, threads: list[int]) -> list[dict[str, Any]]:
@@ -91,26 +77,12 @@ def _cell(figure: float | None, digits: int) -> str:
     return f"{'-':>9}" if figure is None else f"{figure:>9.{digits}f}"
 
 
-def _bundles(chosen: argparse.Namespace, folder: Path) -> dict[str, Path]:
-    """Return the bundles to measure."""
-    bundles = given_bundles(chosen.bundles or [READY], chosen.architectures)
-    if chosen.bundles or importlib.util.find_spec("tensorflow") is None:
-        return bundles
-    # For the sake of the plain inference models, which no ready bundle has beside it.
-    plain = [name for name in bundles if name in ARCHITECTURES]
-    if plain:
-        build_bundles(folder, plain, "--tflite")
-        bundles |= given_bundles([folder], plain)
-    return bundles
-
-
 def bench(chosen: argparse.Namespace) -> dict[str, Any]:
     """Measure everything on this machine; return what the file is to hold."""
     machine = Machine.here()
     threads = chosen.threads or list(range(1, min(machine.cores, 4) + 1))
     print(f"{machine}\n" + ("Its times say NOTHING about a real board.\n" if machine.emulator else ""))
-    with tempfile.TemporaryDirectory() as folder:
-        results = table(_bundles(chosen, Path(folder)), chosen, threads)
+    results = table(given_bundles(chosen.bundles or [READY], chosen.architectures), chosen, threads)
     slowed = throttling()
     heat = temperature_c()
     print(f"temperature: {'not available' if heat is None else f'{heat:.1f} degrees Celsius'}; throttling: {slowed}")

@@ -50,7 +50,7 @@ class Embedding:
         self.of_log_mel(np.zeros((1, *settings.log_mel.shape), np.float32))  # refuses a network of other shapes now
 
     def __call__(self, samples: Array) -> Floats:
-        """Return the embedding of a clip, float32 [frames, numbers], mostly of one frame, or [clips, frames, numbers].
+        """Return the embedding of a clip, float32 [1, numbers], or those of many, [clips, 1, numbers].
 
         Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
         """
@@ -61,8 +61,6 @@ class Embedding:
     def of_log_mel(self, log_mel: Floats) -> Floats:
         """Return the embeddings of log-mel features: float32 [clips, frames, mel bands] -> [clips, 1, numbers].
 
-        A network that is cut off before its end makes more frames than one.
-
         Raises FeatureError if the network takes or returns other shapes.
         """
         scaled = (log_mel + np.float32(self.settings.offset)) / np.float32(self.settings.scale)
@@ -71,10 +69,9 @@ class Embedding:
                 found = self._network(scaled)
         except ModelError as error:
             raise FeatureError(f"the front end's network does not fit its settings: {error}") from error
-        frames, numbers = self.settings.shape
-        if found.shape[1:] != ((numbers,) if frames == 1 else (frames, numbers)):
+        numbers = self.settings.numbers
+        if found.shape[1:] != (numbers,):
             raise FeatureError(
-                f"the front end's network makes {found.shape[1:]} of a clip, not the {numbers} numbers "
-                f"in {frames} frames of its settings"
+                f"the front end's network makes {found.shape[1:]} of a clip, not the {numbers} numbers of its settings"
             )
-        return found.reshape(-1, frames, numbers)
+        return found[:, None]

@@ -17,7 +17,6 @@ from edge_client.features.embedding import Embedding, shared_embedding
 from edge_client.features.joint_embedding import JointEmbedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
-from edge_client.features.speech_embedding import SlidingSpeechEmbedding, SpeechEmbedding
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import (
     EmbeddingSettings,
@@ -25,7 +24,6 @@ from fleet_protocol.feature_settings import (
     JointSettings,
     LogMelSettings,
     MfccSettings,
-    SpeechEmbeddingSettings,
 )
 
 
@@ -61,8 +59,6 @@ def open_front_end(settings: FeatureSettings) -> FrontEnd:
         return Embedding(settings)
     if isinstance(settings, JointSettings):
         return JointEmbedding(settings)
-    if isinstance(settings, SpeechEmbeddingSettings):
-        return SpeechEmbedding(settings)
     raise FeatureError(f"no front end computes features of the kind {settings.kind!r}; update the software")
 
 
@@ -87,8 +83,6 @@ def open_sliding(settings: FeatureSettings, hop_frames: int) -> Sliding:
         return SlidingEmbedding(settings, hop_frames)
     if isinstance(settings, JointSettings):
         return SlidingJointEmbedding(settings, hop_frames)
-    if isinstance(settings, SpeechEmbeddingSettings):
-        return SlidingSpeechEmbedding(settings, hop_frames)
     return SlidingFeatures(settings, hop_frames)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_client.errors import FeatureError
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import HTK, KALDI_32K, MelSettings, NetworkSettings
+from fleet_protocol.feature_settings import HTK, KALDI_32K, EmbeddingSettings, MelSettings
 
 
 def require_samples(samples: Array) -> Array:
@@ -65,7 +65,7 @@ def require_consistent(settings: MelSettings, numbers: int) -> None:
             raise FeatureError(f"feature settings contradict themselves: {rule}; given {settings.describe()}")
 
 
-def require_network(settings: NetworkSettings) -> bytes:
+def require_network(settings: EmbeddingSettings) -> bytes:
     """Return the front end's network. Raises FeatureError if only its digest is known here."""
     if not settings.network.data:
         raise FeatureError(

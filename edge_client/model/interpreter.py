@@ -24,7 +24,6 @@ from edge_client.model.library_file import PACKAGE, VARIABLE, digest_of, library
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import SIGNATURES
 
-State = dict[str, Floats]
 Signatures = dict[str, Callable[..., dict[str, Any]]]
 
 # Of each runtime: its package, the module with its Interpreter, and the extra that brings it.
@@ -106,37 +105,6 @@ def _open_flexible(interpreter: Any, shape: list[int], result: list[int]) -> Cal
         return found
 
     return run
-
-
-class StreamingNetwork:
-    """A network that takes a stream part by part, and hands on what it must remember as its state.
-
-    Its graph has a signature ``step``: the inputs ``parts`` (any number of them) and any number of others, the state;
-    the outputs ``columns``, one of each part, and, under the same names, the next state. A state of zeros starts a
-    stream.
-    """
-
-    def __init__(self, graph: bytes) -> None:
-        """Open the graph.
-
-        Raises ModelError: this machine has no runtime, or the runtime cannot take the graph.
-        """
-        package, interpreter_class = _load_runtime(frozen=True)
-        try:
-            with without_greeting():
-                self._step = interpreter_class(model_content=graph, num_threads=1).get_signature_runner("step")
-                shapes = {name: tuple(details["shape"]) for name, details in self._step.get_input_details().items()}
-                self.part_shape = shapes.pop("parts")[1:]
-                self.start: State = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-                columns, _ = self.step(np.zeros((1, *self.part_shape), np.float32), self.start)
-        except (ValueError, RuntimeError, KeyError) as error:
-            raise ModelError(f"{package} cannot take this network as one of a stream ({error})") from error
-        self.column_shape = columns.shape[1:]
-
-    def step(self, parts: Floats, state: State) -> tuple[Floats, State]:
-        """Return the columns of successive parts, float32 both, and the next state."""
-        found: State = self._step(parts=parts, **state)
-        return found.pop("columns"), found
 
 
 def runtime_name() -> str:

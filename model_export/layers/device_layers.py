@@ -201,16 +201,17 @@ class Cropping1D(keras.layers.Layer):  # type: ignore[misc]
 
 
 class AveragePooling2D(keras.layers.Layer):  # type: ignore[misc]
-    """Average blocks."""
+    """Average over all rows."""
 
     def __init__(self, pool_size: operators.Pair, **options: object) -> None:
         super().__init__(**options)
-        self.pool_size = pool_size
+        self.pool_size = tuple(pool_size)
 
     def call(self, inputs: Tensor) -> Tensor:
-        """Map [n, rows, columns, channels] to as many rows and columns as there are whole blocks."""
-        rows, columns = self.pool_size
-        return operators.average_pool(inputs, (rows, columns))
+        """Map [n, rows, columns, channels] to [n, 1, columns, channels]."""
+        if self.pool_size != (inputs.shape[1], 1):
+            raise ValueError(f"AveragePooling2D trains on a device over all rows alone, not with {self.pool_size}")
+        return operators.average_rows(inputs)
 
 
 class GlobalAveragePooling2D(keras.layers.Layer):  # type: ignore[misc]

@@ -37,10 +37,8 @@ def tensors(*variables: Variable) -> list[Tensor]:
 
 
 def activate(z: Tensor, activation: str) -> Tensor:
-    """Apply `relu`, `softmax` (over the last axis) or `linear`."""
-    if activation == "relu":
-        return tf.nn.relu(z)
-    return tf.nn.softmax(z) if activation == "softmax" else z
+    """Apply `relu` or `linear`."""
+    return tf.nn.relu(z) if activation == "relu" else z
 
 
 def activation_gradient(dy: Tensor, y: Tensor, activation: str) -> Tensor:
@@ -49,9 +47,6 @@ def activation_gradient(dy: Tensor, y: Tensor, activation: str) -> Tensor:
         # The sign of y without a comparison, a cast or a select, which are slow scalar code on ARM;
         # the converter fuses the clipping into the multiplication.
         return dy * tf.minimum(tf.maximum(y * HUGE, -1.0), 1.0)
-    if activation == "softmax":
-        weighted = dy * y
-        return weighted - y * tf.reduce_sum(weighted, axis=-1, keepdims=True)
     return dy
 
 
@@ -202,26 +197,16 @@ def _depthwise_kernel_gradient(image: Tensor, slopes: Tensor, kernel: Shape) -> 
     return tf.reshape(tf.reduce_sum(tf.reshape(by_clip, [*kernel[:2], -1, kernel[2]]), axis=2), kernel)
 
 
-def average_pool(x: Tensor, size: Pair) -> Tensor:
-    """Average blocks of [n, rows, columns, channels]; rows and columns that fill no block are left out."""
+def average_rows(x: Tensor) -> Tensor:
+    """Average [n, rows, columns, channels] over the rows, to [n, 1, columns, channels]."""
     _, rows, columns, channels = x.shape
-    height, width = rows // size[0], columns // size[1]
-    share = 1.0 / (size[0] * size[1])
 
     def run(x: Tensor) -> tuple[Tensor, Gradient]:
-        if size == (rows, 1):
-            y = tf.reduce_mean(x, axis=1, keepdims=True)
-        elif size[0] != size[1]:  # TensorFlow has no such strides for the next way on processors without AVX-512
-            y = tf.nn.avg_pool2d(x, size, size, "VALID")
-        else:  # a third of the instructions of an average-pool operator on ARMv7
-            y = tf.nn.depthwise_conv2d(x, tf.fill([*size, channels, 1], share), (1, *size, 1), "VALID")
-
         def gradient(dy: Tensor) -> Tensor:
-            row = tf.reshape(_repeat(dy * share, size[1]), [-1, height, width * size[1] * channels])
-            blocks = tf.reshape(_repeat(row, size[0]), [-1, height * size[0], width * size[1], channels])
-            return pad(blocks, (0, rows - height * size[0]), (0, columns - width * size[1]))
+            row = tf.reshape(dy * (1.0 / rows), [-1, 1, columns * channels])
+            return tf.reshape(tf.concat([row] * rows, axis=-1), [-1, rows, columns, channels])
 
-        return y, gradient
+        return tf.reduce_mean(x, axis=1, keepdims=True), gradient
 
     return tf.custom_gradient(run)(x)
 
@@ -275,11 +260,6 @@ def global_average(x: Tensor) -> Tensor:
         return tf.reduce_mean(x, axis=[1, 2]), gradient
 
     return tf.custom_gradient(run)(x)
-
-
-def _repeat(x: Tensor, times: int) -> Tensor:
-    """Put copies side by side along the last axis, which is a plain copy of memory."""
-    return tf.concat([x] * times, axis=-1) if times > 1 else x
 
 
 def normalise(x: Tensor, scale: Tensor, offset: Tensor, *, by_position: bool) -> Tensor:

@@ -6,7 +6,6 @@ The stem is two-dimensional, the rest convolves over time alone as TC-ResNet doe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
 
 import keras
 import numpy as np
@@ -29,11 +28,6 @@ class Design:
     half: bool = False  # whether a file has its weights as float16 alone, and no int8 graph
 
     @property
-    def stages(self) -> int:
-        """The stem and the blocks."""
-        return 1 + len(self.blocks)
-
-    @property
     def embedding(self) -> int:
         """How many numbers an embedding has."""
         return self.blocks[-1]
@@ -53,22 +47,11 @@ def build(design: Design, folded: bool = False) -> keras.Model:
         folded: whether the convolutions have a bias instead of batch normalisation, as on a device.
     """
     picture = keras.Input((FRAMES, BANDS), name="log_mel")
-    return keras.Model(picture, connect(keras.layers, picture, design, normalised=not folded), name="front_end")
-
-
-def connect(source: ModuleType, x: Tensor, design: Design, start: int = 0, *, normalised: bool = False) -> Tensor:
-    """Connect the last stages of the network, [n, ...] to [n, embedding]; the stem is stage 0, each block one more.
-
-    Args:
-        source: where the layers come from: Keras, or model_export.layers.device_layers.
-        x: [n, 98, 40], or [n, frames, channels] as stage ``start - 1`` leaves it.
-        normalised: whether the convolutions have batch normalisation instead of a bias.
-    """
-    layers = _Layers(source, normalised)
-    x = Reshape((x.shape[1], 1, x.shape[2]) if start else (*x.shape[1:], 1))(x)
-    for stage in range(start, design.stages):
-        x = layers.block(x, f"block{stage}", design.blocks[stage - 1], design.taps) if stage else layers.stem(x, design)
-    return source.GlobalAveragePooling2D()(x)
+    layers = _Layers(normalised=not folded)
+    x = layers.stem(Reshape((FRAMES, BANDS, 1))(picture), design)
+    for number, channels in enumerate(design.blocks, start=1):
+        x = layers.block(x, f"block{number}", channels, design.taps)
+    return keras.Model(picture, keras.layers.GlobalAveragePooling2D()(x), name="front_end")
 
 
 def fold(network: keras.Model, design: Design) -> keras.Model:
@@ -95,9 +78,8 @@ def _of_kind(network: keras.Model, kind: type) -> list[keras.Layer]:
 
 @dataclass(frozen=True)
 class _Layers:
-    """Layers of a source, with or without batch normalisation."""
+    """Layers, with or without batch normalisation."""
 
-    source: ModuleType
     normalised: bool
 
     def stem(self, x: Tensor, design: Design) -> Tensor:
@@ -112,13 +94,13 @@ class _Layers:
         y = self._convolved(x, f"{name}a", channels, (taps, 1), (2, 1))
         y = self._convolved(y, f"{name}b", channels, (taps, 1), (1, 1), relu=False)
         shortcut = self._convolved(x, f"{name}c", channels, (1, 1), (2, 1), relu=False)
-        return self.source.ReLU()(self.source.Add()([y, shortcut]))
+        return keras.layers.ReLU()(keras.layers.Add()([y, shortcut]))
 
     def _convolved(self, x: Tensor, name: str, filters: int, kernel: Pair, strides: Pair, relu: bool = True) -> Tensor:
-        layer = self.source.Conv2D(
+        layer = keras.layers.Conv2D(
             filters, kernel, strides=strides, padding="same", use_bias=not self.normalised, name=name
         )
         x = layer(x)
         if self.normalised:
             x = keras.layers.BatchNormalization(momentum=0.98)(x)
-        return self.source.ReLU()(x) if relu else x
+        return keras.layers.ReLU()(x) if relu else x

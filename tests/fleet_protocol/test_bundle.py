@@ -20,7 +20,7 @@ def test_the_manifest_describes_the_weights(bundles, architecture):
     bundle = read_bundle(bundles[architecture])
     manifest = bundle.manifest
     assert manifest.architecture == architecture
-    assert manifest.options == {"activation": "relu", "downsampling": "stride"}
+    assert manifest.options == {}
     assert (manifest.capacity, manifest.batch, manifest.input_shape, manifest.seed) == (32, 32, (20, 13), 0)
     assert manifest.feature_settings.digest == preset("gudur").digest
     assert manifest.parameters == sum(array.size for array in bundle.weights.values())

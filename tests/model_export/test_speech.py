@@ -37,8 +37,3 @@ def test_a_manifest_names_steps_and_characters_where_there_are_some(transcribing
     assert '"characters": "abcd"' in capsys.readouterr().out
     classes = read_bundle(find_bundle("cnn2")).manifest
     assert (classes.steps, classes.characters, classes.output_shape) == (0, "", (32,))
-
-
-def test_plain_models_are_of_classes_only(tmp_path, transcribing_bundle, capsys):
-    assert main(["plain", str(transcribing_bundle), "-o", str(tmp_path)]) == 1
-    assert "(dcnn_ctc) writes down speech and recognises no classes" in capsys.readouterr().err

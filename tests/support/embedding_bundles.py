@@ -1,8 +1,7 @@
 """Builds bundles whose front end is a network: untrained, with seeded weights; usage: embedding_bundles.py FOLDER.
 
 Loads TensorFlow, so in a process of its own. ``embedding.auricle`` has a linear head, ``embedding-hidden.auricle`` one
-hidden layer; ``front_end.tflite`` is the network alone. ``last-block.auricle`` trains the last block of the network
-that ships with the project.
+hidden layer; ``front_end.tflite`` is the network alone.
 """
 
 import sys
@@ -16,7 +15,6 @@ import tensorflow as tf
 from fleet_protocol.feature_settings import PRESETS, EmbeddingSettings, FrozenNetwork
 from model_export.bundle import build_bundle
 from model_export.feature_statistics import Normalisation
-from model_export.front_ends import find_front_end
 from model_export.specification import Specification
 
 NUMBERS = 16
@@ -41,9 +39,6 @@ def main(folder: Path) -> None:
     for name, architecture in (("embedding", "linear"), ("embedding-hidden", "hidden")):
         bundle = build_bundle(Specification(architecture, settings, scale))
         (folder / f"{name}.auricle").write_bytes(bundle)
-    found = find_front_end("base", "float32", "last_block")
-    last_block = Specification("linear", found.settings, found.normalisation, pretrained=found.pretrained)
-    (folder / "last-block.auricle").write_bytes(build_bundle(last_block))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tests.support.checkout import built, run_python
 # All steps of the large networks take minutes; `python -m benchmarks.parity` takes them.
 FEW_STEPS, SMALL_BATCH = 5, 3
 # One of each kind; the benchmark has all.
-_TWINS = {"crnn_tiny", "crnn_mid", "crnn_base", "crnn_deep", "dscnn_172", "linear-last-block"}
+_TWINS = {"crnn_tiny", "crnn_mid", "crnn_base", "crnn_deep", "dscnn_172"}
 FEWER_LARGER = tuple(name for name in LARGER if name not in _TWINS)
 
 

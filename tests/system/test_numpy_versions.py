@@ -26,7 +26,7 @@ PARTS = (
 
 
 # TensorFlow, which builds them, does not run with the oldest.
-@pytest.mark.usefixtures("embedding_bundles", "speech_bundles")
+@pytest.mark.usefixtures("embedding_bundles")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_device_and_aggregator_compute_with_numpy(version):
     def download(folder):

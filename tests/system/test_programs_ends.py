@@ -126,7 +126,7 @@ def has_reader(fifo):
         ("edge_client.cli", "clips", "--config"),
         ("aggregator_server.cli", "publish", "--url", "http://127.0.0.1:9", "--token", "a-token-of-the-tests"),
         ("fleet_simulator.cli", "run"),
-        ("model_export.cli", "build", "ann3", "-o", "bundle.auricle", "--weights"),
+        ("model_export.cli", "inspect"),
     ],
     ids=lambda command: command[0],
 )

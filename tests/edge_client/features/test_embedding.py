@@ -87,16 +87,3 @@ def test_a_network_that_does_not_fit_or_is_none_is_refused(settings):
         open_front_end(dataclasses.replace(settings, frames=97))
     with pytest.raises(ModelError, match="cannot take this network"):
         open_front_end(dataclasses.replace(settings, network=FrozenNetwork.of(b"\x1c\0\0\0TFL3" + bytes(40))))
-
-
-def test_a_network_that_is_cut_off_makes_frames(embedding_bundles):
-    settings = read_bundle(embedding_bundles / "last-block.auricle").manifest.feature_settings
-    front_end = open_front_end(settings)
-    clips = noise(3, settings)
-    found = front_end(clips)
-    assert found.shape == (3, *settings.shape) == (3, 25, 48)
-    np.testing.assert_array_equal(front_end(clips[1]), found[1])
-    np.testing.assert_allclose(open_sliding(settings, 10)(clips[1]), found[1], rtol=1e-4, atol=1e-5)
-    assert FeatureSettings.from_json(settings.to_json()).digest == settings.digest
-    with pytest.raises(FeatureError, match=r"\(25, 48\) of a clip, not the 48 numbers in 24 frames"):
-        open_front_end(dataclasses.replace(settings, network_frames=24))

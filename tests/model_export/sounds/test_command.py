@@ -46,11 +46,9 @@ def test_what_cannot_be_used_is_refused_at_once(tmp_path, monkeypatch, capsys, o
     assert message in capsys.readouterr().err
 
 
-def test_there_is_no_int8_form_and_nothing_of_it_trains():
+def test_there_is_no_int8_form():
     with pytest.raises(ExportError, match="sounds has no int8 form"):
         find_front_end("sounds", "int8")
-    with pytest.raises(ExportError, match="--train last_block is for the networks"):
-        find_front_end("sounds", "float32", "last_block")
 
 
 @pytest.mark.slow
