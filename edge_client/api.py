@@ -16,8 +16,8 @@ import numpy as np
 from edge_client.audio.recordings import read_clip
 from edge_client.errors import EdgeError, ModelError, RecordingError
 from edge_client.features.front_end import open_front_end
+from edge_client.learning.class_links import take_labels
 from edge_client.learning.sgd import Optimiser, from_slots, settling, train_epoch
-from edge_client.learning.teaching.taught import with_labels
 from edge_client.learning.training_data import Clips, variants
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Array, Floats
@@ -85,7 +85,7 @@ class Classifier:
         if len(clips) != len(labels) or not len(labels):
             raise RecordingError(f"{len(clips)} clips and {len(labels)} labels; give every clip one, and at least one")
         samples = self._read(clips)
-        self._label_map = with_labels(self._no_labels(), sorted({str(label) for label in labels}))
+        self._label_map = take_labels(self._no_labels(), sorted({str(label) for label in labels}), ())
         self._model.set_weights(self._bundle.weights)
         rng, loss = np.random.default_rng(self._seed), 0.0
         slots = np.array([self._label_map.slot_of(str(label)) for label in labels], np.int64)

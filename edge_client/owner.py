@@ -71,6 +71,11 @@ class Teaching:
         return self.progress.label_map
 
     @property
+    def learns_by_itself(self) -> bool:
+        """Whether the daemon learns what the owner teaches; else rounds alone do."""
+        return self.config.microphone is not None and bool(self.label_map.reserved)
+
+    @property
     def provisional(self) -> tuple[str, ...]:
         """Labels whose class few devices of the fleet were taught."""
         return self.progress.provisional_labels
@@ -181,7 +186,7 @@ class Teaching:
 
     def after(self, *, terminal: bool = True) -> str:
         """Say what happens to what was taught; on a terminal, with the command that says more."""
-        if self.config.microphone is None:
+        if not self.learns_by_itself:
             return "The next round learns from them."
-        hint = " `auricle-edge status` then tells what to expect." if terminal and self.label_map.reserved else ""
+        hint = " `auricle-edge status` then tells what to expect." if terminal else ""
         return f"The daemon, where it runs, learns from them within a minute or two.{hint}"

@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import os
 import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import Commands, open_teaching, report, set_command
-from edge_client.commands.waiting import add_wait, progress, shown, wait_until_learned
+from edge_client.commands.waiting import add_wait, progress, wait_until_learned
 from fleet_protocol.command_line import INTERRUPTED, print_json
 from fleet_protocol.feature_settings import PRESETS
 
@@ -45,8 +43,6 @@ def add(commands: Commands) -> None:
     label.add_argument("--play", metavar="ID", help="play one")
     add_wait(label)
     set_command(label, _label)
-    learn = commands.add_parser("learn", help="learn clips, answers and the room at once, as the daemon does at night")
-    set_command(learn, _learn)
     public = commands.add_parser("public-set", help="compute a fleet's public set from a folder of recordings")
     public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg|opus|mp3")
     features = public.add_mutually_exclusive_group()
@@ -175,21 +171,6 @@ def _described(teaching: Teaching, sound: UnknownClip) -> dict[str, Any]:
         return item | {"level_db": round(float(levels_db(read_recording(sound.path, rate), rate).max()), 1)}
     except RecordingError as error:
         return item | {"damage": str(error)}
-
-
-def _learn(options: argparse.Namespace) -> int:
-    from edge_client.learning.teaching.at_once import learn_at_once
-    from edge_client.questions.answers import finish_all, store_of
-
-    teaching = open_teaching(options)
-    finish_all(teaching.store, teaching.state, store_of(teaching))
-    os.nice(teaching.config.training.nice)
-    with shown("learning"):
-        learned = learn_at_once(teaching.config, teaching.state)
-    room = learned.room_left_out
-    room = f"not from the room: {room}" if room else f"and from {learned.hours:.0f} hours of the room"
-    line = f"learned from {learned.clips} clips, {room} ({learned.seconds:.0f} s)"
-    return report(dataclasses.asdict(learned), [line], json=options.json)
 
 
 def _count(text: str) -> int | None:

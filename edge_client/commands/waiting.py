@@ -44,8 +44,8 @@ def wait_until_learned(teaching: Teaching) -> None:
     from edge_client.clips.files import store_digest
     from edge_client.errors import WorkError
 
-    if teaching.config.microphone is None:
-        raise WorkError("without [microphone] this device learns in rounds alone: there is nothing to wait for")
+    if not teaching.learns_by_itself:
+        raise WorkError("this device learns in rounds alone: there is nothing to wait for (docs/teaching.md)")
     wanted, began = store_digest(teaching.config.clips_folder), time.time()
     with shown("learning"):
         while wanted is not None and teaching.state.model.taught() != wanted:

@@ -52,7 +52,7 @@ def run(config: Config, job: TrainingJob) -> None:
     """Do one job and save its result: first what is to be sent, then the model.
 
     After a power cut in between, the model is as it was, and the same job is done again. A command that has the model
-    to itself, as `auricle-edge learn` for minutes, is waited for.
+    to itself is waited for.
     """
     state = DeviceState(config.device.state)
     lock = state.lock("training", config.training.deadline_s)

@@ -21,6 +21,7 @@ from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.commands import command, start
 from tests.support.edge_process import EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import write_clips
+from tests.support.taught_device import ended, worker
 
 MEGABYTES = 16
 
@@ -186,7 +187,7 @@ def test_a_device_listens_on_a_full_disk_says_so_and_journals_once_there_is_room
     sections = f'[microphone]\nbackend = "file"\nfile = "{tmp_path / "played"}"\n[training]\nteach_epochs = 10\n'
     with EdgeDaemon(disk / "shelf", find_bundle("base"), sections) as device:
         device.command("import", str(tmp_path / "clips"))
-        device.command("learn")
+        ended(worker(device.config))
         give_identity(device.state, "shelf")
         filler = fill(disk, left)
         device.runtime = tmp_path / "run"  # memory, as under systemd

@@ -5,9 +5,7 @@ import json
 import pytest
 
 from benchmarks.command import keep
-from benchmarks.teaching import Case, Material, known_words, trial
-from fleet_protocol.feature_settings import preset
-from tests.support.checkout import DATA, run_module
+from tests.support.checkout import run_module
 
 pytestmark = pytest.mark.slow
 
@@ -55,14 +53,3 @@ def test_a_simulated_fleet_that_takes_too_long_is_ended_and_says_what_to_do(bund
 def test_several_servers_without_a_database_that_they_share_are_refused():
     done = run_module("benchmarks.load", "--servers", "3")
     assert (done.returncode, "--database" in done.stderr) == (1, True)
-
-
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"no recordings in {DATA}; set AURICLE_DATA")
-def test_a_siren_is_learned_from_ten_takes_and_the_words_stay_known(bundles):
-    material = Material(DATA, preset("gudur"))
-    weights = known_words(material, bundles["cnn2"])
-    shares = trial(Case("siren", 10), 1, material, bundles["cnn2"], weights)
-    assert shares["new"] > 65
-    assert shares["known"] > 70
-    assert shares["mistaken"] < 5
-    assert shares["noise"] < 12

@@ -34,7 +34,7 @@ _PROGRAMS = ("qemu-system-arm", "mkfs.ext4", "depmod", "dpkg-deb", "systemctl")
 def main(arguments: list[str]) -> int:
     """Return 0 where all is well, 77 where this machine cannot emulate."""
     parser = argparse.ArgumentParser(prog="python -m tests.board", description=__doc__)
-    parser.add_argument("--architecture", default="cnn2", help="the board's model (cnn2)")
+    parser.add_argument("--bundle", default="base", help="the board's model, a ready bundle (base)")
     parser.add_argument("--keep", action="store_true", help="leave disk, console and logs behind, as after a failure")
     options = parser.parse_args(arguments)
     try:
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
         folder = Path(tempfile.mkdtemp(dir=BUILD, prefix="board-run-"))
         board, aggregator = Board(BUILD / "board", folder), Aggregator(folder / "aggregator")
         try:
-            take_part(board, aggregator, options.architecture)
+            take_part(board, aggregator, options.bundle)
         except ArmError:
             options.keep = True
             print(f"test-pi: disk, console and logs are in {folder}", file=sys.stderr)
@@ -64,10 +64,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def take_part(board: Board, aggregator: Aggregator, architecture: str) -> None:
+def take_part(board: Board, aggregator: Aggregator, bundle: str) -> None:
     """Go through it all. Raises ArmError at the first thing that is not as it should be."""
     with Clock("package, model, clips and public set are there"):
-        prepare_share(board.share, architecture, BUILD)
+        prepare_share(board.share, bundle, BUILD)
     device = Device(board)
     with Clock("the board has started"):
         board.power_on()

@@ -7,6 +7,7 @@ import wave
 from pathlib import Path
 
 from demo import corpus
+from fleet_protocol.ready_bundles import find_bundle
 from tests.arm.__main__ import CHECKOUT
 from tests.arm.machine import ArmError, run
 from tests.board.board import Board
@@ -56,15 +57,15 @@ done
 """
 
 
-def prepare_share(share: Path, architecture: str, build: Path) -> None:
+def prepare_share(share: Path, bundle: str, build: Path) -> None:
     """Put the Debian package, a model, clips and a public set where the board and its aggregator find them."""
     run(sys.executable, "-m", "deb", "armhf", "--output", share, cwd=CHECKOUT)
-    run(sys.executable, "-m", "model_export.cli", "build", architecture, "-o", share / "model.auricle", cwd=CHECKOUT)
+    shutil.copyfile(find_bundle(bundle), share / "model.auricle")
     clips = corpus.cached(build, LABELS, _SPEAKERS, _TAKES, seed=1)
     shutil.copytree(clips, share / "clips")
     _join(sorted(clips.glob("*/*.wav"))[::2], share / "room.wav")
     public = corpus.cached(build, LABELS, _PUBLIC_SPEAKERS, 1, seed=2)
-    options = ("--per-label", str(_PUBLIC_SPEAKERS), "-o", share / "public.safetensors")
+    options = ("--bundle", bundle, "--per-label", str(_PUBLIC_SPEAKERS), "-o", share / "public.safetensors")
     run(sys.executable, "-m", "edge_client.cli", "public-set", public, *options, cwd=CHECKOUT)
 
 

@@ -21,7 +21,6 @@ from edge_client.config import load_config
 from edge_client.detection.doubts import Doubt
 from edge_client.errors import EdgeError
 from edge_client.learning.forgotten_labels import forget_noted
-from edge_client.learning.teaching.at_once import learn_at_once
 from edge_client.learning.teaching.job import to_teach
 from edge_client.learning.teaching.room_material import night_is_due
 from edge_client.learning.worker import run
@@ -214,11 +213,8 @@ class LivedDevice:
             self.attempt("deleting", lambda: delete(teaching, chosen), *(clip.clip_id for clip in chosen))
 
     def learn(self):
-        """Learn as the daemon does: the room at night, clips that changed; or as `auricle-edge learn` does."""
-        if self.rng.random() < 0.1:
-            self.attempt("learning", lambda: learn_at_once(self.config, self.state))
-        else:
-            self.attempt("looking", self._learn_what_is_due)
+        """Learn as the daemon does: the room at night, clips that changed."""
+        self.attempt("looking", self._learn_what_is_due)
 
     def _learn_what_is_due(self):
         if night_is_due(self.config, self.state, self.clock()) or to_teach(self.config, self.state):

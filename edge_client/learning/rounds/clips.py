@@ -32,7 +32,8 @@ def own_clips(config: Config, client: ClientState) -> Split:
     asked = client.work.plan.personalisation.settings.get("held_out")
     if asked is not None:
         return Split(recordings, float(asked))
-    return Split(recordings, HELD_OUT if config.microphone is None else 0.0, fewest=FEWEST)
+    teaches = config.microphone is not None and client.model.manifest.background
+    return Split(recordings, 0.0 if teaches else HELD_OUT, fewest=FEWEST)
 
 
 def to_train_on(config: Config, client: ClientUpdate, source: Split) -> Clips:

@@ -16,7 +16,7 @@ the first time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,14 +25,14 @@ from edge_client.clips.files import SOUND, chosen_kinds
 from edge_client.config import Config
 from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
-from edge_client.errors import RecordingError
+from edge_client.errors import ModelError, RecordingError
+from edge_client.learning.class_links import take_labels
 from edge_client.learning.new_sounds import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
-from edge_client.learning.teaching.expectation import expectations
+from edge_client.learning.teaching.expectation import Expectation, expectations
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
-from edge_client.learning.teaching.taught import Taught, known_slots, require_learned, with_labels
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.rates import room_tails
 from edge_client.storage.device_state import DeviceState
@@ -60,6 +60,18 @@ _SOUNDS = Tail(1.5, 1.5)
 # often such words reach a label's score at least: Mandarin ones heard by `base`, and Bengali digits heard across rooms
 # by `words`, among two hundred others an hour.
 _WORDS = Tail(4.0, 1.6)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """The result of a teaching; tails and prototypes are those of :class:`edge_client.storage.saved_model.Progress`."""
+
+    weights: Arrays
+    label_map: LabelMap
+    clips: int
+    expected: tuple[Expectation, ...]
+    tails: Mapping[str, tuple[float, float]]
+    prototypes: Mapping[str, Floats]
 
 
 def centres(
@@ -111,7 +123,11 @@ def _trained(
         rows, targets = material.one_pass(label_map.capacity, rng)
         x, optimiser = model.normalise(rows[:, None]), Optimiser(settling(rate, epoch, epochs))
         loss = train_epoch(model, x, targets, label_map.listening_mask, optimiser, rng)
-    require_learned(loss, rate)
+    if not math.isfinite(loss):
+        raise ModelError(
+            f"learning what was taught diverged (loss {loss}); nothing was changed. Lower [training] "
+            f"teach_learning_rate, now {rate:g}"
+        )
     return model.get_weights()
 
 
@@ -124,12 +140,13 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     heard = Hearing(config, model.manifest.feature_settings, state.embeddings_path).heard()
     public_set = state.blobs.public_set(model.manifest.feature_settings)
     fleet = state.blobs.prototypes(model.manifest.feature_settings)
-    label_map = with_labels(saved.progress.label_map, heard.takes)
+    former = saved.progress.label_map
+    label_map = take_labels(former, tuple(heard.takes), ())
     if not label_map.slots:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     statistics = saved.bundle.manifest.embedding_statistics
     assert statistics is not None
-    known = known_slots(saved.progress.label_map, set(heard.takes), keep_all=config.clips.expire_days > 0)
+    known = known_slots(former, heard.takes, keep_all=config.clips.expire_days > 0)
     imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
     denied = {} if fleet is None or fleet.negatives is None else fleet.negatives.of_classes()
@@ -171,15 +188,20 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         model, label_map, heard, statistics, np.random.default_rng([seed, 2]), learned.material.kinds(label_map)
     )
     clips = sum(len(takes) for takes in heard.takes.values())
-    return Taught(
-        learned.weights,
-        learned.weights,
-        label_map,
-        clips,
-        background_trained=True,
-        expected=expected,
-        tails=learned.tails,
-        prototypes=learned.prototypes,
+    return Taught(learned.weights, label_map, clips, expected, learned.tails, learned.prototypes)
+
+
+def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool) -> tuple[int, ...]:
+    """Return the slots that must not be forgotten.
+
+    A label of which the owner deleted every clip, and which the fleet does not know either, is meant to be forgotten;
+    where clips expire by themselves nobody can tell, and it is kept.
+    """
+    given_up = former.given_up
+    return tuple(
+        number
+        for number, slot in enumerate(former.slots)
+        if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in given_up
     )
 
 

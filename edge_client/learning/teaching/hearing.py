@@ -22,8 +22,6 @@ from fleet_protocol.feature_settings import FeatureSettings
 
 log = logging.getLogger(__name__)
 
-# Windows of the room, and as many of artificial noise, of one incremental task.
-QUIET_ROWS = 400
 # Artificial noise: levels in dB full scale, and how its amplitude falls with frequency (white to brown).
 _LEVELS_DB = (-75.0, -15.0)
 _SLOPES = (0.0, 1.2)
@@ -58,9 +56,7 @@ def _recorded(folder: Path, rate_hz: int) -> tuple[Floats, ...]:
         return ()
 
 
-def windows(
-    recordings: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator, count: int = QUIET_ROWS
-) -> Floats:
+def windows(recordings: tuple[Floats, ...], settings: FeatureSettings, rng: np.random.Generator, count: int) -> Floats:
     """Draw clip-long stretches of the room at several volumes: float32 [count, clip_samples]; none without a room."""
     length = settings.clip_samples
     rows = np.empty((count if recordings else 0, length), np.float32)

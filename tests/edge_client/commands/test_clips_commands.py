@@ -22,6 +22,7 @@ from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
+from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest
 from tests.support.checkout import ROOT
 from tests.support.edge_commands import EdgeCommands
@@ -226,13 +227,13 @@ def test_an_option_before_an_action_counts_for_it(edge, capsys):
 
 
 @pytest.mark.slow
-def test_a_command_waits_until_the_daemon_has_learned(edge, tmp_path, bundles, sound_server):
+def test_a_command_waits_until_the_daemon_has_learned(edge, tmp_path, sound_server):
     assert sound_server
     write_clips(edge.folder / "recordings", "yes", 4, seed=1)
-    assert "without [microphone]" in edge("import", edge.folder / "recordings", "--wait", status=1)
-    daemon = EdgeDaemon(
-        tmp_path, bundles["cnn1"], '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n[training]\nteach_epochs = 3\n'
-    )
+    assert "learns in rounds alone" in edge("import", edge.folder / "recordings", "--wait", status=1)
+    sections = '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n[training]\nteach_epochs = 3\n'
+    daemon = EdgeDaemon(tmp_path, find_bundle("base"), sections)
+    edge("clips", "delete", "--yes", "--for-good", "--label", "yes")
     assert "the daemon does not run" in edge("import", edge.folder / "recordings", "--wait", status=1)
     daemon.start(dict(os.environ))
     try:
