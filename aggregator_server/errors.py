@@ -60,10 +60,7 @@ CODES: dict[str, tuple[int, str]] = {
         "The database or the store of the fleet does not answer; nothing was lost: send it again later.",
     ),
     "not_ready": (503, "This server cannot do its work now: it is shutting down, or cannot use its database or store."),
-    "too_many": (
-        429,
-        "Too many devices enrolled, or too many requests failed; ``Retry-After`` says when to try again.",
-    ),
+    "too_many": (429, "Too many devices enrolled; ``Retry-After`` says when to try again."),
     "invalid_request": (422, "A parameter or a field of the body is missing, of a wrong type or out of range."),
     "digest_mismatch": (422, "The body's SHA-256 is not the one that the request announced."),
     "unknown_strategy": (422, "There is no strategy of that name."),
@@ -150,7 +147,7 @@ class StateAwayError(AggregatorError, OSError):
 
 
 class TooManyError(AggregatorError):
-    """Too many devices enrolled, or too many requests failed.
+    """Too many devices enrolled.
 
     Attributes:
         retry_after_s: Seconds after which it is worth trying again.

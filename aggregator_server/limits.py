@@ -89,9 +89,6 @@ REFUSALS_NOTED_S = 3600.0  # in this time
 REFUSALS_NOTED = 200  # of all addresses together
 REFUSALS_NOTED_OF_ADDRESS = 20
 
-# Requests with wrong tokens, of all addresses, that a server counts in a shared database. More count at it alone.
-FAILURES_SHARED_PER_MINUTE = 600
-
 # New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
 DEVICES_PER_MINUTE = 60
 # Devices, revoked ones included, that the enrolment token may bring in all.

@@ -168,15 +168,6 @@ class Store(Tables):
         seen, self._seen = self._seen, {}
         return seen
 
-    def count_failure(self, network: str) -> tuple[float, bool] | None:
-        """Count a failed authentication of a network for all servers of the fleet.
-
-        Returns:
-            (Seconds that it has to wait, whether the wait begins now); None where no other server counts, or the
-            database does not answer.
-        """
-        return None if self._postgres is None else self._postgres.count_failure(network)
-
     def join(self, heard: Callable[[Kind], None]) -> None:
         """Begin to serve beside other servers, where the fleet can have several.
 

@@ -5,7 +5,6 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 """
 
 import contextlib
-import logging
 import secrets
 import threading
 import time
@@ -31,7 +30,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Mapper, Session, object_session
 
 from aggregator_server.errors import RefusedError, StartError, StateAwayError
-from aggregator_server.store import failures, migrations
+from aggregator_server.store import migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability
 from aggregator_server.store.deadlines import Deadlines, bound
 from aggregator_server.store.identity import Identity
@@ -49,8 +48,6 @@ _READER_S = 2
 _PAUSE_S = 1.0
 _AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 _DISK_FULL, _READ_ONLY = "53100", "25006"
-_FORGET_AFTER = 1_000  # failed authentications, after which the rows of old ones make room
-_log = logging.getLogger(__name__)
 
 _NEXT_KEYS = "auricle_next_keys"  # of a session's flush
 
@@ -96,7 +93,6 @@ class Postgres(Database):
         self._away_until = 0.0
         self._coming: Future[Connection] | None = None  # the reader, that a thread connects
         self._waited = False  # in vain, since it was lost
-        self._counted, self._count_from = 0, 0.0  # failed authentications
         self._holder: Connection | None = None
         self._holds = ""
         event.listen(engine, "begin", self._begin)
@@ -243,23 +239,6 @@ class Postgres(Database):
             raise StateAwayError(str(error)) from None
         if not held:
             raise StateAwayError(f"another program holds the fleet in {self.shown} now; stop one of them")
-
-    def count_failure(self, network: str) -> tuple[float, bool] | None:
-        """Count a failed authentication for all servers; None where the database does not answer at once."""
-        if time.monotonic() < self._count_from:
-            return None
-        try:
-            with self.answers(), self.engine.begin() as connection:
-                found = failures.count_failure(connection, network)
-            self._counted += 1
-            if self._counted % _FORGET_AFTER == 0:
-                with self.answers(), self.engine.begin() as connection:
-                    failures.forget_failures(connection)
-        except StateAwayError as error:
-            self._count_from = time.monotonic() + _PAUSE_S
-            _log.warning("failed authentications count at this server alone for now: %s", error)
-            return None
-        return found
 
     def end_removal(self, digests: Collection[str]) -> None:
         """Let rows name blobs again, which were removed or stay; also where another server has the lease by now."""

@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Column, Connection, DateTime, MetaData, Strin
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
-from aggregator_server.store import failures, migrations
+from aggregator_server.store import migrations
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.servers import make_lease
 from aggregator_server.store.tables import Base
@@ -72,7 +72,6 @@ def prepare(
         FLEET.create(connection)
         connection.execute(insert(FLEET).values(number=found))
         make_lease(connection)
-        failures.make_failures(connection)
         Base.metadata.create_all(connection)
         _REMOVALS.create(connection)
         connection.exec_driver_sql(_MAKE)

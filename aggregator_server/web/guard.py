@@ -1,7 +1,6 @@
-"""What the server does about requests that it refuses: it notes them in the audit, and slows their senders down.
+"""The requests that the server refuses, in the audit: few entries, however many there are.
 
-Whoever has the right token is never made to wait, so nobody can lock a neighbour behind the same router out. Tokens
-hold 256 random bits: the limit does not protect them from guesses, it keeps the audit and the log readable.
+Tokens hold 256 random bits, so nobody guesses one, and whoever tries need not be slowed down.
 """
 
 import asyncio
@@ -10,87 +9,15 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from fastapi import Request
 
 from aggregator_server import limits
-from aggregator_server.errors import AggregatorError, TooManyError
+from aggregator_server.errors import AggregatorError
 from aggregator_server.fleet.audit import Actor, What, audit
 from aggregator_server.store import Store
-from aggregator_server.store.failures import ADDRESSES, Failures
 from fleet_protocol.addresses import network_of
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What becomes of a failed authentication.
-
-    Attributes:
-        wait_s: Seconds that the address has to wait; 0: none.
-        begins: Whether the wait begins with this failure.
-    """
-
-    wait_s: float = 0.0
-    begins: bool = False
-
-
-class FailedAuthentications:
-    """Counts failures by network address; any thread may call it.
-
-    In memory, and in the database where other servers count too. What goes there is bounded: an address that waits is
-    not asked about, and only so many failures of all addresses are in a minute; those beyond it count here alone.
-    """
-
-    def __init__(self, share: Callable[[str], tuple[float, bool] | None] = lambda _: None) -> None:
-        """Make one.
-
-        Args:
-            share: counts a failure of a network for all servers; returns (seconds that it has to wait, whether the wait
-                begins), or None where there is no other server or the database does not answer.
-        """
-        self._share = share
-        self._lock = threading.Lock()
-        self._addresses: dict[str, Failures] = {}
-        self._shared, self._shared_since = 0, 0.0
-
-    def add(self, address: str, now: float) -> Verdict:
-        """Count a failure. The eleventh in a minute makes the address wait a minute, and each next time twice as long.
-
-        Args:
-            address: IPv4 or IPv6 address; a network of 64 bits counts as one, for its owner has all of it.
-            now: seconds, on a clock that is never set.
-        """
-        network = network_of(address)
-        with self._lock:
-            found = self._of(network, now)
-            if now < found.until:
-                return Verdict(found.until - now)
-            may_share = self._may_share(now)
-        shared = self._share(network) if may_share else None
-        with self._lock:
-            begins = found.add(now)
-            if shared is not None:
-                wait_s, begins = shared
-                found.until = now + wait_s
-            return Verdict(max(0.0, found.until - now), begins)
-
-    def _may_share(self, now: float) -> bool:
-        if now - self._shared_since >= _MINUTE_S:
-            self._shared, self._shared_since = 0, now
-        self._shared += 1
-        return self._shared <= limits.FAILURES_SHARED_PER_MINUTE
-
-    def _of(self, key: str, now: float) -> Failures:
-        found = self._addresses.pop(key, None)
-        if found is None or found.is_forgotten(now):
-            found = Failures(now, now)
-        self._addresses[key] = found  # the newest last
-        if len(self._addresses) > ADDRESSES:
-            del self._addresses[next(iter(self._addresses))]
-        return found
 
 
 class NotedFailures:
@@ -104,7 +31,6 @@ class NotedFailures:
         self._began = 0.0
         self._noted: Counter[str] = Counter()  # by address, as few as there are entries
         self._more = 0
-        self._more_from: set[str] = set()
 
     def admit(self, address: str, now: float) -> bool:
         """Say whether a failure gets an entry; count it where it does not.
@@ -123,27 +49,21 @@ class NotedFailures:
                 self._noted[network] += 1
                 return True
             self._more += 1
-            if len(self._more_from) < ADDRESSES:
-                self._more_from.add(network)
             return False
 
-    def take_more(self, now: float, *, ends: bool) -> tuple[int, int]:
-        """Return (failures that were counted, their addresses), once, when their time is over.
-
-        At once where the server ``ends``.
-        """
+    def take_more(self, now: float, *, ends: bool) -> int:
+        """Return how many failures were counted, once, when their time is over; at once where the server ``ends``."""
         with self._lock:
             if not ends and not self._is_over(now):
-                return 0, 0
-            more = self._more, len(self._more_from)
-            self._more, self._more_from = 0, set()
+                return 0
+            more, self._more = self._more, 0
             return more
 
     def _is_over(self, now: float) -> bool:
         return now - self._began >= limits.REFUSALS_NOTED_S
 
 
-_AGAIN_S = _MINUTE_S = 60.0
+_AGAIN_S = 60.0
 _REVOKED_AGAIN_S = 3_600.0
 _KEYS = 10_000
 _log = logging.getLogger(__name__)
@@ -154,7 +74,6 @@ class Guard:
 
     def __init__(self, store: Store) -> None:
         self._tables = store
-        self._failures = FailedAuthentications(store.count_failure)
         self._noted_failures = NotedFailures()
         self._lock = threading.Lock()
         self._noted: dict[str, float] = {}
@@ -164,20 +83,9 @@ class Guard:
 
         Raises:
             AggregatorError: ``error`` itself.
-            TooManyError: the address failed too often, and has to wait.
         """
-        actor = caller(request, "somebody")
-        verdict = self._failures.add(actor.address or "", time.monotonic())
-        if verdict.wait_s:
-            if verdict.begins:
-                self._note_failure("limit_hit", actor, limit="failed authentications", wait_s=verdict.wait_s)
-            raise TooManyError(
-                f"too many requests with wrong tokens came from {actor.address}; the next one is looked at in "
-                f"{verdict.wait_s:.0f} s. Requests with the right token are answered as ever",
-                verdict.wait_s,
-            ) from error
         where = f"{request.method} {request.url.path}"
-        self._note_failure("authentication_failed", actor, request=where[:200], reason=error.code)
+        self._note_failure(caller(request, "somebody"), where[:200], error.code)
         raise error
 
     def note_revoked(self, actor: Actor) -> None:
@@ -211,15 +119,15 @@ class Guard:
 
     def note_more(self, *, ends: bool = False) -> None:
         """Note how many failures had no entry of their own, once their time is over, or where the server ends."""
-        failures, addresses = self._noted_failures.take_more(time.monotonic(), ends=ends)
+        failures = self._noted_failures.take_more(time.monotonic(), ends=ends)
         if failures:
-            self._note("authentication_failed", Actor("somebody"), more=failures, addresses=addresses)
+            self._note("authentication_failed", Actor("somebody"), more=failures)
 
-    def _note_failure(self, what: What, actor: Actor, **details: str | float | None) -> None:
+    def _note_failure(self, actor: Actor, request: str, reason: str) -> None:
         """Note what anybody can cause, within the bounds of aggregator_server/limits.py."""
         self.note_more()
         if self._noted_failures.admit(actor.address or "", time.monotonic()):
-            self._note(what, actor, **details)
+            self._note("authentication_failed", actor, request=request, reason=reason)
 
     def _note(self, what: What, actor: Actor, **details: str | float | None) -> None:
         with self._tables.writing() as session:

@@ -49,12 +49,7 @@ def test_a_flood_by_an_invitation_ends_at_its_number(start_aggregator):
     server = start_aggregator()
     with server.client() as admin:
         invitation = admin.post("/v1/invitations", json={"devices": 3}).json()["token"]
-        began = time.monotonic()
-        found = counted(flood(server.url, invitation))
-        minutes = 1 + (time.monotonic() - began) // 60
-        # After ten refusals in a minute the address is told to wait.
-        assert 10 <= found[403] <= 10 * minutes
-        assert found == {200: 3, 403: found[403], 429: FLOOD - 3 - found[403]}
+        assert counted(flood(server.url, invitation)) == {200: 3, 403: FLOOD - 3}
         assert len(admin.get("/v1/devices").json()) == 3
 
 

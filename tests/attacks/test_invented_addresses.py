@@ -1,4 +1,4 @@
-"""Whoever guesses tokens must not choose the address that is counted and noted, nor fill the audit, which stays."""
+"""Whoever guesses tokens must not choose the address that is noted, nor fill the audit, which stays."""
 
 import http.client
 
@@ -33,10 +33,9 @@ def audit(server: Aggregator, what: str = "authentication_failed") -> list[dict]
 
 def test_a_client_that_is_no_proxy_cannot_invent_addresses(start_aggregator):
     server = start_aggregator()
-    statuses = [guess(server, forwarded(number)) for number in range(GUESSES)]
-    assert statuses == [401] * 10 + [429] * (GUESSES - 10)
+    assert [guess(server, forwarded(number)) for number in range(GUESSES)] == [401] * GUESSES
     assert {entry["address"] for entry in audit(server)} == {"127.0.0.1"}
-    assert len(audit(server)) == 10
+    assert len(audit(server)) == OF_ADDRESS
 
 
 def test_only_the_proxy_that_was_named_is_believed(start_aggregator):
@@ -78,7 +77,7 @@ def test_guesses_from_many_addresses_leave_few_entries_and_their_number(start_ag
     last, *others = audit(server)
     assert len(others) == IN_ALL
     assert (last["who"], last["address"]) == ("somebody", None)
-    assert last["details"] == {"more": GUESSES - IN_ALL, "addresses": GUESSES - IN_ALL}
+    assert last["details"] == {"more": GUESSES - IN_ALL}
 
 
 def test_an_address_that_guesses_slowly_leaves_few_entries_and_the_server_goes_on_to_note_others(start_aggregator):

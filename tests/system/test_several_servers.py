@@ -104,9 +104,6 @@ def test_a_fleet_is_one_whichever_server_its_devices_and_people_talk_to(shared):
     until(lambda: fleet.done(following, 2))
     assert time.time() - deadline < 10
     assert (fleet.ask(CLOSED), fleet.token()) == ([(2,)], 2)
-    guessing = [at.aggregator.client(f"guess-{'x' * 20}", address="127.0.0.9") for at in (second, third)]
-    answers = [guessing[number % 2].get("/v1/devices").status_code for number in range(12)]
-    assert answers == [401] * 10 + [429] * 2
     third.admin.delete(f"/v1/devices/{device.device_id}").raise_for_status()
     assert second.clients[device.number].get("/v1/work").status_code == 403
 

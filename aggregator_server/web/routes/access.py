@@ -31,8 +31,8 @@ _DEVICE = HTTPBearer(
     scheme_name="DeviceSecret", description="The secret that the device drew when it enrolled.", auto_error=False
 )
 # Errors that a route documents which devices, or people, may call.
-DEVICE_ERRORS = "unauthorised device_revoked device_waiting too_many"
-PERSON_ERRORS = "unauthorised role_too_low too_many"
+DEVICE_ERRORS = "unauthorised device_revoked device_waiting"
+PERSON_ERRORS = "unauthorised role_too_low"
 MEMBER_ERRORS = f"{DEVICE_ERRORS} role_too_low"
 
 _TO_ENROL = "this address needs an invitation, the enrolment token, or the secret of a device that is enrolled"
@@ -98,7 +98,7 @@ async def require_known(request: Request) -> None:
     """Admit whoever has a token that the server knows, whatever it opens.
 
     Raises:
-        "unauthorised", TooManyError: the token is none of these.
+        NotAuthenticatedError: the token is none of these.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     service = await get_service(request)

@@ -96,10 +96,7 @@ def describe_shared(service: CurrentService) -> ModelInfo:
     summary="Fetch the bundle that a new device may start with",
     tags=["shared model"],
     response_class=StreamingResponse,
-    responses={
-        200: {"content": BINARY},
-        **documented("unauthorised invitation_spent device_revoked model_not_found too_many"),
-    },
+    responses={200: {"content": BINARY}, **documented("unauthorised invitation_spent device_revoked model_not_found")},
 )
 async def bundle(request: Request, service: CurrentService, entry: EntryOfCaller) -> Response:
     """Return the shared model's bundle as it was published, to a device that has yet to enrol."""

@@ -4,7 +4,6 @@ import contextlib
 import threading
 import time
 
-import psycopg
 import pytest
 from sqlalchemy import select
 
@@ -150,37 +149,6 @@ def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, s
         states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     wait_for(lambda: "work" in heard)
     assert token_of(first) == 1
-
-
-def test_a_failure_counts_at_every_server_and_the_oldest_addresses_make_room(join, states, place, monkeypatch):
-    first, second = join("a")[0], join("b")[0]
-    for store in (first, second) * 5:
-        assert store.count_failure("192.0.2.1") == (0.0, False)
-    wait_s, begins = first.count_failure("192.0.2.1")
-    assert (59 < wait_s <= 60, begins) == (True, True)
-    wait_s, begins = second.count_failure("192.0.2.1")
-    assert (0 < wait_s <= 60, begins) == (True, False)
-    assert second.count_failure("192.0.2.2") == (0.0, False)
-    filling = """
-        INSERT INTO failed_authentications SELECT 'n' || i, i, i, 1, 0, 0 FROM generate_series(1, 10100) AS i
-    """
-    states.postgres.ask(name_of(place), filling)
-    monkeypatch.setattr(second.database, "_counted", 999)
-    second.count_failure("192.0.2.2")
-    found = states.postgres.ask(name_of(place), "SELECT count(*), min(last) FROM failed_authentications")
-    assert found == [(10_000, 103.0)]
-
-
-def test_a_server_that_is_paused_within_a_count_keeps_nobody_from_answering(join, states, place):
-    store, _ = join("a")
-    assert store.count_failure("192.0.2.1") == (0.0, False)
-    with psycopg.connect(states.postgres.url(name_of(place))) as paused:
-        paused.execute("SELECT * FROM failed_authentications FOR UPDATE")
-        began = time.monotonic()
-        assert store.count_failure("192.0.2.1") is None
-        assert store.count_failure("192.0.2.2") is None  # it does not ask again at once
-        assert time.monotonic() - began < 10
-        write(store, "a")
 
 
 def test_what_a_server_is_about_to_remove_no_server_can_come_to_need(join):

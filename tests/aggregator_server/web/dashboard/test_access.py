@@ -187,16 +187,12 @@ def test_nobody_is_signed_in_by_another_site(visitor):
     assert "auricle" not in visitor.client.cookies
 
 
-def test_wrong_tokens_are_noted_and_slowed_down_and_right_ones_are_not(aggregator):
+def test_wrong_tokens_are_noted(aggregator):
     guesser = Visitor(aggregator, "127.0.0.77")
-    answers = [guesser.sign_in(f"aur_user_{turn}") for turn in range(11)]
-    assert [answer.status_code for answer in answers] == [401] * 10 + [429]
-    assert "nobody has this token" in answers[0].text
-    assert int(answers[-1].headers["retry-after"]) > 0
-    noted = [entry for entry in audited(aggregator, "authentication_failed") if entry["address"] == "127.0.0.77"]
-    assert [entry["details"]["request"] for entry in noted] == ["POST /sign-in"] * 10
-    with aggregator.client("aur_user_nobody", address="127.0.0.77") as client:
-        assert client.get("/v1/rounds").status_code == 429  # one count for both ways in
+    answer = guesser.sign_in("aur_user_nobody")
+    assert (answer.status_code, "nobody has this token" in answer.text) == (401, True)
+    (noted,) = [entry for entry in audited(aggregator, "authentication_failed") if entry["address"] == "127.0.0.77"]
+    assert noted["details"]["request"] == "POST /sign-in"
     assert guesser.sign_in().status_code == 303
     assert audited(aggregator, "signed_in")[0]["address"] == "127.0.0.77"
     guesser.close()
