@@ -16,7 +16,7 @@ from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file
-from model_export.pretraining.batches import Augmentation
+from model_export.pretraining.batches import Augmentation, Batches
 from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, require_recordings, speakers_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SIZES = ("base", "small", "words")
 _CALIBRATION_CLIPS = 300
+_WORDS = Augmentation(noise=0.85, microphones=0.4, rooms=0.3, second_noise=0.2, talk=0.2, sources=1024)
 
 
 def add_arguments(pretrain: argparse.ArgumentParser) -> None:
@@ -32,6 +33,9 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     several: dict[str, Any] = {"type": Path, "action": "append", "metavar": "PATH"}
     pretrain.add_argument(
         "--data", required=True, help="archive of log-mel pictures, or folder of <label>/*; may be repeated", **several
+    )
+    pretrain.add_argument(
+        "--more-words", default=[], help="the same, of words that train the network alone; may be repeated", **several
     )
     pretrain.add_argument(
         "--leave-out-speakers",
@@ -68,13 +72,13 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     _require_sensible(chosen)
     for folder in (*chosen.few_shot, *filter(None, [chosen.test])):
         require_recordings(folder)
-    division = divide(
-        read_corpus(chosen.data),
-        set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers)),
-        [w for w in chosen.leave_out_words.split(",") if w],
-    )
+    silent = set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers))
+    left_out = [w for w in chosen.leave_out_words.split(",") if w]
+    division = divide(read_corpus(chosen.data), silent, left_out)
+    more = read_corpus(chosen.more_words) if chosen.more_words else None
+    if more:
+        more = more.where(~np.isin(more.speakers, list(silent)) & ~np.isin(more.words, left_out))
 
-    from model_export.pretraining.batches import Batches
     from model_export.pretraining.training import Options, Training, use_threads
 
     options = Options(
@@ -83,14 +87,18 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         chosen.batch,
         chosen.learning_rate,
         decay=chosen.decay,
+        cosine=float(chosen.size == "words"),
         seed=chosen.seed,
         checkpoint_s=chosen.checkpoint_s,
         threads=chosen.threads,
     )
     use_threads(options.threads)
-    batches = Batches(division.training, Augmentation(), options.batch, options.backwards, options.seed)
+    variants, power = (_WORDS, 0.75) if chosen.size == "words" else (Augmentation(), 0.5)
+    batches = Batches(
+        division.training, variants, options.batch, options.backwards, options.seed, more=more, power=power
+    )
     checkpoint = chosen.output.with_suffix(".checkpoint")
-    digest = division.training.digest()
+    digest = (division.training.joined(more) if more else division.training).digest()
     training = Training(options, batches, checkpoint, digest)
     training.run(
         lambda at: print(

@@ -6,6 +6,7 @@ Three layouts are read: an archive of pictures, Speech Commands' folders (Warden
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -54,6 +55,12 @@ class Corpus:
         """Return the clips that a boolean array or an array of indices names."""
         return Corpus(self.pixels[chosen], self.words[chosen], self.speakers[chosen])
 
+    def joined(self, other: Corpus) -> Corpus:
+        """Return both corpora's clips."""
+        return Corpus(
+            *(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in dataclasses.fields(self))
+        )
+
     def digest(self) -> str:
         """Return the SHA-256 of the clips' words, speakers and pixels, in hexadecimal digits."""
         state = hashlib.sha256()
@@ -100,10 +107,8 @@ def read_corpus(data: Sequence[Path]) -> Corpus:
 
     Raises CorpusError: a path is neither, or holds no clips; RecordingError: a recording cannot be read.
     """
-    parts = [_read_folder(path) if path.is_dir() else _read_archive(path) for path in data]
-    return Corpus(
-        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in dataclasses.fields(Corpus))
-    )
+    parts = (_read_folder(path) if path.is_dir() else _read_archive(path) for path in data)
+    return functools.reduce(Corpus.joined, parts)
 
 
 def _read_archive(archive: Path) -> Corpus:

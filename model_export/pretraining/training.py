@@ -1,6 +1,7 @@
 """Trains a front end's network to tell words apart, so that its embedding serves words that it never heard.
 
-Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy.
+Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy,
+and for `words` besides the cosine loss with a margin (CosFace: Wang et al. 2018), since a device compares cosines.
 A run that was killed goes on from its last checkpoint.
 """
 
@@ -29,6 +30,7 @@ from model_export.pretraining.batches import Batches
 from model_export.pretraining.network import DESIGNS, build
 
 _PROGRESS_S = 5.0
+_SHARPNESS, _MARGIN = 24.0, 0.15  # of the cosine loss: s and m of Wang et al. 2018
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Options:
     warm_up: int = 150  # steps over which it rises
     decay: int = 0  # last steps, over which it falls; 0: all
     backwards: float = 1 / 3  # share of the words that are played backwards
+    cosine: float = 0.0  # weight of the cosine loss beside the cross-entropy
     seed: int = 0  # of the initial weights and of all draws
     checkpoint_s: float = 60.0  # seconds between checkpoints
     threads: int = 2  # threads that work at the same time, at least 1
@@ -82,9 +85,12 @@ class Training:
         keras.utils.set_random_seed(options.seed)
         self.network = build(DESIGNS[options.size])
         words = keras.layers.Dense(batches.classes, name="words")(self.network.output)
-        self.classifier = keras.Model(self.network.input, words)
+        self.classifier = keras.Model(self.network.input, [words, self.network.output])
+        self._cosine = _Cosine(batches.classes) if options.cosine else None
+        if self._cosine:
+            self._cosine.build(self.network.output.shape)
         self._optimiser = keras.optimizers.Adam(options.learning_rate)
-        self._optimiser.build(self.classifier.trainable_variables)
+        self._optimiser.build(self._trained)
         self._train_step = tf.function(self._take_step, autograph=False)
         if checkpoint.exists():
             self._load()
@@ -113,22 +119,32 @@ class Training:
     def head(self) -> dict[str, Floats]:
         """Return the classifier of words and, last, noise: kernel [embedding, words + 1], bias, and training shares."""
         kernel, bias = (np.asarray(weight) for weight in self.classifier.get_layer("words").get_weights())
-        words = len(self.batches.corpus.vocabulary)
-        kept = [*range(words), 2 * words]
+        kept = self.batches.head
         return {"head/kernel": kernel[:, kept], "head/bias": bias[kept], "head/shares": self.batches.forward_shares}
 
     def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:
         self._optimiser.learning_rate.assign(rate)
         with tf.GradientTape() as tape:
-            logits = self.classifier(x, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits))
-        variables = self.classifier.trainable_variables
-        self._optimiser.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+            logits, embeddings = self.classifier(x, training=True)
+            loss = _cross_entropy(classes, logits)
+            if self._cosine:
+                cosines = self._cosine(embeddings, training=True)
+                margins = _MARGIN * tf.one_hot(classes, self.batches.classes)
+                loss += self.options.cosine * _cross_entropy(classes, _SHARPNESS * (cosines - margins))
+        self._optimiser.apply_gradients(zip(tape.gradient(loss, self._trained), self._trained, strict=True))
         return loss
+
+    @property
+    def _trained(self) -> list[keras.Variable]:
+        return [*self.classifier.trainable_variables, *(self._cosine.trainable_variables if self._cosine else ())]
 
     def _state(self) -> dict[str, Any]:
         """Name every variable of classifier and optimiser."""
-        variables = (*self.classifier.weights, *self._optimiser.variables)
+        variables = (
+            *self.classifier.weights,
+            *(self._cosine.weights if self._cosine else ()),
+            *self._optimiser.variables,
+        )
         return {f"{index:03d}": variable for index, variable in enumerate(variables)}
 
     def _save(self) -> None:
@@ -161,6 +177,32 @@ class Training:
         return its == self.identity or checkpoint["step"] <= min(_begin_of_decay(its), _begin_of_decay(self.identity))
 
 
+def _cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits))
+
+
+class _Cosine(keras.layers.Layer):  # type: ignore[misc]
+    """Maps embeddings [n, embedding] to their cosines with each class' direction, [n, classes].
+
+    The embeddings are centred and mapped linearly first, which a device's whitening does after the training.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(name="cosine")
+        self._classes = classes
+
+    def build(self, shape: tuple[int | None, int]) -> None:
+        self._centred = keras.layers.BatchNormalization(momentum=0.98, center=False, scale=False)
+        self._centred.build(shape)
+        self._mapped = keras.layers.Dense(shape[-1], use_bias=False, kernel_initializer="orthogonal")
+        self._mapped.build(shape)
+        self._directions = self.add_weight(shape=(self._classes, shape[-1]), initializer="random_normal")
+
+    def call(self, embeddings: Tensor, training: bool = False) -> Tensor:
+        mapped = tf.math.l2_normalize(self._mapped(self._centred(embeddings, training=training)), axis=1)
+        return tf.matmul(mapped, tf.math.l2_normalize(self._directions, axis=1), transpose_b=True)
+
+
 def _begin_of_decay(identity: dict[str, Any]) -> int:
     """Return after how many steps the learning rate of a run begins to fall."""
     return int(identity["steps"] - (identity["decay"] or identity["steps"]))
@@ -172,7 +214,13 @@ def _identity(options: Options, batches: Batches, corpus_digest: str) -> dict[st
     for name in ("checkpoint_s", "threads"):
         del chosen[name]
     variants = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(batches.augmentation).items()}
-    return {**chosen, **variants, "corpus": corpus_digest, "words": list(batches.corpus.vocabulary)}
+    return {
+        **chosen,
+        **variants,
+        "power": batches.power,
+        "corpus": corpus_digest,
+        "words": list(batches.corpus.vocabulary),
+    }
 
 
 def _difference(its: Any, ours: dict[str, Any]) -> str:  # noqa: ANN401

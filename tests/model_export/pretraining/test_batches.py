@@ -86,3 +86,38 @@ def test_running_speech_joins_one_person_s_words_and_begins_anywhere():
     assert max(map(len, levels)) == 2
     of_b = max(max(found) for found in levels)
     assert {len(found) for found in levels if of_b in found} == {1}  # nobody's words follow another person's
+
+
+def test_more_words_are_drawn_and_are_no_part_of_the_head(corpus):
+    rising = np.repeat(np.arange(100, 198, dtype=np.uint8)[:, None], 40, axis=1)
+    more = Corpus(np.stack([rising] * 4), np.array(["a", "a", "often", "often"]), np.array(["b"] * 4))
+    batches = Batches(corpus, STILL, 400, 0.5, 0, more=more, power=0.1)
+    _, classes = batches.draw(0)
+    assert batches.classes == 7  # often, rare, a; each backwards; noise
+    assert set(classes) == set(range(7))
+    assert batches.head == [0, 1, 6]
+    assert batches.forward_shares.shape == (3,)
+    assert set(batches.variants(2)[1]) == {"often", "rare", NOISE}
+    assert np.isin(classes, (0, 3)).sum() < 2 * np.isin(classes, (2, 5)).sum()  # by n^0.1 nearly as often
+
+
+def test_rooms_add_what_follows_and_microphones_colour_the_bands():
+    clips = np.full((6, 98, 40), np.log(1e-6), np.float32)
+    clips[:, 20:30] = 3.0
+    silence = np.full((6, 98, 40), np.log(1e-6), np.float32)
+    still = {**vars(STILL), "rooms": 1.0}
+    varied = augment(clips, silence, Augmentation(**still), np.random.default_rng(0))
+    assert (varied[:, :20] < -11).all()  # nothing before the sound
+    assert (np.diff(varied[:, 30:50].mean(axis=2), axis=1) < 0).all()
+    assert (varied[:, 30] > -6).all()
+    coloured = augment(clips, silence, Augmentation(**{**vars(STILL), "microphones": 1.0}), np.random.default_rng(0))
+    assert 0.3 < (coloured[:, 25] - 3).std() < 1.2
+
+
+def test_noises_are_two_or_talk_or_a_synthesised_source(corpus):
+    settings = Augmentation(noise=1.0, second_noise=0.5, talk=0.5, sources=8)
+    x, _ = Batches(corpus, settings, 64, 0.5, 0).draw(0)
+    assert np.isfinite(x).all()
+    assert np.array_equal(x, Batches(corpus, settings, 64, 0.5, 0).draw(0)[0])
+    plain, _ = Batches(corpus, Augmentation(noise=1.0), 64, 0.5, 0).draw(0)
+    assert not np.allclose(x, plain)

@@ -77,11 +77,16 @@ def trained(tmp_path_factory, corpus):
 
 
 def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus):
-    """A run that is made longer before its last steps writes the file of a run that was as long from the start."""
-    once, later = tmp_path / "once", tmp_path / "later"
+    """A run that is made longer before its last steps writes the file of a run that was as long from the start.
+
+    Here with what `words` has besides: cosines with a margin, and words that train the network alone.
+    """
+    once, later, more = tmp_path / "once", tmp_path / "later", tmp_path / "more"
     for folder in (once, later):
         folder.mkdir()
-    lengths = {"short": ("--steps", 12, "--decay", 4), "long": ("--steps", 20, "--decay", 6)}
+    write_clips(more, "zip", 4, seed=1)
+    recipe = ("--size", "words", "--more-words", more)
+    lengths = {"short": (*recipe, "--steps", 12, "--decay", 4), "long": (*recipe, "--steps", 20, "--decay", 6)}
     assert pretrain(*arguments(once, corpus), *lengths["long"]).returncode == 0
     checkpoint = later / "ears.checkpoint"
     with subprocess.Popen(
@@ -98,6 +103,9 @@ def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus):
     done = pretrain(*arguments(later, corpus), *lengths["long"])
     assert done.returncode == 0, done.stderr
     assert (later / "ears.frontend").read_bytes() == (once / "ears.frontend").read_bytes()
+    front_end = read(once / "ears.frontend")
+    assert front_end.words == ("no", "up", "yes")
+    assert front_end.statistics["head/kernel"].shape == (128, 4)
     refused = pretrain(*arguments(later, corpus), *lengths["short"])
     assert refused.returncode == 1
     assert "is of another run (steps 20, not 12, decay 6, not 4)" in refused.stderr
