@@ -22,7 +22,7 @@ from aggregator_server.web.dashboard import fleet, invitations, open_pages, over
 from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
 from aggregator_server.web.guard import Guard
-from aggregator_server.web.intake import Intake
+from aggregator_server.web.intake import Addresses, Intake
 from aggregator_server.web.metrics import Metrics
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
@@ -95,6 +95,7 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
     )
     http_errors.install(app, page_of)
     app.add_middleware(Intake, require_known=require_known, page_of=page_of)
+    app.add_middleware(Addresses)  # the last one is the first that sees a request
     for module in (*_ROUTES, *PAGES):
         app.include_router(module.router)
     return app

@@ -1,4 +1,4 @@
-"""What is done with a request before a route sees it: it has its turn, and its body is read within bounds."""
+"""What is done with a request before a route sees it: its address is read, its body checked within bounds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from urllib.parse import unquote
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,12 +28,46 @@ _STREAMED = (
 _OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 _OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
+_ABSOLUTE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 RequireKnown = Callable[[Request], Awaitable[None]]
 
 
 def is_of_fleet(path: str) -> bool:
     """Tell whether devices ask at an address. People and probes wait for no device."""
     return _OF_FLEET.fullmatch(path) is not None
+
+
+class Addresses:
+    """ASGI middleware: reads a request that says in another way which address it wants, and what of it.
+
+    - HEAD is answered as GET is, without the body (RFC 9110, 9.3.2).
+    - ``GET http://host/path``, as clients ask a proxy, is ``GET /path`` of that host (RFC 9112, 3.2.2).
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an application."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] == "http":
+            scope = dict(scope)
+            if found := _ABSOLUTE.match(scope["raw_path"]):
+                scope["path"] = unquote(scope["raw_path"][found.end() :].decode("latin-1")) or "/"
+                others = [header for header in scope["headers"] if header[0] != b"host"]
+                scope["headers"] = [*others, (b"host", found[1])]
+            if scope["method"] == "HEAD":
+                scope["method"], send = "GET", _head_alone(send)
+        await self._app(scope, receive, send)
+
+
+def _head_alone(send: Send) -> Send:
+    async def send_head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+
+    return send_head
 
 
 class Turns:

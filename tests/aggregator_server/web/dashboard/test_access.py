@@ -13,7 +13,7 @@ from aggregator_server.limits import FORM_BYTES, SESSION_S, SESSIONS_PER_TOKEN
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.store import Store
 from fleet_protocol.command_line import version
-from tests.support.aggregator_process import ADMIN
+from tests.support.aggregator_process import ADMIN, read_answer
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import PAGES, Visitor
 
@@ -240,3 +240,20 @@ def test_the_files_of_other_projects_are_what_they_are_said_to_be(admin):
         assert hashlib.sha256(served.content).hexdigest() == digest
     for licence in re.findall(r"`(LICENSE-\w+\.txt)`", (VENDORED / "VENDORED.md").read_text()):
         assert Path(VENDORED / licence).stat().st_size > 200
+
+
+def test_head_is_answered_wherever_get_is_and_without_a_body(admin):
+    for path in ("/", "/static/dashboard.css?", "/openapi.json", "/v1/health"):
+        asked, got = admin.client.head(path), admin.get(path)
+        assert (asked.status_code, asked.content) == (200, b""), path
+        for name in ("content-type", "content-length"):
+            assert asked.headers[name] == got.headers[name], path
+    assert [admin.client.head(path).status_code for path in ("/v1/rounds", "/nothing", "/sign-out")] == [401, 404, 405]
+
+
+def test_a_request_that_names_the_whole_address_is_answered(aggregator):
+    for asked in ("http://fleet.example/v1/health?x=1", "HTTPS://fleet.example:8470/sign-in", "http://fleet.example"):
+        with aggregator.connect() as connection:
+            connection.sendall(f"GET {asked} HTTP/1.1\r\nHost: elsewhere.example\r\nConnection: close\r\n\r\n".encode())
+            status, headers, _ = read_answer(connection)
+        assert (status, headers.get("location")) in ((200, None), (303, "/sign-in?next=/")), asked
