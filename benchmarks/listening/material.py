@@ -164,7 +164,7 @@ def make_stream(
     for word, clip in zip(words, clips, strict=False):
         speech = read_clip(clip.path, SETTINGS) * fade * fade[::-1]
         start = round(word.begin_s * rate)
-        gain = 10 ** ((WORD_DB + rng.uniform(-NEARER_DB, NEARER_DB)) / 20) / _loudness(speech, rate)
+        gain = 10 ** ((WORD_DB + rng.uniform(-NEARER_DB, NEARER_DB)) / 20) / loudness(speech, rate)
         near[start : start + len(speech)] += (gain * speech).astype(np.float32)
     heard = near if response is None else reverberated(near, response)
     return Stream(np.clip(noise + heard, -1.0, 1.0), tuple(words))
@@ -201,7 +201,7 @@ def background(half: Half, length: int, rate: int, rng: np.random.Generator) -> 
     return sections
 
 
-def _loudness(speech: Doubles, rate: int) -> float:
+def loudness(speech: Floats | Doubles, rate: int) -> float:
     """Return the root mean square of the loudest tenth of 30 ms frames and what comes near it (within 20 dB)."""
     size = round(_LOUD_S * rate)
     power = np.square(speech[: len(speech) // size * size].reshape(-1, size)).mean(axis=1)

@@ -48,12 +48,8 @@ def owners(folder: Path, count: int, takes: int, teachers: int, seed: int) -> li
 
     Raises BenchmarkError: nobody has enough takes of four words.
     """
-    words = {
-        path.name: sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
-        for path in sorted(folder.iterdir())
-        if path.is_dir() and not path.name.startswith("_")
-    }
-    by = {word: _by_speaker(files) for word, files in words.items()}
+    words = recordings_by_word(folder)
+    by = {word: by_speaker(files) for word, files in words.items()}
     able = {
         speaker: [word for word in words if len(by[word].get(speaker, ())) > takes]
         for speaker in sorted({speaker for found in by.values() for speaker in found})
@@ -80,25 +76,36 @@ def _owner(
 ) -> Owner:
     taught, clips = {}, []
     for label in labels:
-        mine = _shuffled(by[label][owner], rng)
-        others = _shuffled([speaker for speaker in by[label] if speaker != owner], rng)
+        mine = shuffled(by[label][owner], rng)
+        others = shuffled([speaker for speaker in by[label] if speaker != owner], rng)
         helpers, strangers = others[: teachers - 1], others[teachers - 1 :]
         taught[label] = mine[:takes] + [path for who in helpers for path in by[label][who][:takes]]
         clips += [Clip(label, path, OWNER) for path in mine[takes:][: _MOST[OWNER]]]
-        theirs = _shuffled([path for who in strangers for path in by[label][who]], rng)
+        theirs = shuffled([path for who in strangers for path in by[label][who]], rng)
         clips += [Clip(label, path, OTHERS) for path in theirs[: _MOST[OTHERS]]]
-    rest = _shuffled([path for word, files in words.items() if word not in labels for path in files], rng)
+    rest = shuffled([path for word, files in words.items() if word not in labels for path in files], rng)
     return Owner(taught, [*clips, *(Clip(None, path) for path in rest[:OTHER_WORDS])])
 
 
-def _by_speaker(files: Sequence[Path]) -> dict[str, list[Path]]:
+def recordings_by_word(folder: Path) -> dict[str, list[Path]]:
+    """Return the recordings `<word>/<speaker>_*` of a folder by word."""
+    return {
+        path.name: sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and not path.name.startswith("_")
+    }
+
+
+def by_speaker(files: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return recordings by who speaks."""
     found: dict[str, list[Path]] = {}
     for path in files:
         found.setdefault(speaker_of(path), []).append(path)
     return found
 
 
-def _shuffled(items: Sequence[Any], rng: np.random.Generator) -> list[Any]:
+def shuffled(items: Sequence[Any], rng: np.random.Generator) -> list[Any]:
+    """Return items in an order that is drawn."""
     return [items[index] for index in rng.permutation(len(items))]
 
 

@@ -1,0 +1,217 @@
+"""`python -m benchmarks.own_words`: wake words taught by a few takes of one person, in hours of connected speech.
+
+The form is that of Picovoice's wake-word benchmark: misses of a word at a threshold with so many false alarms, none or
+one in ten hours, among read speech and in noise. There a word was trained on thousands of takes, here it is taught by
+five. `--words` holds `<word>/<speaker>_*`, words that no front end was pretrained on, and `--speech` recordings of
+connected speech without these words. On each device one person teaches each word; another one may teach the next.
+Nothing is fetched; docs/results.md names the recordings of its table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.command import BenchmarkError, Command, data_folder, said
+from benchmarks.listening.dialogue import PART_S
+from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
+from benchmarks.listening.material import (
+    RATE_HZ,
+    WORD_DB,
+    Clip,
+    Half,
+    Material,
+    Word,
+    background,
+    load_material,
+    loudness,
+    make_stream,
+)
+from benchmarks.listening.measurement import THRESHOLDS, Listened, averaged, hits, in_parts, listen
+from benchmarks.listening.own_words import OTHERS, OWNER, Owner, by_speaker, recordings_by_word, shuffled
+from edge_client.audio.recordings import duration_s, is_recording, read_recording
+from edge_client.config.sections import DetectorConfig
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.detection.detector import Loaded
+from edge_client.detection.pace import pace_of
+from edge_client.detection.scores import Scorer
+from fleet_protocol.arrays import Floats
+
+CLEAN_DB = 60.0
+SNRS_DB = (CLEAN_DB, 10.0)
+# False alarms an hour for each word.
+RATES = (1.0, 0.1)
+# Takes of a word that other people say to one device.
+_MOST_OTHERS = 50
+_PAUSE_S, _READ_S = 0.3, 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedded:
+    """A stream: the features of each window, None for one too quiet, and what was listened with."""
+
+    rows: Sequence[Floats | None]
+    listened: Listened
+
+
+def devices(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
+    """Draw who teaches each word to each device: so many takes of one person, who says his other ones.
+
+    Raises BenchmarkError: nobody has more takes than that of a word.
+    """
+    rng, found = np.random.default_rng(seed), [Owner({}, []) for _ in range(count)]
+    for word, files in recordings_by_word(folder).items():
+        by = by_speaker(files)
+        if not (able := [speaker for speaker in by if len(by[speaker]) > takes]):
+            raise BenchmarkError(f"nobody has more than {takes} takes of {word} in {folder}, <word>/<speaker>_*")
+        teachers = shuffled(able, rng)
+        for number, device in enumerate(found):
+            teacher = teachers[number % len(teachers)]
+            own = shuffled(by[teacher], rng)
+            others = shuffled([path for path in files if path not in own], rng)[:_MOST_OTHERS]
+            said_here = [Clip(word, path, OWNER) for path in own[takes:]] + [
+                Clip(word, path, OTHERS) for path in others
+            ]
+            found[number] = Owner({**device.takes, word: own[:takes]}, [*device.said, *said_here])
+    return found
+
+
+def speech_in_noise(folder: Path, half: Half, snr_db: float, hours: float, seed: int) -> Iterator[Floats]:
+    """Yield connected speech in backgrounds, float32 [samples] at ``RATE_HZ``, in parts of ``PART_S``.
+
+    Recordings follow one another in an order that is drawn, each as loud as a word, until the hours are full.
+    Raises BenchmarkError: there is less speech.
+    """
+    rng = np.random.default_rng(seed)
+    files = shuffled(sorted(path for path in folder.rglob("*") if path.is_file() and is_recording(path)), rng)
+    pieces = _pieces(files)
+    pause, left = np.zeros(round(_PAUSE_S * RATE_HZ), np.float32), round(hours * 3600 * RATE_HZ)
+    part = np.zeros(0, np.float32)
+    while left > 0:
+        size = min(left, round(PART_S * RATE_HZ))
+        while len(part) < size:
+            if (piece := next(pieces, None)) is None:
+                raise BenchmarkError(f"{folder} has less than {hours:g} hours of speech; give --hours")
+            part = np.concatenate([part, 10 ** (WORD_DB / 20) / loudness(piece, RATE_HZ) * piece, pause])
+        noise = background(half, size, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
+        yield np.clip(part[:size] + noise, -1.0, 1.0).astype(np.float32)
+        part, left = part[size:], left - size
+
+
+def _pieces(files: Sequence[Path]) -> Iterator[Floats]:
+    """Yield the recordings, a minute of each at a time; a silent one is left out."""
+    for path in files:
+        for start_s in range(0, math.ceil(duration_s(path)), _READ_S):
+            piece = read_recording(path, RATE_HZ, start_s)
+            if piece.any():
+                yield piece
+
+
+def embeddings(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Embedded:
+    """Let a device listen, and keep what its front end makes of each window: every device has the same one."""
+    rows: list[Floats | None] = []
+    looking = dataclasses.replace(loaded, look=lambda features, *_: rows.append(features))
+    return Embedded(rows, listen(looking, parts, config))
+
+
+def heard_by(loaded: Loaded, one: Embedded, config: DetectorConfig) -> Listened:
+    """Return what a device's detector makes of it: the scores of each window, averaged as it does."""
+    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes)
+    scores = np.zeros((len(one.rows), scorer.labels), np.float32)
+    loud = [number for number, row in enumerate(one.rows) if row is not None]
+    scores[loud] = scorer(np.stack([row for row in one.rows if row is not None]))
+    average_s = pace_of(config, loaded.model.manifest.feature_settings).average_s
+    by = one.listened
+    return dataclasses.replace(by, labels=loaded.label_map.names, heard=(), scores=averaged(scores, by.at_s, average_s))
+
+
+def measure(one: FrontEnd, people: Sequence[Owner], options: argparse.Namespace, material: Material) -> list[Any]:
+    """Teach the devices; return a row for each ratio of levels, device and word, misses in %."""
+    rows, taught = [], []
+    half, config = material.report, DetectorConfig()
+    for owner in people:
+        with tempfile.TemporaryDirectory() as folder:
+            taught.append(load_listening(taught_device(Path(folder), one.bundle, owner.takes, material.noise)))
+    for snr_db in SNRS_DB:
+        speech = speech_in_noise(options.speech, half, snr_db, options.hours, options.seed)
+        embedded = embeddings(taught[0], speech, config)
+        for number, (owner, loaded) in enumerate(zip(people, taught, strict=True)):
+            rng = np.random.default_rng([options.seed, number])
+            stream = make_stream(Half(tuple(owner.said), half.backgrounds), snr_db, math.inf, rng)
+            words = listen(loaded, in_parts(stream.samples), config)
+            talk = heard_by(loaded, embedded, config)
+            for label in talk.labels:
+                row: dict[str, Any] = {"front_end": one.name, "snr_db": snr_db, "word": label}
+                for rate in RATES:
+                    missed = _missed(words, stream.words, label, threshold(talk, label, rate))
+                    row |= {f"{who} at {rate:g}": share for who, share in missed.items()}
+                own = loaded.tails[label].threshold(config.false_accepts_per_hour)
+                row |= {"alarms an hour by own threshold": _alarms(talk, label, own) / (talk.seconds / 3600)}
+                rows.append(said(row))
+    return rows
+
+
+def threshold(talk: Listened, label: str, rate: float) -> float:
+    """Return the lowest threshold at which a label is heard at most so often an hour of talk; above 1 where at none."""
+    allowed = rate * talk.seconds / 3600 + 1e-9
+    for at in THRESHOLDS:
+        if _alarms(talk, label, at) <= allowed:
+            return at
+    return math.inf
+
+
+def _alarms(talk: Listened, label: str, at: float) -> int:
+    return sum(event.label == label for event in talk.at(np.full(len(talk.labels), at, np.float32)))
+
+
+def _missed(listened: Listened, words: Sequence[Word], label: str, at: float) -> dict[str, float]:
+    found, _ = hits(words, listened.at(np.full(len(listened.labels), at, np.float32)))
+    numbers = {
+        who: [number for number, word in enumerate(words) if (word.label, word.by) == (label, who)]
+        for who in (OWNER, OTHERS)
+    }
+    return {who: 100 * float(np.mean([n not in found for n in chosen])) for who, chosen in numbers.items() if chosen}
+
+
+def work(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure every device on every front end, print the lines, and return means over devices."""
+    people = devices(options.words, options.devices, options.takes, options.seed)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = front_ends(options.front_ends, Path(folder), options.bundles)
+        material = load_material(options.data, options.seed)
+        for one in chosen:
+            rows = measure(one, people, options, material)
+            for snr_db, word in sorted({(row["snr_db"], row["word"]) for row in rows}):
+                same = [row for row in rows if (row["snr_db"], row["word"]) == (snr_db, word)]
+                names = [name for name, value in same[0].items() if isinstance(value, float) and name != "snr_db"]
+                mean = {name: round(float(np.mean([row[name] for row in same if name in row])), 1) for name in names}
+                results.append(said({"mean": one.name, "snr_db": snr_db, "word": word} | mean))
+    return {"takes": options.takes, "devices": options.devices, "hours": options.hours, "rows": results}
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = Command("benchmarks.own_words", __doc__)
+    parser.add_argument("--words", type=Path, required=True, metavar="DIR", help="recordings, <word>/<speaker>_*")
+    parser.add_argument("--speech", type=Path, required=True, metavar="DIR", help="connected speech, at any depth")
+    parser.add_argument("--hours", type=float, default=10.0, help="of speech (10)")
+    parser.add_argument("--devices", type=int, default=6, help="each word is taught to each by one person (6)")
+    parser.add_argument("--takes", type=int, default=5, help="of each word (5)")
+    parser.add_argument("--front-ends", nargs="+", default=["words"], metavar="NAME", help="as of benchmarks.listening")
+    parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
+    parser.add_argument("--data", type=Path, default=data_folder(), help="backgrounds, as of benchmarks.listening")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.run(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
