@@ -13,11 +13,10 @@ from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load
 from fleet_simulator.plugins import load_plugins
-from fleet_simulator.runs import tables
 from fleet_simulator.runs.progress import Lines, Progress
 from fleet_simulator.simulation.run import run as run_experiment
 
-__all__ = ["AuricleError", "ExperimentError", "compare", "run"]
+__all__ = ["AuricleError", "ExperimentError", "run"]
 
 
 def run(
@@ -55,20 +54,3 @@ def run(
     loaded = load(given, plugins=load_plugins([Path(path) for path in plugins]))
     shown = Lines(progress) if progress else Progress()
     return run_experiment(loaded, Path(folder), workers, shown).rounds
-
-
-def compare(folders: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Return a row for each finished run, then one for each group of runs that differ in nothing but the seed.
-
-    Args:
-        folders: of runs, or of sweeps.
-
-    Returns:
-        Of a run: ``run``, ``rounds``, ``accuracy`` and ``loss`` of the last round, ``best`` and ``best_round``,
-        ``code`` and the ``settings`` that differ. Of a group: means, sample standard deviations (``accuracy_std``,
-        ``best_std``, ``loss_std``), ``seeds`` and ``runs``. Accuracies are 0..1, and None where none was tested.
-
-    Raises:
-        AuricleError: a run has not ended, or its result is damaged.
-    """
-    return tables.compare(tables.read_runs([Path(folder) for folder in folders]))

@@ -28,10 +28,6 @@ class CorpusError(SimulationError):
     """Data is missing, or cannot be dealt out to the devices."""
 
 
-class FetchError(SimulationError):
-    """A data set cannot be downloaded or unpacked."""
-
-
 class RunFolderError(SimulationError):
     """A folder holds another experiment's run, or a damaged one."""
 

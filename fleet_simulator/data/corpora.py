@@ -105,7 +105,7 @@ def _of_entries(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
 def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...], list[tuple[Entry, str]]]:
     """Return the labels, and the entries that have one: its word goes before its label."""
     labels = sorted({entry.label for entry in found})
-    names = data.labels or tuple(name for name in labels if name and not name.startswith("_"))
+    names = data.labels or tuple(name for name in labels if not name.startswith("_"))
     wanted, labelled = set(names), []
     for entry in found:
         label = entry.word if entry.word in wanted else entry.label

@@ -24,21 +24,6 @@ _URBAN_SOUNDS = (
     "siren",
     "street_music",
 )
-_ACTED = re.compile(r"(\d{4})_[A-Z]{3}_([A-Z]{3})_[A-Z]{2}")  # actor and emotion of CREMA-D
-_CREMA_D = {"ANG": "angry", "DIS": "disgust", "FEA": "fear", "HAP": "happy", "NEU": "neutral", "SAD": "sad"}
-_UTTERANCE = re.compile(r"^\[[\d. -]+\]\s+((Ses\d\d)\w+_([FM])\w*)\s+(\w{3})\s", re.MULTILINE)
-# Label, and the word that goes before it where [data] labels names it. The usual four classes have a label.
-_IEMOCAP = {
-    "ang": ("angry", ""),
-    "hap": ("happy", ""),
-    "exc": ("happy", "excited"),
-    "neu": ("neutral", ""),
-    "sad": ("sad", ""),
-    "fru": ("", "frustrated"),
-    "fea": ("", "fearful"),
-    "sur": ("", "surprised"),
-    "dis": ("", "disgusted"),
-}
 _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 BACKGROUNDS = ("_background_noise_", "_silence_")
 NOBODY = ""
@@ -49,7 +34,7 @@ class Entry:
     """One recording."""
 
     path: PurePath  # where it lies, in the file system or in an archive
-    label: str  # its class; empty where only its word names it
+    label: str  # its class
     speaker: str  # who speaks, or which longer recording it was cut from; ``NOBODY``: neither
     word: str = ""  # a class of its own where that is wanted: what is said, where the label stands for many words
     second: int | None = None  # which second of a long recording this is, from 0; None: all of it
@@ -102,42 +87,6 @@ def urbansound8k(folder: Path) -> list[Entry]:
     return _some(entries, folder, "audio/fold<n>/<fsID>-<classID>-<occurrence>-<slice>.wav")
 
 
-def crema_d(folder: Path) -> list[Entry]:
-    """List ``AudioWAV/<actor>_<sentence>_<emotion>_<level>.wav`` (Cao et al. 2014)."""
-    entries = []
-    for path in recordings(folder, "AudioWAV/*"):
-        acted = _ACTED.fullmatch(path.stem)
-        if acted and acted[2] in _CREMA_D:
-            entries.append(Entry(path, _CREMA_D[acted[2]], acted[1]))
-    return _some(entries, folder, "AudioWAV/<actor>_<sentence>_<emotion>_<level>.wav")
-
-
-def iemocap(folder: Path) -> list[Entry]:
-    """List the utterances that ``Session<n>/dialog/EmoEvaluation/*.txt`` name (Busso et al. 2008).
-
-    An utterance ``Ses01F_impro01_M003`` is by the man of session 1 (the first letter says who wore markers). Those on
-    whose emotion the annotators did not agree, and other emotions, are left out.
-
-    Raises:
-        CorpusError: there is no such folder, or a recording is missing.
-    """
-    if not folder.is_dir():
-        raise CorpusError(f"there is no folder {folder}")
-    entries = []
-    for evaluation in sorted(folder.glob("Session*/dialog/EmoEvaluation/[!.]*.txt")):
-        sentences = evaluation.parents[2] / "sentences" / "wav" / evaluation.stem
-        for name, session, voice, code in _UTTERANCE.findall(evaluation.read_text(encoding="utf-8", errors="replace")):
-            path = sentences / f"{name}.wav"
-            if code in _IEMOCAP:
-                if not path.is_file():
-                    raise CorpusError(
-                        f"{evaluation} names {name}, but there is no {path}; unpack the sentences' wav too"
-                    )
-                label, word = _IEMOCAP[code]
-                entries.append(Entry(path, label, session + voice, word))
-    return _some(entries, folder, "Session<n>/dialog/EmoEvaluation/<dialog>.txt names them")
-
-
 def _seconds(path: Path) -> list[int | None]:
     """Return the seconds of a long recording that is used; of one below two seconds: None, for all of it."""
     try:
@@ -168,6 +117,4 @@ LAYOUTS: dict[str, Callable[[Path], list[Entry]]] = {
     "recordings": own_recordings,
     "speech_commands": speech_commands,
     "urbansound8k": urbansound8k,
-    "crema_d": crema_d,
-    "iemocap": iemocap,
 }

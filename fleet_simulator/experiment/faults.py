@@ -16,9 +16,8 @@ from fleet_simulator.errors import require
 
 LABEL_ATTACKS = ("label_flip", "false_clips")
 ATTACKS = ("sign_flip", "scaling", "noise", *LABEL_ATTACKS, "silent")
-SCORE_ATTACKS = ("flipped_scores", "sure_scores")
 UNSHARED_ATTACKS = (*LABEL_ATTACKS, "silent")
-USER_ATTACKS = ("poisoned_impressions", "noise", *SCORE_ATTACKS)
+USER_ATTACKS = ("poisoned_impressions", "noise")
 ALL_ATTACKS = tuple(dict.fromkeys((*ATTACKS, *USER_ATTACKS)))
 MOST_CLIPS = 2**31 - 1  # that the protocol lets a device say
 LARGEST = float(np.finfo(np.float32).max)
@@ -127,17 +126,3 @@ def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.G
             described[known:] += strength * (described[others] - described[known:])
         changed[name] = described
     return changed
-
-
-def misjudged(faults: FaultsSection, scores: Floats) -> Floats:
-    """Return an attacker's scores of the public set: those of its classes in reverse order.
-
-    Args:
-        scores: probabilities, float32 [samples, classes].
-    """
-    flipped = np.ascontiguousarray(scores[:, ::-1])
-    if faults.attack == "flipped_scores":
-        return flipped
-    sure = np.zeros_like(flipped)
-    sure[np.arange(len(sure)), flipped.argmax(axis=1)] = 1.0
-    return sure

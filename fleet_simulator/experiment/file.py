@@ -16,8 +16,9 @@ from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError, RefusedKeyError
-from fleet_simulator.experiment.faults import ATTACKS, SCORE_ATTACKS, UNSHARED_ATTACKS, FaultsSection
-from fleet_simulator.experiment.local_kinds import is_prototypes, is_scores, method_of, require_memory
+from fleet_simulator.experiment.changes import apply_changes
+from fleet_simulator.experiment.faults import ATTACKS, UNSHARED_ATTACKS, FaultsSection
+from fleet_simulator.experiment.local_kinds import is_prototypes, method_of, require_memory
 from fleet_simulator.experiment.sections import (
     AnyExperiment,
     BaselinesSection,
@@ -31,7 +32,6 @@ from fleet_simulator.experiment.sections import (
     ZeroShotExperiment,
     ZeroShotSection,
 )
-from fleet_simulator.experiment.sweep import apply_changes
 from fleet_simulator.plugins import Plugin
 
 SCORES = "zero_shot"
@@ -78,8 +78,7 @@ def _with_fleet(file: TomlFile) -> Experiment:
         _require_bundles(found)
     method = method_of(plan.local.name)
     with _blaming(file, "faults"):
-        scores = SCORE_ATTACKS if is_scores(method) else ()
-        possible = ATTACKS if isinstance(method, LocalMethod) else (*UNSHARED_ATTACKS, *scores)
+        possible = ATTACKS if isinstance(method, LocalMethod) else UNSHARED_ATTACKS
         found.faults.require_possible(possible, found.strategy)
     with _blaming(file, "personalisation"):
         _require_personal(found)

@@ -25,7 +25,7 @@ from fleet_simulator.errors import ExperimentError, require
 from fleet_simulator.experiment.faults import USER_ATTACKS, FaultsSection
 from fleet_simulator.plugins import Plugin
 
-SOURCES = ("synthetic", "recordings", "speech_commands", "log_mel", "urbansound8k", "crema_d", "iemocap")
+SOURCES = ("synthetic", "recordings", "speech_commands", "log_mel", "urbansound8k")
 NOISY = ("devices", "all")
 
 
@@ -102,17 +102,12 @@ class FleetSection:
     shares: tuple[float, ...] = ()
     held_out: float = 0.0
     local_models: bool = False
-    sample_seconds: float = 0.001
-    speed_spread: float = 0.0
-    bytes_per_second: float = 0.0
 
     def __post_init__(self) -> None:
         require(1 <= self.devices <= 1_000_000, "devices", self.devices, "must be from 1 to 1000000")
         require(self.split in SPLITS, "split", self.split, f"must be {', '.join(SPLITS)}")
         require(1e-3 <= self.alpha <= 1e3, "alpha", self.alpha, "must be from 0.001 to 1000")
         require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
-        for key, maximum in (("sample_seconds", 1e3), ("speed_spread", 3.0), ("bytes_per_second", 1e12)):
-            require(0 <= getattr(self, key) <= maximum, key, getattr(self, key), f"must be from 0 to {maximum:g}")
         require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
         if self.shares:
             require(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import dataclasses
 import hashlib
 import importlib.util
+import io
 import json
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -145,3 +147,14 @@ def code_digest() -> str:
 def available_cores() -> int:
     """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def write_csv(rounds: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write a line for each round, with every figure that is one number; a figure that a round lacks is empty."""
+    lines = [{key: value for key, value in entry.items() if isinstance(value, int | float)} for entry in rounds]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)))
+    writer.writeheader()
+    writer.writerows(lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, text.getvalue().encode(), 0o644)

@@ -39,7 +39,7 @@ from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
 from fleet_simulator.simulation.federation import Contributed, Devices, Federation, State
-from fleet_simulator.simulation.metrics import DeviceTime, metrics
+from fleet_simulator.simulation.metrics import metrics
 from fleet_simulator.simulation.tasks import (
     NO_OWN,
     Block,
@@ -82,7 +82,6 @@ class DealtFleet(Devices):
         if not self.shards.sizes.any():
             raise CorpusError("no device has any clip; give the data more clips")
         self.setup = Setup(experiment, folder, averages_blocks(experiment))
-        self._time = DeviceTime.of(experiment.fleet, seed)
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
         self.models = RowFile(folder / "models.f32", self.layout.width)
         own = [inputs.bundle(path).manifest for path in self.setup.own]
@@ -90,7 +89,7 @@ class DealtFleet(Devices):
         self._architectures = architectures_of(len(own), self.shards.devices, seed)
         self._other = np.array([one.network != shared.manifest.network for one in own])[self._architectures]
         self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)
-        self._cost: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self._samples = 0
 
     def restore(self, state: State) -> None:
         """Take up where a state was saved."""
@@ -118,8 +117,7 @@ class DealtFleet(Devices):
         trained: list[Trained] = self.pool.run([block for blocks in parts for block in blocks])
         places = iter(trained)
         came = [[(block, next(places)) for block in blocks] for blocks in parts]
-        samples = [samples for part in trained for samples in part.samples]
-        self._cost = [*own, *others], samples, [number for part in trained for number in self._numbers(part)]
+        self._samples = sum(part.samples for part in trained)
         for part, asked in ((own, work), (others, for_others)):
             for one in part if self._keeps_own(asked) else ():
                 self.own_versions[one] = next_version(int(self.own_versions[one]))
@@ -153,13 +151,13 @@ class DealtFleet(Devices):
         ]
 
     def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
-        """Have devices with models of their own learn from the result; return times, and what the test clips say."""
+        """Have devices with models of their own learn from the result; return what a round's entry has."""
         shares, scores = result.weights is not None, is_scores(method_of(work.plan.local.name))
         if shares:
             self.models.write(0, self.layout.flatten(self.state.fleet.weights))
         self._send()
         due, last = self.experiment.rounds.is_due(work.round_id), work.round_id == self.experiment.rounds.count
-        entry: dict[str, Any] = self._time.of_round(*self._cost)
+        entry: dict[str, Any] = {"samples": self._samples}
         if scores or work.plan.other_networks is not None:
             learning = np.flatnonzero((self.clips > 0) & (scores | self._other)).tolist()
             accuracy = self._learned(work if scores else for_others, learning, set(devices))
@@ -184,12 +182,6 @@ class DealtFleet(Devices):
             self.own_versions[list(task.devices)] = task.places
         found = [one["global_accuracy"] for one in measured if "global_accuracy" in one]
         return fmean(found) / 100 if found else None
-
-    def _numbers(self, trained: Trained) -> list[int]:
-        """Return how many numbers every device of a block sent."""
-        if trained.arrays:
-            return [sum(array.size for array in arrays.values()) for arrays in trained.arrays]
-        return [self.layout.width] * len(trained.samples)
 
     def versions(self, devices: Sequence[int]) -> tuple[int, ...]:
         """Return the places of devices' own models."""

@@ -1,42 +1,10 @@
-"""What devices cost and what models are worth: simulated seconds, and a classifier's metrics."""
+"""What models are worth: a classifier's metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
-from fleet_protocol.arrays import Doubles, Ints
-from fleet_simulator.experiment.sections import FleetSection
-
-
-@dataclass(frozen=True)
-class DeviceTime:
-    """The devices' speeds, of which each has its own, and their links.
-
-    seconds of a device = samples x seconds for a sample x its factor + bytes up and down / bytes in a second
-    """
-
-    sample_s: Doubles  # Seconds for one sample of a training step, float64 [devices]
-    bytes_per_second: float  # Speed of every device's link; 0: transfers cost no time
-
-    @classmethod
-    def of(cls, fleet: FleetSection, seed: int) -> DeviceTime:
-        """Draw the devices' factors, lognormal with median 1."""
-        factors = np.random.default_rng([seed, 7]).lognormal(0.0, fleet.speed_spread, fleet.devices)
-        return cls(fleet.sample_seconds * factors, fleet.bytes_per_second)
-
-    def of_round(self, devices: Sequence[int], samples: Sequence[int], numbers: Sequence[int]) -> dict[str, float]:
-        """Return ``round_seconds``, the slowest device's, and ``device_seconds``, the sum of all.
-
-        Args:
-            samples: that each trained on.
-            numbers: of four bytes that each got, and sent.
-        """
-        sent = 2 * 4 * np.asarray(numbers) / self.bytes_per_second if self.bytes_per_second else 0.0
-        seconds = self.sample_s[list(devices)] * np.asarray(samples) + sent
-        return {"round_seconds": float(seconds.max()), "device_seconds": float(seconds.sum())}
+from fleet_protocol.arrays import Ints
 
 
 def metrics(confusion: Ints) -> dict[str, float]:

@@ -45,7 +45,7 @@ class Trained:
     # Documents of the uploads: one for each device or, where the block is averaged, one for all of them
     updates: tuple[Update, ...]
     losses: tuple[float, ...]  # Mean loss of every device's last pass; none where no network is trained
-    samples: tuple[int, ...]  # Number of samples in all training steps of every device, of whichever model
+    samples: int  # Number of samples in all training steps of all devices, of whichever model
     arrays: tuple[Arrays, ...] = ()  # Every upload's arrays; none where they are rows of the uploads' file
 
 

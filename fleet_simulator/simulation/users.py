@@ -28,7 +28,7 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import SCORE_ATTACKS, attacking_devices, attacks, misjudged, poisoned
+from fleet_simulator.experiment.faults import attacking_devices, attacks, poisoned
 from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.runs.inputs import Inputs
@@ -274,16 +274,12 @@ class Users(Devices):
         return RoundContext(self.state.fleet.public_set, self.state.fleet.consensus)
 
     def _attacked(self, user: VirtualUser, upload: Contribution, round_id: int) -> Contribution:
-        """Return what the user sends: an attacker's new sounds, or scores, are not what it heard."""
+        """Return what the user sends: an attacker's new sounds are not what it heard."""
         faults = self._experiment.faults
-        if user.number not in self.attackers or not attacks(faults, round_id):
+        if user.number not in self.attackers or not attacks(faults, round_id) or not upload.update.reports:
             return upload
-        arrays = upload.read()
-        if faults.attack in SCORE_ATTACKS:
-            arrays = arrays | {"scores": misjudged(faults, arrays["scores"])}
-        elif upload.update.reports:
-            rng = np.random.default_rng([self._experiment.rounds.seed, round_id, 1, user.number])
-            arrays = poisoned(faults, arrays, len(upload.update.known), rng)
+        rng = np.random.default_rng([self._experiment.rounds.seed, round_id, 1, user.number])
+        arrays = poisoned(faults, upload.read(), len(upload.update.known), rng)
         return Contribution(upload.update, lambda: arrays)
 
     def _reports(self, result: RoundResult) -> list[dict[str, Any]]:

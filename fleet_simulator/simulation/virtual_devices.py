@@ -22,7 +22,7 @@ from fleet_protocol.arrays import Doubles, Floats, Ints
 from fleet_protocol.messages import Choice, Update, Work
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.errors import DivergedError, WorkerError
-from fleet_simulator.experiment.faults import MOST_CLIPS, SCORE_ATTACKS, attacked, attacking_devices, attacks, misjudged
+from fleet_simulator.experiment.faults import MOST_CLIPS, attacked, attacking_devices, attacks
 from fleet_simulator.experiment.local_kinds import is_prototypes, method_of
 from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.plugins import use_plugins
@@ -73,31 +73,28 @@ class VirtualDevices:
         work, method = block.work, method_of(block.work.plan.local.name)
         if is_prototypes(method):
             uploads = [self._prototypes(device, work) for device in block.devices]
-            samples = (0,) * len(uploads)
-            return Trained(tuple(update for update, _ in uploads), (), samples, tuple(arrays for _, arrays in uploads))
+            return Trained(tuple(update for update, _ in uploads), (), 0, tuple(arrays for _, arrays in uploads))
         shares = isinstance(method, LocalMethod)
         if shares:
             self._models.load(block.model, work.round_id - 1)
         rows = np.empty((len(block.devices) if shares else 0, self._models.layout.width), np.float32)
-        updates, arrays, counted = [], [], []
+        updates, arrays, before = [], [], self._models.samples
         for number, (device, version) in enumerate(zip(block.devices, block.own_versions, strict=True)):
-            before = self._models.samples
             update, sent = self._contribute(device, version, work)
-            counted.append(self._models.samples - before)
             updates.append(update)
             if shares:
                 weights = {name.removeprefix(PREFIX): array for name, array in sent.items()}
                 self._models.layout.flatten(weights, rows[number])
                 self._attack_weights(device, work, rows[number])
             else:
-                arrays.append(self._attack_scores(device, work, sent))
+                arrays.append(self._silenced(device, work, sent))
         losses = tuple(float(update.metrics["training_loss"]) for update in updates)
         if shares and self._averages:
             self._uploads.write(block.place, self._mean(block, rows))
             updates = [self._whole(block, updates)]
         elif shares:
             self._uploads.write(block.place, rows)
-        return Trained(tuple(updates), losses, tuple(counted), tuple(arrays))
+        return Trained(tuple(updates), losses, self._models.samples - before, tuple(arrays))
 
     def learn(self, task: Learn) -> list[dict[str, float]]:
         """Have devices learn from a round's result, with models of their own; return what each measured."""
@@ -140,26 +137,24 @@ class VirtualDevices:
         model, context = models.own[int(models.architectures[device])], models.context(work, first=False)
         exchange = PrototypeExchange(model.manifest, models.labels(model), work, context)
         update, arrays = exchange.contribute(models.takes(device), device_id(device), share_names=False)
-        arrays = self._attack_scores(device, work, arrays)
+        arrays = self._silenced(device, work, arrays)
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 
     def _attack_weights(self, device: int, work: Work, row: Floats) -> None:
         """Put what an attacker sends in the place of what it trained."""
         faults = self._faults
-        if device in self._attackers and attacks(faults, work.round_id):
+        if self._attacks(device, work):
             rng = np.random.default_rng([self._plan.seed, work.round_id, 1, device])
             row[:] = attacked(faults, self._models.layout.flatten(self._models.weights), row, rng)
 
-    def _attack_scores(self, device: int, work: Work, arrays: Arrays) -> Arrays:
+    def _attacks(self, device: int, work: Work) -> bool:
+        return device in self._attackers and attacks(self._faults, work.round_id)
+
+    def _silenced(self, device: int, work: Work, arrays: Arrays) -> Arrays:
         """Return what a device sends that uploads no weights."""
-        faults = self._faults
-        if device not in self._attackers or not attacks(faults, work.round_id):
+        if self._faults.attack != "silent" or not self._attacks(device, work):
             return arrays
-        if faults.attack == "silent":
-            return {name: np.full_like(array, np.nan) for name, array in arrays.items()}
-        if faults.attack in SCORE_ATTACKS:
-            return arrays | {"scores": misjudged(faults, arrays["scores"])}
-        return arrays
+        return {name: np.full_like(array, np.nan) for name, array in arrays.items()}
 
     def _lies(self, device: int) -> bool:
         """Return whether a device says a false number of clips."""

@@ -245,7 +245,7 @@ def _trained(results: Results, name: str) -> int:
     fine_tuning = FINE_TUNING if VARIANTS[name].personal else 0
 
     def thousands(figures: Figures) -> float:
-        in_rounds = sum(entry["device_seconds"] for entry in figures["rounds"])
+        in_rounds = sum(entry["samples"] for entry in figures["rounds"]) / 1000
         return float(in_rounds + fine_tuning * sum(entry["clips"] for entry in figures["devices"]) / 1000)
 
     return round(fmean(map(thousands, results.figures(name))))

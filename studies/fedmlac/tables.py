@@ -168,7 +168,7 @@ def _heard(results: Results, title: str, names: Mapping[str, str], more: Sequenc
     rows: list[Sequence[Cell]] = [[row[0], None, *row[1:]] for row in _without(results, names[FEDMLAC])]
     for label, name in names.items():
         there = next(figures for c in TUNED_ON for figures in results.figures(f"{name}, {c}"))
-        thousands = round(sum(float(entry["device_seconds"]) for entry in there["rounds"]))  # a second is a thousand
+        thousands = round(sum(entry["samples"] for entry in there["rounds"]) / 1000)
         rows.append([label, thousands, *_pairs(results, name)])
     return Table(title, ["", "thousand clips", *_OWN_AND_STRANGERS], [*rows, *more])
 

@@ -374,7 +374,7 @@ def _rows(results: Results, title: str, methods: Sequence[str]) -> list[list[Cel
             continue
         errors = [round(fmean(values), 2) for values in zip(*map(keyword_errors, found), strict=True)]
         known = [100 * entry["own_trained"] for one in found for entry in one["devices"] if method in PRIVATE]
-        clips = fmean(sum(entry["device_seconds"] for entry in one["rounds"]) for one in found)  # of 1 ms each
+        clips = fmean(sum(entry["samples"] for entry in one["rounds"]) for one in found) / 1000
         cells = [results.cell(name, accuracy, 1), results.cell(name, swing, 1), *errors, *listened(results, name)]
         rows.append([method, *cells, round(fmean(known), 1) if known else None, round(clips)])
     first = f"{title}: FedAvg"

@@ -246,7 +246,7 @@ def converged(accuracies: Sequence[float]) -> int | None:
 
 def spent(figures: Figures, rounds: int) -> float:
     """Return how many clips all devices trained on in the first rounds, in thousands."""
-    return float(sum(entry["device_seconds"] for entry in figures["rounds"][:rounds]))
+    return float(sum(entry["samples"] for entry in figures["rounds"][:rounds])) / 1000
 
 
 def reached(base: Sequence[float], other: Sequence[float]) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def test_an_accuracy_is_the_mean_of_the_last_five_tests():
 
 def figures(name, seed, accuracy=0.5):
     title, method = name.split(": ")
-    entry = {"accuracy": accuracy + 0.01 * (seed - 10), "device_seconds": 2.0, "devices": 1}
+    entry = {"accuracy": accuracy + 0.01 * (seed - 10), "samples": 2_000, "devices": 1}
     rounds = [{"round": 3 * (test + 1)} | entry for test in range(5)]
     rounds[-1] |= {"confusion": confusion()}
     device = {"clips": 30 * (seed - 10), "listening_own": 0.5, "listening_strangers": 0.4, "own_trained": 0.95}

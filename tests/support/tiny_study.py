@@ -62,13 +62,7 @@ def made_up(run) -> dict:
     for kind, right in kinds.items():
         device |= {f"{kind}_own": right, f"{kind}_strangers": right - run.seed / 100}
     other = device | {"own_test": 0.2}
-    entry = {
-        "round": 1,
-        "devices": 9,
-        "accuracy": accuracy + run.seed / 100,
-        "macro_f1": accuracy,
-        "device_seconds": 4.0,
-    }
+    entry = {"round": 1, "devices": 9, "accuracy": accuracy + run.seed / 100, "macro_f1": accuracy, "samples": 4_000}
     if run.name.startswith("visited often"):
         entry |= {"public": 0.5} | {key: device[key] for key in device if key.startswith(("local_", "listening_"))}
     return {"rounds": [entry], "devices": [device, other], "own": 0.6, "strangers": 0.55}

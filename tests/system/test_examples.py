@@ -65,7 +65,7 @@ def test_the_page_on_python_runs_as_printed(recordings, tmp_path, monkeypatch):
     assert names["model"].predict(["unknown.wav"]) == ["yes"]
     assert names["fleet"]["head/bias"].shape == (3,)
     assert names["found"].scores.shape == (4, 3)
-    assert (names["row"]["run"], names["row"]["seeds"]) == ("mean of 3 seeds", [1, 2, 3])
+    assert [entry["round"] for entry in names["rounds"]] == [1, 2, 3]
 
 
 def test_the_script_trains_on_a_folder_and_keeps_what_it_learned(recordings, tmp_path):

@@ -82,56 +82,7 @@ def test_own_recordings_in_a_folder_for_each_label_are_simulated(tmp_path):
     assert np.array(result["rounds"][-1]["confusion"]).tolist() == [[3, 0], [0, 3]]  # of the one test speaker
 
 
-def test_crema_d(tmp_path, model):
-    for name in ("1001_DFA_ANG_XX", "1001_IEO_HAP_LO", "1091_WSI_SAD_XX", "1002_TIE_FEA_HI", "1002_TIE_NEU_XX"):
-        write(tmp_path / "AudioWAV" / f"{name}.wav")
-    corpus, found = read(model, "crema_d", tmp_path)
-    assert corpus.names == ("angry", "fear", "happy", "neutral", "sad")
-    assert found == {("angry", "1001"), ("happy", "1001"), ("sad", "1091"), ("fear", "1002"), ("neutral", "1002")}
-
-
-def write_iemocap(folder: Path) -> None:
-    emotions = {
-        "Ses01F_impro01_F000": "neu",
-        "Ses01F_impro01_M000": "exc",
-        "Ses01F_impro01_M001": "hap",
-        "Ses01F_impro01_F001": "xxx",
-        "Ses01M_script01_1_F002": "ang",
-        "Ses01M_script01_1_M003": "fru",
-        "Ses02F_impro05_M004": "sad",
-    }
-    for name, code in emotions.items():
-        session, dialog = folder / f"Session{name[4]}", name.rpartition("_")[0]
-        write(session / "sentences" / "wav" / dialog / f"{name}.wav")
-        evaluation = session / "dialog" / "EmoEvaluation" / f"{dialog}.txt"
-        evaluation.parent.mkdir(parents=True, exist_ok=True)
-        with evaluation.open("a") as file:
-            file.write(f"% [START_TIME - END_TIME] TURN_NAME EMOTION [V, A, D]\n\n[6.2901 - 8.2357]\t{name}\t{code}\t")
-            file.write("[2.5000, 2.5000, 2.5000]\nC-E2:\tNeutral;\t()\nA-E3:\tval 3; act 2; dom  2;\t()\n\n")
-        (evaluation.parent / f"._{dialog}.txt").write_bytes(b"\0\5\x16\7")
-
-
-def test_iemocap_has_four_classes_unless_others_are_named(tmp_path, model):
-    write_iemocap(tmp_path)
-    corpus, found = read(model, "iemocap", tmp_path)
-    assert corpus.names == ("angry", "happy", "neutral", "sad")
-    assert len(corpus.labels) == 5
-    assert found == {("neutral", "Ses01F"), ("happy", "Ses01M"), ("angry", "Ses01F"), ("sad", "Ses02M")}
-    corpus, _ = read(model, "iemocap", tmp_path, labels=("happy", "excited", "frustrated"))
-    assert np.bincount(corpus.labels).tolist() == [1, 1, 1]
-    with pytest.raises(CorpusError, match=r"no clip of 'bored'; it has: angry, excited, frustrated, happy"):
-        read(model, "iemocap", tmp_path, labels=("bored",))
-
-
-def test_an_utterance_without_its_recording_is_named(tmp_path, model):
-    write_iemocap(tmp_path)
-    lost = next(tmp_path.glob("Session2/sentences/wav/*/*.wav"))
-    lost.unlink()
-    with pytest.raises(CorpusError, match=rf"names {lost.stem}, but there is no .*; unpack"):
-        read(model, "iemocap", tmp_path)
-
-
-@pytest.mark.parametrize("source", ["recordings", "speech_commands", "urbansound8k", "crema_d", "iemocap"])
+@pytest.mark.parametrize("source", ["recordings", "speech_commands", "urbansound8k"])
 def test_a_folder_of_another_layout_is_told_what_is_expected(tmp_path, model, source):
     write(tmp_path / "song.wav")
     with pytest.raises(CorpusError, match=r"holds no clips as .*<"):
@@ -157,9 +108,9 @@ def test_windows_lie_equally_far_from_one_another_and_one_is_the_loudest_stretch
     [
         ({"source": "synthetic", "snr_db": 10.0}, "snr_db = 10.0.*'synthetic'"),
         ({"source": "log_mel", "path": Path("x"), "windows": 2}, "windows.*'log_mel'"),
-        ({"source": "crema_d", "path": Path("x"), "background": Path("y")}, "background.*needs 'variants'"),
-        ({"source": "crema_d", "path": Path("x"), "noisy": "some"}, "noisy = 'some': must be devices, all"),
-        ({"source": "crema_d"}, "needs the key 'path'"),
+        ({"source": "recordings", "path": Path("x"), "background": Path("y")}, "background.*needs 'variants'"),
+        ({"source": "recordings", "path": Path("x"), "noisy": "some"}, "noisy = 'some': must be devices, all"),
+        ({"source": "recordings"}, "needs the key 'path'"),
     ],
 )
 def test_keys_that_do_not_go_together_are_refused(keys, says):

@@ -1,21 +1,11 @@
-"""A round's simulated seconds, and accuracy, F1, false accepts and false rejects, are those counted by hand."""
+"""Accuracy, F1, false accepts and false rejects are those counted by hand."""
 
 import numpy as np
 import pytest
 
 from fleet_simulator.experiment.file import load
-from fleet_simulator.experiment.sections import FleetSection
-from fleet_simulator.simulation.metrics import DeviceTime, metrics
+from fleet_simulator.simulation.metrics import metrics
 from tests.support.simulated_fleet import simulate, write_experiment
-
-
-def test_a_round_lasts_as_long_as_its_slowest_device():
-    fleet = FleetSection(devices=3, sample_seconds=0.01, bytes_per_second=8_000.0)
-    time = DeviceTime.of(fleet, seed=0)  # 8,000 bytes down and up: one second
-    assert time.of_round([0, 2], [100, 300], [1_000, 1_000]) == {
-        "round_seconds": pytest.approx(4.0),
-        "device_seconds": pytest.approx(6.0),
-    }
 
 
 def test_figures_of_three_classes_are_those_counted_by_hand():

@@ -24,7 +24,7 @@ from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack
 from fleet_simulator.cli import main
 from fleet_simulator.errors import CorpusError, DivergedError, RunFolderError
-from fleet_simulator.experiment.faults import FaultsSection, attacking_devices, misjudged, poisoned
+from fleet_simulator.experiment.faults import FaultsSection, attacking_devices, poisoned
 from fleet_simulator.experiment.file import load
 from fleet_simulator.partition.zero_shot_clips import UserClips
 from fleet_simulator.runs.inputs import Inputs
@@ -218,14 +218,6 @@ def test_a_poisoned_description_is_another_class_s(names):
         np.testing.assert_array_equal(sent[name][:2], rows[:2])
         assert np.std(noise[name][2]) == pytest.approx(2.0, rel=0.5)
     assert rows[2].max() == rows[2].min() == 2.0
-
-
-def test_an_attacker_s_scores_are_those_of_other_classes():
-    scores = np.array([[0.7, 0.2, 0.1], [0.3, 0.4, 0.3]], np.float32)
-    flipped = misjudged(FaultsSection(1.0, "flipped_scores"), scores)
-    np.testing.assert_array_equal(flipped, scores[:, ::-1])
-    sure = misjudged(FaultsSection(1.0, "sure_scores"), scores)
-    np.testing.assert_array_equal(sure, [[0, 0, 1], [0, 1, 0]])
 
 
 def test_an_attacker_s_report_does_not_pass_for_the_others(tmp_path, bundles, whole):
