@@ -8,7 +8,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-pi deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test test-all coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,9 +75,9 @@ site: $(READY)  ## write the documentation as a site into build/site
 bundles: $(READY)  ## make the bundles that come with Auricle anew, from the front ends in edge_client/front_ends
 	$(BIN)/python -m model_export.ready_bundles
 
-experiments: $(READY)  ## the papers' studies on real data, into docs/studies [TABLES='a b' PROCESSES=n FULL=1 WITHIN=hours YES=1]
+experiments: $(READY)  ## the papers' studies on real data, into docs/studies [TABLES='a b' PROCESSES=n FULL=1]
 	$(BIN)/python -m studies $(if $(FULL),--full) $(if $(TABLES),--table $(TABLES)) \
-		$(if $(PROCESSES),--processes $(PROCESSES)) $(if $(WITHIN),--within $(WITHIN)) $(if $(YES),--yes)
+		$(if $(PROCESSES),--processes $(PROCESSES))
 
 # A board takes NumPy, cffi and soundfile from its distribution, and ready bundles.
 BOARD := $(filter arm% aarch64,$(shell uname -m))
@@ -101,9 +101,6 @@ test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root 
 
 test-arm64: $(READY)  ## run those of what computes on emulated 64-bit ARM, as root [DEBIAN_MIRROR=address]
 	$(BIN)/python -m tests.arm arm64
-
-test-pi: $(READY)  ## have a whole emulated board take part in a round through a kill and a power cut, as root
-	$(BIN)/python -m tests.board
 
 # Services of this machine; systemd/setup.sh says what their options do. It finds the system's Python itself, unless one
 # is named here or in the environment.

@@ -61,8 +61,8 @@ PARITY_OF_ANOTHER_RUNTIME = "not (test_parity and tflite)"
 LARGER_NETWORKS = "larger_network"
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. A lesson of a head
-# takes a minute there, a lesson of a network minutes: test_head.py has two of the first kind, and `make test-pi`
-# has a whole board learn. Counting detections takes two, and is the same on every processor.
+# takes a minute there, a lesson of a network minutes: test_head.py has two of the first kind. Counting detections takes
+# two, and is the same on every processor.
 _HEAD_JOB = "tests/edge_client/learning/teaching/test_head.py"
 NOT_UNDER_EMULATION = (
     "tests/edge_client/daemon/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",

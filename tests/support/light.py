@@ -27,7 +27,6 @@ HEAVY = frozenset(
         "obstore",
         "playwright",
         "psycopg",
-        "pyopen_wakeword",
         "python_speech_features",
         "ray",
         "scipy",
