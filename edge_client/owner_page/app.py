@@ -213,7 +213,7 @@ class OwnerPage:
         return JSONResponse(
             {
                 "running": status["running"],
-                "listens": self._device.config.microphone is not None,
+                "listens": self._device.teaching().learns_by_itself,
                 "learning": self._device.learning(),
                 "takes": self._device.takes(label),
                 "advice": self._device.advice(label),

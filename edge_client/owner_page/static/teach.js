@@ -104,6 +104,9 @@ part("teach").addEventListener("submit", async (event) => {
   }
 });
 
+// Before, the browser would send the form itself, and nothing would begin.
+part("start").disabled = false;
+
 part("stop").addEventListener("click", () => abort.abort());
 part("again").addEventListener("click", () => {
   following?.close();
@@ -155,7 +158,7 @@ async function look(mine) {
   const now = await status(mine.label);
   if (mine !== watching) return;
   if (now && !now.listens) {
-    part("learned").textContent = "The device has no microphone of its own: the next round learns it.";
+    part("learned").textContent = "The next round learns it.";
     part("learned").removeAttribute("data-state");
     return;
   }

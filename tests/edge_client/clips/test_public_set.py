@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from edge_client.audio.recordings import Recordings
 from edge_client.cli import main
 from edge_client.clips.public_set import build_public_set
 from edge_client.errors import RecordingError
-from edge_client.features.mfcc import Mfcc
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.public_set import PublicSet
@@ -44,21 +42,6 @@ def test_a_folder_without_labels_is_an_error(tmp_path):
     (tmp_path / "yes.wav").write_bytes(b"")
     with pytest.raises(RecordingError, match=r"/LABEL/\*\.wav; found there: 1 files"):
         build_public_set(tmp_path, GUDUR, None, 5)
-
-
-def test_its_rows_are_features_of_different_recordings(folder):
-    public = build_public_set(folder, GUDUR, ["yes"], 68)
-    source = Recordings(folder, GUDUR)
-    every = Mfcc(GUDUR)(source.load(source.clips("yes"))).reshape(70, -1)
-    distance = np.abs(public.features.reshape(68, 1, -1) - every).max(axis=2)
-    assert (distance.min(axis=1) < 1e-5).all()
-    assert len(set(distance.argmin(axis=1))) == 68
-
-
-def test_the_seed_decides_the_draw(folder):
-    first, same, other = (build_public_set(folder, GUDUR, ["yes"], 6, seed) for seed in (1, 1, 2))
-    assert first.pack() == same.pack()
-    assert first.pack() != other.pack()
 
 
 def test_a_damaged_recording_is_replaced_by_another(folder):

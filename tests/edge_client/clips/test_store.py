@@ -45,14 +45,6 @@ def test_a_clip_is_what_training_reads_and_nobody_else_may_read_it(tmp_path):
         assert entry.stat().st_mode & 0o077 == 0, entry
 
 
-def test_another_rate_is_resampled_and_the_same_sound_is_stored_once(tmp_path):
-    store = store_at(tmp_path)
-    first = store.add("siren", sound(1), 44_100)
-    assert soundfile.info(first).frames == -(-RATE * RATE // 44_100)
-    assert store.add("siren", sound(1), 44_100) == first
-    assert len(store.clips()) == 1
-
-
 def test_the_room_s_own_sound_is_kept_but_is_no_label(tmp_path):
     store = store_at(tmp_path)
     store.add_background(sound(1, 40.5), RATE, 1.0)

@@ -1,16 +1,10 @@
 """What the detector is in doubt about: near misses, and detections that barely were one, each told once."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from edge_client.config.sections import DetectorConfig
-from edge_client.daemon.listening_loop import load_listening
-from edge_client.detection.detector import Detector
 from edge_client.detection.doubts import REACH, Doubts
 from edge_client.detection.thresholds import probability
-from tests.support.asked_device import sound, taught
 
 HOP_S, THRESHOLD = 0.25, probability(2.0)
 
@@ -66,23 +60,6 @@ def test_two_words_that_are_detected_one_after_the_other_are_two_sounds():
     labels = ["bell"] * 10 + ["kettle"] * 20
     told = follow([*QUIET, 0.5, 0.4, 5.0, 4.0, *QUIET, *QUIET], detected=[8, 10], labels=labels)
     assert [doubt.label for doubt in told] == ["bell"]  # the kettle was clear
-
-
-def test_the_detector_tells_doubts_of_a_real_stream(tmp_path):
-    device = taught(tmp_path)
-    device.teach()
-    loaded, told = load_listening(device.config), []
-    # A sound that is heard well nearly reaches a threshold that no score does.
-    config = DetectorConfig(thresholds={"kettle": 1.0, "bell": 1.0})
-    detector = Detector(dataclasses.replace(loaded, doubt=told.append), config, clock=lambda: 1000.0)
-    pause = np.random.default_rng(1).normal(scale=0.01, size=16_000 * 12).astype(np.float32)
-    for number in range(4):
-        detector.push(np.concatenate([sound("yes", number), pause]))
-    assert {doubt.label for doubt in told} == {"kettle"}
-    for doubt in told:
-        assert (doubt.window.shape, doubt.embedding.shape) == ((16_000,), (64,))
-        assert np.abs(doubt.window).max() > 0.1
-        assert abs(doubt.margin) <= REACH
 
 
 def test_what_began_with_other_labels_is_forgotten():

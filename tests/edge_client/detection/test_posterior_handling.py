@@ -27,30 +27,21 @@ def feed(handler, rows, begin_s=0.0):
     return heard
 
 
-def test_one_high_score_alone_is_not_enough():
-    assert feed(handler(0.6, 0.6), [(0, 0), (0, 0), (1, 0), (0, 0), (0, 0)]) == []
-
-
-def test_a_sound_is_heard_when_the_average_reaches_the_threshold():
-    assert feed(handler(0.6, 0.6), [(0, 0), (0, 0), (0, 1), (0, 1), (0, 1)]) == [(0.75, 1)]
-
-
-def test_without_averaging_the_newest_score_counts():
-    assert feed(handler(0.6, 0.6, average_s=0), [(0, 0), (0.7, 0)]) == [(0.25, 0)]
-
-
-def test_each_label_has_its_own_threshold():
-    rows = [(0.5, 0.5)] * 6
-    assert feed(handler(0.9, 0.4), rows) == []  # the best label decides, and it does not reach its threshold
-    assert feed(handler(0.9, 0.4), [(0.45, 0.5)] * 6) == [(0.0, 1)]
-
-
-def test_a_sound_that_lasts_is_heard_once():
-    assert len(feed(handler(0.6, 0.6), [(1, 0)] * 400)) == 1
-
-
-def test_a_score_that_flickers_around_the_threshold_is_heard_once():
-    assert len(feed(handler(0.6, 0.6, average_s=0), [(0.7, 0.3), (0.5, 0.5)] * 100)) == 1
+@pytest.mark.parametrize(
+    ("one", "rows", "heard"),
+    [
+        (handler(0.6, 0.6), [(0, 0), (0, 0), (1, 0), (0, 0), (0, 0)], []),  # one high score alone is not enough
+        (handler(0.6, 0.6), [(0, 0), (0, 0), (0, 1), (0, 1), (0, 1)], [(0.75, 1)]),  # the average reaches it
+        (handler(0.6, 0.6, average_s=0), [(0, 0), (0.7, 0)], [(0.25, 0)]),
+        (handler(0.9, 0.4), [(0.5, 0.5)] * 6, []),  # the best label decides, and it does not reach its threshold
+        (handler(0.9, 0.4), [(0.45, 0.5)] * 6, [(0.0, 1)]),
+        (handler(0.6, 0.6), [(1, 0)] * 400, [(0.0, 0)]),  # a sound that lasts is heard once
+        (handler(0.6, 0.6, average_s=0), [(0.7, 0.3), (0.5, 0.5)] * 100, [(0.0, 0)]),  # and one that flickers
+        (handler(), [()] * 5, []),
+    ],
+)
+def test_a_sound_is_heard_once_when_the_average_of_the_best_label_reaches_its_threshold(one, rows, heard):
+    assert feed(one, rows) == heard
 
 
 def test_a_sound_that_lasts_is_over_after_a_pause_that_is_long_enough_and_its_end_is_when_it_was_heard_last():
@@ -72,10 +63,6 @@ def test_a_label_comes_again_after_its_release_and_refractory_time():
     heard = feed(handler(0.6, 0.6, refractory_s=1.0), sound * 3)
     assert [label for _, label in heard] == [0, 0, 0]
     assert len(feed(handler(0.6, 0.6, refractory_s=10.0), sound * 3)) == 1
-
-
-def test_no_labels_hear_nothing():
-    assert feed(handler(), [()] * 5) == []
 
 
 # No subnormal numbers: the runtime of a 32-bit Pi, once loaded, has its process round them to zero.

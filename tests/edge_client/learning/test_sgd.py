@@ -43,16 +43,6 @@ def test_training_learns_and_is_repeatable(bundles, temperature):
     assert all(np.array_equal(results[0][name], results[1][name]) for name in results[0])
 
 
-def test_no_rows_no_step(bundles):
-    model = ModelRuntime.open(bundles["cnn1"])
-    before = model.get_weights()
-    empty = np.zeros((0, *model.manifest.input_shape), np.float32)
-    mask = np.ones(model.manifest.capacity, np.float32)
-    loss = train_epoch(model, empty, np.zeros((0, 32), np.float32), mask, Optimiser(0.1), np.random.default_rng(0))
-    assert np.isnan(loss)
-    assert all(np.array_equal(before[name], array) for name, array in model.get_weights().items())
-
-
 def test_a_label_at_temperature_one_is_nearly_sure_and_softer_at_a_higher_one():
     mask = np.array([1, 1, 1, 0, 0], np.float32)
     labels = from_slots(np.array([0, 2]), 5)

@@ -7,7 +7,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages
-from edge_client.questions.answers import answer, store_of
+from edge_client.questions.answers import answer
 from tests.support.asked_device import ask, sound, taught
 
 
@@ -24,17 +24,6 @@ def page(device):
 
 def asked(page):
     return [one["id"] for one in page.shown()["questions"]]
-
-
-def test_a_file_that_did_not_change_is_not_read_again(device, page):
-    question = ask(device.folder / "edge.toml")
-    assert asked(page) == [question.question_id]
-    read = page._device.teaching
-    page._device.teaching = None  # who reads again fails
-    assert asked(page) == [question.question_id]
-    page._device.teaching = read
-    store_of(read()).forget()
-    assert asked(page) == []
 
 
 def test_questions_answers_and_new_labels_are_seen_at_once(device, page):

@@ -62,14 +62,6 @@ def test_all_links_stay_below_the_path_of_the_proxy_and_lead_somewhere(proxy, br
         assert next(answer.iter_lines()).startswith("event:")
 
 
-@pytest.mark.parametrize("path", ["heard/unknown/1.wav", "sounds/clip?label=a&clip=b"])
-def test_a_page_that_says_what_went_wrong_has_its_style_at_any_depth(proxy, browser, path):
-    answer = browser.get(proxy.url + path)
-    assert answer.status_code == 409
-    (style,) = re.findall(r'stylesheet" href="([^"]+)"', answer.text)
-    assert urljoin(proxy.url + path, style) == f"{proxy.url}static/page.css"
-
-
 def test_the_owner_changes_things_without_a_sign_in_and_other_sites_cannot(proxy, browser):
     token = re.search(r'csrf-token" content="(\w+)"', browser.get(proxy.url).text)[1]
 

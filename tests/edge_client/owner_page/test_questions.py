@@ -97,38 +97,3 @@ def test_a_question_appears_plays_is_answered_learned_and_undone_in_a_click(open
     opened.get_by_role("button", name="Undo: kettle was asked about").click()
     opened.locator("#told", has_text="is taken back").wait_for()
     assert count(shelf, "_not_/kettle") == 0
-
-
-def test_he_says_what_it_was_and_what_never_to_ask_again_and_is_told_why_a_name_is_refused(opened, shelf):
-    one, other = ask(shelf.config, "<b>bell", sound("down", 1)), ask(shelf.config, window=sound("stop", 1))
-    row = question(opened, one)
-    row.wait_for()
-    assert "Was that <b>bell?" in row.inner_text()
-    row.get_by_role("button", name="It was something else").click()
-    row.get_by_label("What was it?").fill("a/b")
-    opened.keyboard.press("Enter")
-    opened.locator("#told.error", has_text="cannot be a label").wait_for()
-    row.get_by_label("What was it?").fill("cup")
-    row.get_by_role("button", name="Teach it").click()
-    opened.locator(".changes", has_text="<b>bell? You said: cup").wait_for()
-    assert count(shelf, "cup") == 1
-    question(opened, other).get_by_role("button", name="Never ask again").click()
-    opened.locator("#told", has_text="not asked about again").wait_for()
-    question(opened, other).wait_for(state="detached")
-    assert opened.locator("main b").count() == 0
-
-
-@pytest.mark.parametrize(("light", "width"), [("light", 1280), ("dark", 390)])
-def test_questions_break_no_rule_of_accessibility_on_screens_and_phones(browser, shelf, light, width):
-    from axe_playwright_python.sync_playwright import Axe
-
-    one = ask(shelf.config, window=sound("no", width))
-    context = browser.new_context(color_scheme=light, viewport={"width": width, "height": 900}, bypass_csp=True)
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
-    page.goto(shelf.ui.url)
-    question(page, one).locator("[data-open]").click()
-    found = Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
-    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
-    context.close()

@@ -12,7 +12,6 @@ from edge_client.questions.answers import answer, answers, finish_all, open_ques
 from edge_client.questions.store import DAY_S
 from edge_client.room.store import read_wrong_detections
 from tests.support.asked_device import ask, sound, taught
-from tests.support.taught_device import recall_as
 
 
 class Owner:
@@ -149,17 +148,3 @@ def test_purging_and_forgetting_a_label_leave_nothing(owner):
     assert (store_of(owner.teaching).read().questions, owner.sounds()) == ((), 0)
     data = b"".join(path.read_bytes() for path in state.folder.glob("state.sqlite3*"))
     assert question.question_id.encode() not in data  # neither in the database nor in its log
-
-
-def test_what_was_answered_is_learned_and_unlearned(owner):
-    def taken_for(name):
-        return recall_as(owner.device.teach(), name, "kettle")
-
-    assert taken_for("up") < 0.5
-    owner.says(owner.ask(window=sound("up", 1)), "yes")
-    owner.says(owner.ask(window=sound("up", 2)), "yes")
-    with_both = taken_for("up")
-    assert with_both > 0.8
-    owner.undo()
-    owner.undo()
-    assert taken_for("up") < 0.5

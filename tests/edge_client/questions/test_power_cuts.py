@@ -1,6 +1,5 @@
 """SIGKILL at many lines while a question is asked, answered and undone: nothing is lost, half-written or doubled."""
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -13,8 +12,7 @@ from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.owner import Teaching
 from edge_client.owner_changes import changes, undo
 from edge_client.questions.answers import answer, finish_all, open_questions, store_of
-from edge_client.questions.store import DAY_S
-from edge_client.room.store import add_wrong_detections, read_wrong_detections, remove_wrong_detections
+from edge_client.room.store import read_wrong_detections
 from tests.support.asked_device import ask, sound, taught
 from tests.support.checkout import ROOT
 
@@ -168,18 +166,3 @@ def test_an_answer_is_taken_back_or_stands_and_can_be_taken_back_again(device, s
     assert killed_at(device.undo, 1) == (0, -signal.SIGKILL)
     device.undo()
     assert device.found() == after
-
-
-def test_an_answer_about_an_old_sound_is_taken_back_or_stands_with_its_clip(device):
-    device.ask()
-    device.say("no")
-    store = store_of(device.teaching)
-    (said,) = store.read().questions
-    old = dataclasses.replace(said, at=said.at - 2 * DAY_S)
-    store.replace(old)
-    remove_wrong_detections(device.state.database, [(said.at, said.label)])
-    add_wrong_detections(device.state.database, [(old.at, old.label)])
-    before, after, seen = states_after_kills(device, device.undo)
-    where = [[path for path in found[2] if path.endswith(said.file_name)] for found in (before, after)]
-    assert where == [[f"clips/{FOLDERS['no']}/{said.file_name}"], []]
-    require_one_of_both(before, after, seen)

@@ -1,9 +1,6 @@
 """docs/privacy.md against the files of a device that asks: every file, field and array, and how long a sound stays."""
 
-import os
 import re
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -102,38 +99,6 @@ def test_switched_off_it_removes_what_it_has(tmp_path):
     assert Asker.open(device.config, device.state, manifest) is None
     assert store_of(Teaching.open(tmp_path / "edge.toml")).read() == Book()
     assert list(device.state.questions_folder.iterdir()) == []
-
-
-def test_a_full_disk_asks_nothing_and_loses_nothing(tmp_path, caplog):
-    device = taught(tmp_path)
-    first = ask(tmp_path / "edge.toml")
-    command = f"""
-import resource, sys
-sys.path.insert(0, {str(ROOT)!r})
-import logging; logging.basicConfig()
-from pathlib import Path
-from edge_client.config import load_config
-from tests.edge_client.questions.test_privacy import asker_of, doubt
-from tests.support.taught_device import Device
-class Given: pass
-device = Given()
-config = load_config(Path({str(tmp_path / "edge.toml")!r}))
-from edge_client.storage.device_state import DeviceState
-device.bundle, device.state = config.bundle, DeviceState(config.device.state)
-asker = asker_of(device)
-import signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
-asker.consider(doubt(7))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, env=dict(os.environ), check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "cannot keep a question" in done.stderr
-    store = store_of(Teaching.open(tmp_path / "edge.toml"))
-    assert [one.question_id for one in store.open_questions()] == [first.question_id]
-    assert len(list(device.state.questions_folder.iterdir())) == 1
 
 
 def test_a_damaged_question_is_left_out_and_its_sound_goes(tmp_path):

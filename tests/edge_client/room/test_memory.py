@@ -17,7 +17,6 @@ from edge_client.room import memory
 from edge_client.room.accept_rates import observed_rates, rate_lines
 from edge_client.room.memory import RoomMemory, layout_of, tails_here
 from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections
-from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
@@ -123,13 +122,6 @@ def test_it_is_saved_now_and_then_and_a_full_disk_costs_nothing_in_memory(device
     assert room.status(1.0)["hours"] > 0
 
 
-def test_a_damaged_file_is_found_and_removed(device, model):
-    RoomMemory.open(device.config, device.state, model.manifest).save()
-    device.state.room_path.write_bytes(b"x" + device.state.room_path.read_bytes()[1:])
-    assert any("room.safetensors was damaged" in sentence for sentence in DeviceState(device.state.folder).mend())
-    assert not device.state.room_path.exists()
-
-
 def test_the_status_says_what_was_promised_and_what_came():
     heard = {(DAY, 7): 3600.0 * 20, (DAY - 3, 8): 3600.0 * 40, (DAY - 9, 8): 3600.0 * 100}
     detections = {(DAY, "yes"): 50, (DAY - 3, "yes"): 4, (DAY - 9, "yes"): 70, (DAY, "no"): 2}
@@ -142,19 +134,3 @@ def test_the_status_says_what_was_promised_and_what_came():
         "          no: 2 detections; you said of none that it was wrong",
         "          yes: 54 detections; you said of 42 that they were wrong, 0.7 an hour",
     ]
-
-
-def test_a_detector_that_goes_on_with_another_front_end_is_remembered_with_that_one(device, model):
-    room = RoomMemory.open(device.config, device.state, model.manifest)
-    detector = Detector(Loaded(model, label_map(model), look=room.look), DetectorConfig())
-    detector.push(noise(10))
-    other = ModelRuntime(read_bundle(find_bundle("base_int8")), 1)
-    assert room.fits(model.manifest, DetectorConfig())
-    assert not room.fits(other.manifest, DetectorConfig())
-    room.save()
-    new = RoomMemory.open(device.config, device.state, other.manifest)
-    layout = layout_of(other.manifest, DetectorConfig())
-    assert len(read_sample(device.state.room_path, layout).at_s) == 0  # nothing of the old one stays
-    detector.following(Loaded(other, label_map(other), look=new.look)).push(noise(10))
-    new.save()
-    assert len(read_sample(device.state.room_path, layout).at_s) >= 4

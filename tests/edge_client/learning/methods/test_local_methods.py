@@ -117,15 +117,6 @@ def test_the_proximal_term_holds_the_weights_to_the_fleet_s(bundles):
     assert moved[1] < moved[0] / 4
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_an_own_model_is_warmed_up_before_its_first_round_alone(bundles, first):
-    of = dataclasses.replace(task(bundles, "fedmlac", own="cnn2"), first=first)
-    before = of.own.get_weights()
-    fedmlac.prepare(of)
-    right = of.own.predict(of.own_clips.x[0], of.own_mask).argmax(axis=1) == of.own_clips.slots
-    assert right.mean() > 0.9 if first else same(before, of.own.get_weights())
-
-
 def test_with_mutual_learning_both_models_rehearse(bundles):
     of = task(bundles, "fedmlac", own="cnn2", epochs=20)
     public = np.concatenate([of.clips.x[0], np.random.default_rng(1).standard_normal((20, 20, 13)).astype(np.float32)])
@@ -180,17 +171,6 @@ def test_a_device_takes_the_passes_or_steps_that_were_asked_for(bundles, method,
     assert taken == ([32, 8] * steps)[:steps]  # batches of 40 clips
 
 
-def test_the_private_model_learns_until_it_overfits_and_no_longer(bundles):
-    ended = []
-    for most in (200, 400):
-        of = task(bundles, "fedkws_ui", private_epochs=most)
-        fedkws_ui.prepare(of)
-        certain = of.own.predict(of.own_clips.x[0], of.own_mask)[np.arange(40), of.own_clips.slots]
-        assert certain.mean() > 0.9
-        ended.append(of.own.get_weights())
-    assert all(np.array_equal(array, ended[1][name]) for name, array in ended[0].items())
-
-
 def test_the_discrepancy_s_gradient_is_that_of_finite_differences(monkeypatch):
     rng = np.random.default_rng(4)
     local, fleet = (rng.normal(size=(5, 3)).astype(np.float32) for _ in range(2))
@@ -206,26 +186,6 @@ def test_the_discrepancy_s_gradient_is_that_of_finite_differences(monkeypatch):
             moved[row, column] += step
             values.append(fedmmd.discrepancy(moved, fleet))
         assert gradient[row, column] == pytest.approx((values[0] - values[1]) / 2e-3, rel=1e-3, abs=1e-6)
-
-
-def test_the_discrepancy_reaches_the_weights_through_the_targets(bundles):
-    """Steps against the discrepancy alone bring the answers nearer to the fleet's."""
-    of = task(bundles, "fedmmd", discrepancy=1.0)
-    rng = np.random.default_rng(1)
-    fleets = of.shared.get_weights()
-    training = SHARED_METHODS["fedmmd"].prepare(of)
-    of.shared.set_weights({n: a + rng.normal(scale=0.05, size=a.shape).astype(np.float32) for n, a in fleets.items()})
-    x = of.clips.x[0][:32]
-
-    def apart():
-        local, fleet = (fedmmd.logits(model.predict(x, of.mask)[:, :2]) for model in (of.shared, of.own))
-        return fedmmd.discrepancy(local, fleet)
-
-    before = apart()
-    nothing = np.zeros((32, 32), np.float32)
-    for _ in range(5):
-        of.shared.train_step(x, training.targets(x, nothing), of.mask, learning_rate=0.0005, momentum=0.0)
-    assert apart() < before
 
 
 def test_the_table_of_methods_names_every_method_and_setting():

@@ -134,12 +134,3 @@ def test_without_clips_to_judge_by_or_with_a_training_that_diverged_the_global_m
     found = personalise(model, LABELS, huge, clips(model, 32, 2), wild, np.random.default_rng(1))
     assert found["kept"] == 0
     assert same(model.get_weights(), fleet)
-
-
-def test_classes_without_own_clips_are_not_pushed_down(model):
-    head = model.manifest.head.weights
-    weights = model.get_weights()
-    trained(model)
-    after = model.get_weights()
-    for name in head:
-        assert np.array_equal(weights[name][..., 2:], after[name][..., 2:])

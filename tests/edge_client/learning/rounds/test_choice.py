@@ -136,17 +136,6 @@ def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off
     assert load_listening(member.config).label_map.listening_mask[:4].all()
 
 
-def test_wrong_scores_of_the_public_set_are_refused(tmp_path, bundles):
-    member = Member(tmp_path, bundles["cnn1"], PRESETS["gudur"])
-    how = {"labels": False, "distill_epochs": 60, "distill_learning_rate": 0.02}
-    member.do(member.work("contribute", method="zero_shot", settings=how))
-    before = member.state.model.load(member.bundle)
-    wrong = np.eye(3, dtype=np.float32)[[1, 0, 2]][member.public.labels]
-    saved = member.do(member.work(method="zero_shot", consensus=wrong, settings=how))
-    assert member.report().kept_own
-    assert same(saved.listening, before.listening)
-
-
 def false_accepts(member):
     """Share of sounds of no label that the device takes for one, by its own thresholds."""
     loaded = load_listening(member.config)

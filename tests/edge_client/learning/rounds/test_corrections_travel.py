@@ -92,33 +92,3 @@ def test_a_confusion_that_one_owner_cleared_up_is_cleared_up_on_a_device_that_wa
     assert score(other, "up", "zip") < before / 3
     assert score(other, "up", "up") > own[0] - 0.05
     assert score(other, "yes", "yes") > own[1] - 0.05
-
-
-def test_a_device_that_was_taught_the_sound_keeps_it_whoever_says_that_it_is_nothing(tmp_path):
-    fleet = LocalFleet(tmp_path, owner=("no", "up"), other=("yes", "up", "zip"))
-    other = fleet.devices["other"]
-    other.teach()
-    before = score(other, "zip", "zip")
-    deny(fleet.devices["owner"], "up", "zip", 3)
-    work = fleet.aggregator.work("contribute", 1, fleet.plan)
-    fleet.keep(fleet.devices["owner"], fleet.aggregator.state.public_set.pack())
-    fleet.devices["owner"].do(work)
-    outbox = fleet.devices["owner"].state.outbox
-    arrays, document = unpack(outbox.read(outbox.update_path(1)))
-    fleet.aggregator.close(work, Uploads([Contribution(parse(Update, document), lambda: arrays)]))
-    for blob in (fleet.aggregator.state.public_set.pack(), fleet.aggregator.state.prototypes.pack()):
-        fleet.keep(other, blob)
-    assert fleet.aggregator.state.prototypes.negatives.class_ids == ("up",)
-    other.do(fleet.aggregator.work("learn", 1, fleet.plan))
-    assert score(other, "zip", "zip") > before - 0.05 > 0.7
-
-
-def test_three_devices_of_ten_that_deny_a_word_itself_take_it_from_nobody(tmp_path):
-    names = [f"honest{number}" for number in range(7)] + [f"liar{number}" for number in range(3)]
-    fleet = LocalFleet(tmp_path, **dict.fromkeys(names, ("yes", "up")))
-    for number in range(3):
-        deny(fleet.devices[f"liar{number}"], "up", "up", 12, seed=80 + number)
-    result = fleet.run_round(1)
-    assert result.prototypes.devices.tolist() == [10, 10]
-    assert result.state["negative_counts"].tolist() == [12.0] * 3
-    assert min(score(fleet.devices[name], "up", "up") for name in names[:7]) > 0.85

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.audio.recordings import loudest_stretch, read_recording
+from edge_client.audio.recordings import loudest_stretch
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.expectation import (
     expectations,
@@ -19,7 +19,6 @@ from fleet_protocol import sample_sounds
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.checkout import DATA
 
 NOBODY = np.zeros((0, 64), np.float32)
 
@@ -126,14 +125,3 @@ def test_takes_of_sounds_are_no_words_and_what_a_front_end_knows_is_of_its_kind(
         clips = np.stack([loudest_stretch(samples, settings) for samples in takes]).astype(np.float32)
         assert fit_the_other_kind(open_front_end(settings)(clips)[:, 0], statistics) == warned
     assert not any(fit_the_other_kind(clips, statistics) for clips in statistics.samples)
-
-
-@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
-def test_words_are_of_the_other_kind_for_a_front_end_of_sounds_and_it_is_said_how_to_go_on():
-    bundle = read_bundle(find_bundle("sounds_2s"))
-    settings = bundle.manifest.feature_settings
-    paths = sorted((DATA / "gsc_v2_test" / "stop").iterdir())[:5]
-    clips = np.stack([loudest_stretch(read_recording(path, 16_000), settings) for path in paths]).astype(np.float32)
-    takes = open_front_end(settings)(clips)[:, 0]
-    found = told(bundle, bundle.manifest.embedding_statistics, stop=takes[:, None])["stop"]
-    assert "the bundle words hears these better" in found.advice[0]
