@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.files import Clip, choose_kind, clip_files, is_label, rejected
+from edge_client.clips.files import Clip, clip_files, is_label, rejected
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
@@ -16,8 +16,6 @@ from edge_client.room.store import forget_room
 from edge_client.storage.ages import DAY_S
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_choices import Move, Renaming
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import JointSettings
 
 
 @dataclass(frozen=True)
@@ -168,35 +166,6 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
         teaching.state.choices.rename_threshold(renaming.label, renaming.former)
     teaching.forget_emptied([renaming.label])
     return back
-
-
-def set_different(teaching: Teaching, first: str, second: str) -> None:
-    """Remember that two labels which sound alike differ; nobody is asked again.
-
-    Raises ClipError if one has no clips, or both are one.
-    """
-    known = teaching.store.labels()
-    for label in (first, second):
-        if label not in known:
-            raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
-    if first == second:
-        raise ClipError(f"{first!r} cannot differ from itself; name two labels")
-    teaching.state.choices.set_different(first, second)
-
-
-def set_kind(teaching: Teaching, label: str, kind: str | None) -> None:
-    """Remember that a label is a word or an everyday sound; None: the device finds it out. It is learned anew.
-
-    Raises ClipError if it has no clips, or the device's front end does not hear both kinds.
-    """
-    if label not in (known := teaching.store.labels()):
-        raise ClipError(f"you taught no sound called {label!r}; there is: {', '.join(known) or 'none'}")
-    if not isinstance(read_bundle(teaching.config.bundle).manifest.feature_settings, JointSettings):
-        raise ClipError(
-            f"{teaching.config.bundle.stem} hears one kind of sounds alone; `[model] bundle = "
-            '"words_and_sounds"` hears words and everyday sounds'
-        )
-    choose_kind(teaching.store.folder, label, kind)
 
 
 def _recent(teaching: Teaching) -> list[Renaming]:

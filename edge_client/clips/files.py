@@ -111,40 +111,16 @@ def _names(folder: Path) -> list[str]:
 
 
 def store_digest(folder: Path) -> str | None:
-    """Return 16 hex digits that change when a clip comes, goes or gets another label, or a label another kind; None
-    where no label has a clip.
+    """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has a clip.
 
     Only names are read, no file is opened.
     """
     paths = clip_files(folder)
     if not any(is_label(folder_of(path, folder)) for path in paths):
         return None
-    names = "\n".join([*(path.relative_to(folder).as_posix() for path in paths), *_kind_marks(folder)])
+    names = "\n".join(path.relative_to(folder).as_posix() for path in paths)
     return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 WORD, SOUND = "word", "sound"
-KINDS = (WORD, SOUND)
-"""What a label can be, on a front end that hears both: a spoken word, or an everyday sound."""
-_MARK = ".kind-"
-
-
-def chosen_kinds(folder: Path) -> dict[str, str]:
-    """Return the kind of each label of which the owner said it."""
-    found = (mark.split(f"/{_MARK}") for mark in _kind_marks(folder))
-    return {label: kind for label, kind in found if kind in KINDS}
-
-
-def choose_kind(folder: Path, label: str, kind: str | None) -> None:
-    """Remember of what kind a label with clips is; None: the device finds it out again."""
-    for other in KINDS:
-        if other != kind:
-            (folder / label / f"{_MARK}{other}").unlink(missing_ok=True)
-    if kind is not None:
-        (folder / label / f"{_MARK}{kind}").touch(mode=0o600)
-
-
-def _kind_marks(folder: Path) -> list[str]:
-    """Return what says of labels of which kind they are, as paths in the store."""
-    labels = [path for path in label_folders(folder) if is_label(folder_of(path / "any", folder))]
-    return [f"{path.name}/{name}" for path in labels for name in _names(path) if name.startswith(_MARK)]
+"""What a label is, on a front end that hears both: a spoken word, or an everyday sound."""

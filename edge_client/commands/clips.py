@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from edge_client.clips.files import Clip
     from edge_client.clips.store import ClipStore
-    from edge_client.clips.trash import Deletion
 
 _MB = 1_000_000
 _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
@@ -36,28 +35,19 @@ def add(commands: Commands) -> None:
     relabel.add_argument("clip", nargs="?", metavar="ID")
     relabel.add_argument("new_label", metavar="LABEL")
     relabel.add_argument("--label", default=argparse.SUPPRESS, metavar="OLD", help="all clips of this label")
-    delete = action("delete", "delete clips; for a week, `clips undelete` brings them back", _delete)
+    delete = action("delete", "delete clips; for a week, `clips undo` brings them back", _delete)
     delete.add_argument("--yes", action="store_true", help="do not ask")
     delete.add_argument("--for-good", action="store_true", help="at once and for good")
     chosen = delete.add_mutually_exclusive_group(required=True)
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
     chosen.add_argument("--label", default=argparse.SUPPRESS, help="all clips of this label")
-    undelete = action("undelete", "bring back what was deleted last", _undelete)
-    undelete.add_argument("--label", default=argparse.SUPPRESS, help="only what was deleted of this label")
-    undelete.add_argument("--list", action="store_true", help="list what can be brought back")
     action("undo", "take back what was deleted, relabelled or answered last", _undo)
-    differ = action("differ", "say that two sounds which sound the same differ; nobody asks again", _differ)
-    differ.add_argument("first", metavar="LABEL")
-    differ.add_argument("second", metavar="LABEL")
-    kind = action("kind", "say whether a label is a word or an everyday sound, where the device hears both", _kind)
-    kind.add_argument("kind_of", metavar="LABEL")
-    kind.add_argument("kind", choices=("word", "sound", "auto"), help="auto: the device finds it out")
     purge = "remove for good what was deleted, what is known of the room, and questions"
     action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edge_client.commands.daemon import expected_lines, provisional_lines, same_lines
+    from edge_client.commands.daemon import expected_lines, provisional_lines
 
     teaching = open_teaching(options)
     store = teaching.store
@@ -65,15 +55,14 @@ def _list(options: argparse.Namespace) -> int:
         return _list_label(_of_label(store, options.label), json=options.json)
     found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
     used, expected = store.size_bytes() / _MB, teaching.state.expectations()
-    same = teaching.state.choices.same_sounds(expected)
     quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
     lines = (
         _COLUMNS.format("label", "clips", "seconds", "MB"),
         *(_COLUMNS.format(one["label"], one["clips"], f"{one['seconds']:.1f}", f"{one['mb']:.2f}") for one in found),
-        *(*expected_lines(expected), *same_lines(same), *provisional_lines(teaching.provisional)),
+        *(*expected_lines(expected), *provisional_lines(teaching.provisional)),
         f"{used:.1f} of {quota['quota_mb']:g} MB are used, in {store.folder}",
     )
-    document = {"labels": found, "expected": expected, "same": same, "provisional": teaching.provisional, **quota}
+    document = {"labels": found, "expected": expected, "provisional": teaching.provisional, **quota}
     return report(document, lines, json=options.json)
 
 
@@ -173,23 +162,6 @@ def _undo(options: argparse.Namespace) -> int:
     return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
 
 
-def _differ(options: argparse.Namespace) -> int:
-    from edge_client.owner_changes import set_different
-
-    set_different(open_teaching(options), options.first, options.second)
-    line = f"{options.first!r} and {options.second!r} differ, although they sound alike; nobody asks again"
-    return report({"different": [options.first, options.second]}, [line], json=options.json)
-
-
-def _kind(options: argparse.Namespace) -> int:
-    from edge_client.owner_changes import set_kind
-
-    kind = None if options.kind == "auto" else options.kind
-    set_kind(open_teaching(options), options.kind_of, kind)
-    what = {None: "is what the device takes it for", "word": "is a word", "sound": "is an everyday sound"}[kind]
-    return report({"label": options.kind_of, "kind": kind}, [f"{options.kind_of!r} {what}"], json=options.json)
-
-
 def _delete(options: argparse.Namespace) -> int:
     from edge_client.clips.trash import KEEP_DAYS
     from edge_client.owner_changes import delete
@@ -200,43 +172,12 @@ def _delete(options: argparse.Namespace) -> int:
     labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
     confirm(f"delete {len(chosen)} clips of {labels}{' for good' if options.for_good else ''}", yes=options.yes)
     forgotten = delete(teaching, chosen, for_good=options.for_good)
-    back = "" if options.for_good else f"; `auricle-edge clips undelete` brings them back for {KEEP_DAYS:g} days"
+    back = "" if options.for_good else f"; `auricle-edge clips undo` brings them back for {KEEP_DAYS:g} days"
     return report(_names(chosen), (f"{len(chosen)} clips deleted{back}", *forgotten), json=options.json)
 
 
 def _names(clips: Sequence[Clip]) -> list[dict[str, str]]:
     return [{"id": clip.clip_id, "label": clip.label} for clip in clips]
-
-
-def _undelete(options: argparse.Namespace) -> int:
-    from edge_client.errors import ClipError
-    from edge_client.owner_changes import put_back
-
-    teaching = open_teaching(options)
-    deletions = teaching.trash.deletions()
-    if options.list:
-        return _list_deleted(deletions, json=options.json)
-    every = [clip for deletion in deletions for clip in deletion.clips]
-    of_label = [clip for clip in every if clip.label == options.label]
-    chosen = of_label if options.label is not None else list(deletions[0].clips) if deletions else []
-    if not chosen:
-        labels = ", ".join(sorted({clip.label for clip in every})) or "nothing"
-        raise ClipError(
-            f"nothing that was deleted can be brought back of {options.label or 'any label'}; there is: {labels}"
-        )
-    put_back(teaching, chosen)
-    labels = ", ".join(sorted({repr(clip.label) for clip in chosen}))
-    return report(_names(chosen), [f"{len(chosen)} clips of {labels} are back. {teaching.after()}"], json=options.json)
-
-
-def _list_deleted(deletions: Sequence[Deletion], *, json: bool) -> int:
-    found = [
-        {"deleted": datetime.fromtimestamp(deletion.deleted_at).isoformat(timespec="seconds"), **name}
-        for deletion in deletions
-        for name in _names(deletion.clips)
-    ]
-    lines = [f"{item['deleted'].replace('T', ' ')}  {item['label']:<24} {item['id']}" for item in found]
-    return report(found, lines or ["nothing was deleted lately"], json=json)
 
 
 def _purge(options: argparse.Namespace) -> int:

@@ -102,8 +102,7 @@ def _status(options: argparse.Namespace) -> int:
     from edge_client.storage.device_state import DeviceState
 
     state = DeviceState(load_config(options.config).device.state)
-    expected = state.expectations()
-    status = read_status(state) | {"expected": expected, "same": state.choices.same_sounds(expected)}
+    status = read_status(state) | {"expected": state.expectations()}
     report(status, _lines(status), json=options.json)
     if not status["running"]:
         return NOT_RUNNING
@@ -170,12 +169,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     if (journal := status.get("journal")) and (journal["trouble"] or journal["lost"]):
         lines.append(f"journal   {journal['trouble'] or 'takes events again'}; {journal['lost']} events are lost")
     lines += [f"damage    {sentence}" for sentence in status["damage"]]
-    return (
-        lines
-        + expected_lines(status["expected"])
-        + same_lines(status["same"])
-        + provisional_lines(model["provisional"])
-    )
+    return lines + expected_lines(status["expected"]) + provisional_lines(model["provisional"])
 
 
 def _round_lines(model: dict[str, Any]) -> list[str]:
@@ -207,16 +201,6 @@ def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
         if any(f"not {found['label']!r}" in advice for advice in found["advice"]):
             lines.append(f"  to say so: auricle-edge label ID... --not {shlex.quote(found['label'])}")
     return lines
-
-
-def same_lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return, for people, which labels sound the same, and what they can say of them."""
-    return [
-        f"{first!r} and {second!r} sound the same: `auricle-edge clips relabel --label {shlex.quote(second)} "
-        f"{shlex.quote(first)}` puts them together; `auricle-edge clips differ {shlex.quote(first)} "
-        f"{shlex.quote(second)}` keeps them apart"
-        for first, second in pairs
-    ]
 
 
 def provisional_lines(labels: Iterable[str]) -> list[str]:

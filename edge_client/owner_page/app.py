@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from edge_client import owner_changes
-from edge_client.clips.files import KINDS, WORD, Clip
+from edge_client.clips.files import Clip
 from edge_client.clips.trash import KEEP_DAYS
 from edge_client.config import Config
 from edge_client.detection.sensitivity import STEPS, threshold_at
@@ -73,20 +73,6 @@ def _undo(teaching: Teaching, form: dict[str, str]) -> str:
     raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
 
 
-def _differ(teaching: Teaching, form: dict[str, str]) -> str:
-    first, second = form.get("first", ""), form.get("second", "")
-    owner_changes.set_different(teaching, first, second)
-    return f"{first} and {second} differ: you will not be asked again."
-
-
-def _kind(teaching: Teaching, form: dict[str, str]) -> str:
-    label, kind = form.get("label", ""), form.get("kind", "")
-    if kind not in KINDS:
-        raise ClipError(f"a sound is one of {', '.join(KINDS)}, not {kind[:100]!r}")
-    owner_changes.set_kind(teaching, label, kind)
-    return f"{label} is {'a word' if kind == WORD else 'an everyday sound'} now. {teaching.after(terminal=False)}"
-
-
 def _sensitivity(teaching: Teaching, form: dict[str, str]) -> str:
     """Choose from which score a sound counts as heard, by the step of a slider; "auto": the device chooses again."""
     label, step = form.get("label", ""), form.get("step", "")
@@ -114,8 +100,6 @@ _CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
     "/sounds/rename": _rename,
     "/sounds/delete": _delete,
     "/sounds/undo": _undo,
-    "/sounds/differ": _differ,
-    "/sounds/kind": _kind,
     "/sounds/sensitivity": _sensitivity,
 }
 
@@ -257,7 +241,6 @@ class OwnerPage:
             steps=STEPS,
             listens=self._device.config.microphone is not None,
             sounds=self._device.sounds(teaching),
-            same=self._device.same_sounds(teaching.store.labels()),
             changes=owner_changes.changes(teaching),
             status=self._device.status(),
             clip_s=teaching.settings.clip_s,

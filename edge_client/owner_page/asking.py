@@ -1,4 +1,4 @@
-"""What the page asks: the sounds about which the device is in doubt, with the buttons that answer, and undo."""
+"""What the page asks: the sounds about which the device is in doubt, with the buttons that answer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from starlette.routing import Route
 from edge_client.clips.files import labels_with_clips
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, read_form
-from edge_client.questions.answers import answer, answers, open_questions, store_of
+from edge_client.questions.answers import answer, open_questions, store_of
 
-# How long an answer is shown beside the questions; `Changed lately` has it for a week.
-_SHOWN_S = 3600.0
-# How long the list is taken to be as it was, where no file changed: questions become old, and answers too.
+# How long the list is taken to be as it was, where no file changed: questions become old.
 _SAME_S = 60.0
 
 
@@ -37,7 +35,7 @@ class AskingPage:
         ]
 
     def shown(self) -> dict[str, Any]:
-        """Return what the list shows: open questions, what was answered within the hour, and labels.
+        """Return what the list shows: open questions, and labels.
 
         Each open window asks every ten seconds; the files are read where one of them changed.
         """
@@ -49,22 +47,12 @@ class AskingPage:
         return seen[2]
 
     def _read(self) -> dict[str, Any]:
-        teaching, now = self._device.teaching(), time.time()
+        teaching = self._device.teaching()
         asked = [
             {"id": one.question_id, "at_ms": round(1e3 * one.at), "label": one.label, "detected": one.detected}
             for one in open_questions(teaching)
         ]
-        answered = [
-            {
-                "number": one.question.number,
-                "at_ms": round(1e3 * one.question.said_at),
-                "label": one.question.label,
-                "now": one.now,
-            }
-            for one in answers(teaching, now)
-            if 0 <= now - one.question.said_at < _SHOWN_S
-        ]
-        return {"questions": asked, "answered": answered, "known": teaching.known_labels()}
+        return {"questions": asked, "known": teaching.known_labels()}
 
     def questions(self, _: Request) -> Response:
         """Return the list of questions, as a part of the page."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -228,11 +227,6 @@ class OwnedDevice:
                 )
             )
         return found
-
-    def same_sounds(self, taught: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the pairs of taught labels that sound the same, until the owner says whether they are."""
-        pairs = self.state.choices.same_sounds(self.state.expectations())
-        return [pair for pair in pairs if set(pair) <= set(taught)]
 
     def clip(self, label: str, clip_id: str) -> Path:
         """Return the file of a taught clip. Raises ClipError if there is none of this name."""

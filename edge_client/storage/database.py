@@ -36,9 +36,6 @@ CREATE TABLE IF NOT EXISTS events (
 ) STRICT;
 CREATE INDEX IF NOT EXISTS events_by_time ON events (time);
 CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL, sha256 TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS different (
-    id INTEGER PRIMARY KEY, first TEXT NOT NULL, second TEXT NOT NULL, UNIQUE (first, second)
-) STRICT;
 CREATE TABLE IF NOT EXISTS renamings (
     id INTEGER PRIMARY KEY, number INTEGER NOT NULL, at REAL NOT NULL, former TEXT NOT NULL, label TEXT NOT NULL,
     moves TEXT NOT NULL
@@ -55,7 +52,7 @@ CREATE TABLE IF NOT EXISTS candidates (
     id INTEGER PRIMARY KEY, features TEXT NOT NULL, at REAL NOT NULL, worth REAL NOT NULL, detected INTEGER NOT NULL
 ) STRICT;
 """
-_TABLES = ("events", "notes", "different", "renamings", "wrong_detections", "questions", "candidates")
+_TABLES = ("events", "notes", "renamings", "wrong_detections", "questions", "candidates")
 # What was heard in a room stays in no backup, and says nothing of the labels that come back.
 _OF_THE_ROOM = ("wrong_detections", "questions", "candidates")
 ROOM_LEARNED, SELF_TEST = "room_learned", "self_test"

@@ -1,19 +1,18 @@
-"""What an owner decided beside the clips: thresholds, which sounds differ, what was renamed,
-whether detected sounds are kept."""
+"""What an owner decided beside the clips: thresholds, what was renamed, whether detected sounds are kept."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from edge_client.storage.database import Database
 
 _KEEPS_DETECTED, _THRESHOLDS = "keeps_detected", "thresholds"
-# Renamings that can be undone, and pairs that are remembered: the newest.
-_RENAMINGS, _PAIRS = 50, 1000
+# Renamings that can be undone: the newest.
+_RENAMINGS = 50
 
 
 class Move(NamedTuple):
@@ -70,20 +69,6 @@ class OwnerChoices:
             self.set_threshold(former, None)
             self.set_threshold(label, chosen[former])
 
-    def same_sounds(self, expected: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-        """Return pairs of labels expected to sound the same, of which the owner did not say that they differ."""
-        different = set(self._database.rows("SELECT first, second FROM different"))
-        known = {found["label"] for found in expected}
-        pairs = [(found["label"], other) for found in expected for other in found.get("same", ())]
-        return [pair for pair in pairs if pair[0] < pair[1] and pair[1] in known and pair not in different]
-
-    def set_different(self, first: str, second: str) -> None:
-        """Remember that two labels differ."""
-        with self._database.changing() as connection:
-            pair = (min(first, second), max(first, second))
-            connection.execute("INSERT OR REPLACE INTO different (first, second) VALUES (?, ?)", pair)
-            connection.execute("DELETE FROM different WHERE id <= (SELECT MAX(id) FROM different) - ?", (_PAIRS,))
-
     def renamings(self) -> list[Renaming]:
         """Return what was renamed, the newest first."""
         rows = self._database.rows("SELECT number, at, former, label, moves FROM renamings ORDER BY id DESC")
@@ -119,5 +104,4 @@ class OwnerChoices:
             self.set_threshold(label, None)
         pairs = [(label, label) for label in labels]
         with self._database.changing() as connection:
-            connection.executemany("DELETE FROM different WHERE first = ? OR second = ?", pairs)
             connection.executemany("DELETE FROM renamings WHERE former = ? OR label = ?", pairs)

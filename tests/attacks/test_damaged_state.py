@@ -194,7 +194,7 @@ def test_a_damaged_unknown_sound_gets_no_name(state):
 @pytest.mark.slow
 def test_a_damaged_database_is_put_aside_and_what_can_be_read_goes_on(state, caplog):
     path, whole = state.database.path, state.expectations()
-    state.choices.set_different("bell", "kettle")
+    state.choices.set_threshold("bell", 0.7)
     good, aside = path.read_bytes(), path.with_name("state.sqlite3.damaged")
     noticed, kept = 0, []
     for number, damaged in enumerate(flips(good, FLIPS, seed=8)):
@@ -211,7 +211,7 @@ def test_a_damaged_database_is_put_aside_and_what_can_be_read_goes_on(state, cap
         assert times[-1] == event(1_000 + number).time
         assert len(times) == 61 or aside.exists(), number
         assert state.expectations() in (whole, [])
-        state.choices.set_different("cup", "kettle")
+        state.choices.set_threshold("cup", 0.7)
         noticed += bool(said)
         kept.append(len(times))
         assert state.mend() == []

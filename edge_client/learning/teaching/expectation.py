@@ -46,7 +46,6 @@ class Expectation:
         misses: Share of sounds like the takes that are missed.
         misses_of_others: Share that is missed of the same sound by other people, or from other sources.
         false_accepts: Share of words that nobody taught which are taken for it.
-        same: Labels that sound the same: perhaps it was taught under two names.
         kind: "word" or "sound", where the front end hears both.
     """
 
@@ -57,7 +56,6 @@ class Expectation:
     misses_of_others: float
     false_accepts: float
     near: tuple[str, ...]
-    same: tuple[str, ...]
     advice: tuple[str, ...]
     kind: str = ""
 
@@ -100,7 +98,7 @@ def _expected(
     missed = model_scores(model, label_map, drawn.astype(np.float32)).argmax(axis=1) != slot
     near, same = nearest(label, heard, statistics), same_sound(label, heard, statistics)
     false_accepts = min(100.0, 100 * _REAL_WORDS * made_up)
-    advice = _advice(label, len(takes), spread, [name for name in near if name not in same], false_accepts)
+    advice = _advice(label, len(takes), spread, near, same, false_accepts)
     if fit_the_other_kind(takes, statistics):
         advice = (_of_the_other_kind(label, sounds=model.manifest.feature_settings.hears_sounds), *advice)
     return Expectation(
@@ -111,7 +109,6 @@ def _expected(
         100 * float(missed.mean()),
         false_accepts,
         near,
-        same,
         advice,
     )
 
@@ -196,14 +193,16 @@ def _made_up_words(statistics: EmbeddingStatistics, rng: np.random.Generator) ->
     return np.concatenate([statistics.draw(word, _CLIPS, rng) for word in words])
 
 
-def _advice(label: str, takes: int, spread: float, near: Sequence[str], false_accepts: float) -> tuple[str, ...]:
-    found = []
+def _advice(
+    label: str, takes: int, spread: float, near: Sequence[str], same: Sequence[str], false_accepts: float
+) -> tuple[str, ...]:
+    found = [f"{label!r} and {other!r} sound the same: if they are one sound, give both one name" for other in same]
     if takes < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {takes} are few")
     elif spread < _ONE_PERSON:
         found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
-    if near:
-        names = ", ".join(map(repr, near))
+    if others := [name for name in near if name not in same]:
+        names = ", ".join(map(repr, others))
         found.append(f"{label!r} resembles {names}: where one is taken for it, say that this is not {label!r}")
     if false_accepts > _MANY_FALSE_ACCEPTS:
         found.append(

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.clips.files import SOUND, chosen_kinds
+from edge_client.clips.files import SOUND
 from edge_client.config import Config
 from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
@@ -154,17 +154,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     every_sound = model.manifest.feature_settings.hears_sounds
 
     def learn(heard: Heard) -> _Learned:
-        material = head_material(
-            label_map,
-            known,
-            heard,
-            statistics,
-            public_set,
-            imagine,
-            prototypes,
-            chosen_kinds(config.clips_folder),
-            denied,
-        )
+        material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes, denied)
         epochs, rate = settings.teach_epochs, settings.teach_learning_rate
         weights = train_head(model, start, label_map, material, epochs, rate, seed)
         rng = np.random.default_rng([seed, 3])

@@ -165,7 +165,6 @@ def head_material(
     public_set: PublicSet | None,
     imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
-    kinds_given: Mapping[str, str] | None = None,
     denied: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
     """Collect what every output learns from.
@@ -176,13 +175,12 @@ def head_material(
         public_set: of the fleet; None where the device never saw one.
         imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
-        kinds_given: WORD or SOUND by label, where the owner said so.
         denied: by class, what other owners said is none of its sounds, float32 [sounds, numbers].
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
     fleet = _of_fleet(label_map, wanted, prototypes or {})
     recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
-    kinds = _kinds(label_map, recorded, fleet, heard, statistics, kinds_given or {})
+    kinds = _kinds(label_map, recorded, fleet, heard, statistics)
     fleet = {
         slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
     }
@@ -207,7 +205,7 @@ def head_material(
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
-        own = head_material(label_map, (), heard, statistics, None, imagine, kinds_given=kinds_given)
+        own = head_material(label_map, (), heard, statistics, None, imagine)
     halves = _other_halves(sounds, statistics)  # of what the device knows itself
     sounds += _denied(label_map, described, fleet, denied or {}, statistics, kinds)
     return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, halves)
@@ -219,10 +217,9 @@ def _kinds(
     fleet: Mapping[int, Floats],
     heard: Heard,
     statistics: EmbeddingStatistics,
-    given: Mapping[str, str],
 ) -> dict[int, str]:
-    """Return of what kind the label of each slot is: as the owner says, or by the clips as they were recorded, else by
-    what else there is of it. NEITHER where there is nothing, and on a front end that hears one kind alone.
+    """Return of what kind the label of each slot is: by the clips as they were recorded, else by what else there is of
+    it. NEITHER where there is nothing, and on a front end that hears one kind alone.
     """
     kinds = dict.fromkeys(recorded, NEITHER)
     if not isinstance(statistics, JointStatistics):
@@ -232,9 +229,7 @@ def _kinds(
         rows = parts or ([fleet[slot]] if slot in fleet else [])
         if label in heard.takes:
             rows = [heard.takes[label][:, 0]]
-        if label in given:
-            kinds[slot] = given[label]
-        elif rows:
+        if rows:
             kinds[slot] = SOUND if statistics.is_sound(np.concatenate(rows)) else WORD
     return kinds
 

@@ -1,4 +1,4 @@
-// The questions on the live page: play, yes, no, it was, never again; and undo.
+// The questions on the live page: play, yes, no, it was, never again.
 import { isPlaying, send } from "./common.js";
 
 const EVERY_MS = 10_000;
@@ -41,7 +41,6 @@ list.addEventListener("click", (event) => {
   if (!button) return;
   const row = button.closest("[data-question]");
   if (button.dataset.answer) tell("questions/answer", { id: row.dataset.question, says: button.dataset.answer }, row);
-  if (button.dataset.undo) tell("sounds/undo", { kind: "answered", number: button.dataset.undo });
   if (button.dataset.open) {
     const form = document.getElementById(button.dataset.open);
     form.hidden = !form.hidden;

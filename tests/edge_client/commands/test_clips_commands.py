@@ -185,17 +185,12 @@ def test_deleting_asks_and_can_be_undone_for_a_week(edge):
     before = {path.name: path.stat().st_mtime for path in (edge.folder / "state" / "clips" / "anna").iterdir()}
     status, out, _ = edge.answered(b"y\n", "clips", "delete", "--label", "anna")
     assert status == 0
-    assert "2 clips deleted; `auricle-edge clips undelete` brings them back for 7 days" in out
+    assert "2 clips deleted; `auricle-edge clips undo` brings them back for 7 days" in out
     edge("clips", "delete", "--yes", "--label", "yes")
-    assert len(json.loads(edge("clips", "undelete", "--list", "--json"))) == 4
-    assert "2 clips of 'yes' are back" in edge("clips", "undelete")  # the last deletion
-    assert "nothing that was deleted can be brought back of yes; there is: anna" in edge(
-        "clips", "undelete", "--label", "yes", status=1
-    )
-    edge("clips", "undelete", "--label", "anna")
+    assert "2 clips of 'yes', which were deleted, are back" in edge("clips", "undo")  # the last deletion
+    edge("clips", "undo")
     after = {path.name: path.stat().st_mtime for path in (edge.folder / "state" / "clips" / "anna").iterdir()}
     assert after == before
-    assert "nothing was deleted lately" in edge("clips", "undelete", "--list")
     assert not any((edge.folder / "state" / "trash").iterdir())
 
 
@@ -209,7 +204,7 @@ def test_deleted_clips_go_for_good_after_a_week_and_keep_their_names_until_then(
     assert not (recordings / "yes").exists()
     trash = Trash(edge.state.trash_folder)
     assert trash.empty(now=time.time() + 6.9 * 86_400) == 0
-    edge("clips", "undelete")
+    edge("clips", "undo")
     assert sorted(path.name for path in (recordings / "yes").iterdir()) == names
     edge("clips", "delete", "--yes", "--label", "yes")
     assert trash.empty(now=time.time() + 7.1 * 86_400) == 2
@@ -219,8 +214,9 @@ def test_deleted_clips_go_for_good_after_a_week_and_keep_their_names_until_then(
 def test_an_option_before_an_action_counts_for_it(edge, capsys):
     write_clips(edge.folder / "recordings", "yes", 1, seed=1)
     edge("import", edge.folder / "recordings")
-    assert main(["clips", "--json", "--config", str(edge.config), "undelete", "--list"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    edge("clips", "delete", "--yes", "--label", "yes")
+    assert main(["clips", "--json", "--config", str(edge.config), "undo"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"undone": "deleted", "label": "yes", "clips": 1}
     found = json.loads(edge("clips", "--json"))
     assert [(item["label"], item["clips"]) for item in found["labels"]] == [("yes", 1)]
     assert Path(found["folder"]) == edge.folder / "state" / "clips"
@@ -277,7 +273,7 @@ def test_what_comes_back_after_its_name_left_the_model_is_learned_again(edge):
     progress = dataclasses.replace(saved.progress, taught=digest_)
     edge.state.model.save(saved.bundle.weights, saved.listening, progress)
     edge("clips", "delete", "--yes", "--label", "anna")
-    edge("clips", "undelete")
+    edge("clips", "undo")
     assert store_digest(edge.folder / "state" / "clips") == digest_
     assert edge.state.model.taught() != digest_
 
@@ -294,18 +290,3 @@ def test_what_was_deleted_for_good_or_purged_is_named_nowhere(edge):
     edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
     named = [path for path in (edge.folder / "state").rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
     assert named == []
-
-
-def test_that_two_sounds_differ_is_remembered(edge):
-    knows(edge, own(LabelMap(32), "anna", "yes"))
-    figures = dict.fromkeys(("takes", "misses_of_others", "misses", "false_accepts"), 1) | {"advice": []}
-    edge.state.save_expectations(
-        [{"label": "anna", "same": ["yes"], **figures}, {"label": "yes", "same": ["anna"], **figures}]
-    )
-    assert json.loads(edge("clips", "--json"))["same"] == [["anna", "yes"]]
-    assert "'anna' and 'yes' sound the same: `auricle-edge clips relabel --label yes anna` puts" in edge("clips")
-    assert "you taught no sound called 'yse'" in edge("clips", "differ", "anna", "yse", status=1)
-    assert "cannot differ from itself" in edge("clips", "differ", "anna", "anna", status=1)
-    edge("clips", "differ", "yes", "anna")
-    assert json.loads(edge("clips", "--json"))["same"] == []
-    assert "sound the same" not in edge("clips")

@@ -59,7 +59,7 @@ def test_init_says_the_option_that_the_next_commands_need(type_, tmp_path):
     assert (tmp_path / "named.toml").exists()
 
 
-@pytest.mark.parametrize("command", [["run"], ["events"], ["clips", "undelete"], ["record", "--label", "x"], ["leave"]])
+@pytest.mark.parametrize("command", [["run"], ["events"], ["clips", "undo"], ["record", "--label", "x"], ["leave"]])
 def test_without_any_the_places_and_the_way_out_are_named(command, type_, tmp_path):
     if location.SERVICE_CONFIG.exists():
         pytest.skip("this machine is a device")

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from edge_client.clips.files import choose_kind, chosen_kinds, store_digest
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle
@@ -79,7 +78,7 @@ def test_directions_of_words_and_of_sounds_are_those_of_their_own_network(manife
         np.testing.assert_allclose(block, own.whitened(own.means) @ own.whitened(own.means).T, atol=1e-6)
 
 
-def material_of(manifest, kinds):
+def material_of(manifest):
     statistics, rng = manifest.embedding_statistics, np.random.default_rng(3)
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("hello").add("ping")
     word, sound = (statistics.words.index(name) for name in ("go", "synthetic siren"))
@@ -91,12 +90,12 @@ def material_of(manifest, kinds):
         np.zeros((0, 160), np.float32),
         np.zeros((0, 160), np.float32),
     )
-    found = head_material(labels, [0, 1], heard, statistics, None, pytest.fail, kinds_given=kinds)
+    found = head_material(labels, [0, 1], heard, statistics, None, pytest.fail)
     return labels, heard, found
 
 
 def test_a_row_keeps_the_half_that_knows_its_kind_and_gets_another_one_s_other_half(manifest):
-    labels, heard, found = material_of(manifest, {})
+    labels, heard, found = material_of(manifest)
     assert found.kinds(labels) == {"hello": "word", "ping": "sound"}
     own = {sound.slot: sound for sound in found.sounds if sound.slot < 2}
     rng = np.random.default_rng(4)
@@ -106,26 +105,3 @@ def test_a_row_keeps_the_half_that_knows_its_kind_and_gets_another_one_s_other_h
         own_rows = rows[:20]  # the others are drawn around the centre
         assert all(any(np.array_equal(row[kept], take[kept]) for take in takes_of) for row in own_rows)
         assert not all(any(np.array_equal(row, take) for take in takes_of) for row in own_rows)
-
-
-def test_what_the_owner_says_of_a_label_counts(manifest, tmp_path):
-    labels, _, found = material_of(manifest, {"hello": "sound"})
-    assert found.kinds(labels) == {"hello": "sound", "ping": "sound"}
-    base = read_bundle(find_bundle("base")).manifest  # as after going back to a bundle that hears one kind
-    labels = LabelMap(base.capacity, reserved=len(base.background)).add("hello")
-    nothing = np.zeros((0, 64), np.float32)
-    heard = Heard({"hello": base.embedding_statistics.samples[:1]}, nothing, nothing)
-    found = head_material(
-        labels, [0], heard, base.embedding_statistics, None, pytest.fail, kinds_given={"hello": "sound"}
-    )
-    assert found.kinds(labels) == {}
-    (tmp_path / "hello").mkdir()
-    (tmp_path / "hello" / "0.wav").touch()
-    before = store_digest(tmp_path)
-    choose_kind(tmp_path, "hello", "sound")
-    assert chosen_kinds(tmp_path) == {"hello": "sound"}
-    assert store_digest(tmp_path) != before  # so that it is learned anew
-    choose_kind(tmp_path, "hello", "word")
-    assert chosen_kinds(tmp_path) == {"hello": "word"}
-    choose_kind(tmp_path, "hello", None)
-    assert (chosen_kinds(tmp_path), store_digest(tmp_path)) == ({}, before)

@@ -33,6 +33,5 @@ def test_questions_answers_and_new_labels_are_seen_at_once(device, page):
     assert asked(page) == [other.question_id, one.question_id]
     answer(Teaching.open(config), one.question_id, "was", "cup")
     assert (asked(page), page.shown()["known"]) == ([other.question_id], ["bell", "cup", "kettle"])
-    assert [said["now"] for said in page.shown()["answered"]] == ["cup"]
     (device.clips / "cup").rename(device.clips / "mug")
     assert page.shown()["known"] == ["bell", "kettle", "mug"]

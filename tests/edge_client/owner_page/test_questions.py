@@ -68,7 +68,7 @@ def question(page, one):
     return page.locator(f"[data-question='{one.question_id}']")
 
 
-def test_a_question_appears_plays_is_answered_learned_and_undone_in_a_click(opened, shelf):
+def test_a_question_appears_plays_is_answered_learned_and_undone(opened, shelf):
     assert opened.locator("#questions section").count() == 0
     one = ask(shelf.config, window=sound("up", 1), detected=True)
     row = question(opened, one)
@@ -81,19 +81,15 @@ def test_a_question_appears_plays_is_answered_learned_and_undone_in_a_click(open
     before, taught = count(shelf, "kettle"), shelf.device_state().model.taught()
     row.get_by_role("button", name="Yes, it was kettle").click()
     opened.locator("#told", has_text="Thank you.").wait_for()
-    opened.locator(".changes", has_text="kettle? You said: kettle").wait_for()
-    assert (row.count(), count(shelf, "kettle"), kept(shelf)) == (0, before + 1, 0)
+    row.wait_for(state="detached")
+    assert (count(shelf, "kettle"), kept(shelf)) == (before + 1, 0)
     wait_for(lambda: shelf.device_state().model.taught() != taught, what="a model that learned it")
-    opened.get_by_role("button", name="Undo the answer about kettle").click()
-    opened.locator("#told", has_text="Your answer about kettle is taken back").wait_for()
-    row.wait_for()
-    assert (count(shelf, "kettle"), kept(shelf)) == (before, 1)
-    wait_for(lambda: shelf.device_state().model.taught() == taught, what="a model without it")
-
-    row.get_by_role("button", name="No, it was not kettle").click()
-    opened.locator(".changes", has_text="You said: not kettle").wait_for()
-    assert (count(shelf, "_not_/kettle"), kept(shelf)) == (1, 0)
     opened.goto(f"{shelf.ui.url}/sounds")
     opened.get_by_role("button", name="Undo: kettle was asked about").click()
-    opened.locator("#told", has_text="is taken back").wait_for()
-    assert count(shelf, "_not_/kettle") == 0
+    opened.locator("#told", has_text="Your answer about kettle is taken back").wait_for()
+    assert (count(shelf, "kettle"), kept(shelf)) == (before, 1)
+    wait_for(lambda: shelf.device_state().model.taught() == taught, what="a model without it")
+    opened.goto(shelf.ui.url)
+    row.get_by_role("button", name="No, it was not kettle").click()
+    opened.locator("#told", has_text="Thank you.").wait_for()
+    assert (count(shelf, "_not_/kettle"), kept(shelf)) == (1, 0)
