@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from edge_client.clips.files import check_folder, check_label, is_label, rejected
 from edge_client.clips.store import ClipStore
-from edge_client.clips.trash import Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
@@ -60,11 +59,6 @@ class Teaching:
         """Detected sounds, which wait to be confirmed."""
         return DetectedClips(self.state.detected_folder, self.config.clips, self.settings.sample_rate_hz)
 
-    @cached_property
-    def trash(self) -> Trash:
-        """What was deleted lately."""
-        return Trash(self.state.trash_folder)
-
     @property
     def label_map(self) -> LabelMap:
         """What the model knows by now."""
@@ -90,8 +84,7 @@ class Teaching:
         Raises StateError, OSError as :class:`edge_client.storage.database.Database` does.
         """
         query = "SELECT number FROM questions UNION SELECT number FROM renamings"
-        numbers = [number for (number,) in self.state.database.rows(query)]
-        return 1 + max([*numbers, *(deletion.number for deletion in self.trash.deletions())], default=0)
+        return 1 + max((number for (number,) in self.state.database.rows(query)), default=0)
 
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored, once it is sure that the model has a slot for it.

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.files import Clip, clip_files, is_label, rejected
-from edge_client.clips.trash import KEEP_DAYS
+from edge_client.clips.files import DELETED, Clip, clip_files, is_label, rejected
+from edge_client.clips.store import ClipStore, is_changing
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.questions.answers import answers, store_of, take_back
 from edge_client.room.store import forget_room
-from edge_client.storage.ages import DAY_S
+from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
 from edge_client.storage.owner_choices import Move, Renaming
 
@@ -54,15 +54,20 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
             if not joined:
                 teaching.state.choices.rename_threshold(former, new_label)
             pairs += [(clip, rejected(target)) for clip in store.clips(rejected(source))]
-        # Written before anything moves: what a power cut leaves undone is skipped by an undo.
-        moves = tuple(
-            Move(clip.label, target, clip.path.name, shared=(store.folder / target / clip.path.name).exists())
-            for clip, target in pairs
-        )
-        number = teaching.next_number()
-        teaching.state.choices.add_renaming(Renaming(number, time.time(), former, new_label, moves))
-        moved = [store.relabel(clip, target) for clip, target in pairs]
+        moved = _move(teaching, pairs, former, new_label)
         return moved[: len(clips)], teaching.forget_emptied([former])
+
+
+def _move(teaching: Teaching, pairs: Sequence[tuple[Clip, str]], former: str, label: str) -> list[Clip]:
+    """Move clips to other folders of the store, and remember it; return them as they are now."""
+    store = teaching.store
+    # Written before anything moves: what a power cut leaves undone is skipped by an undo.
+    moves = tuple(
+        Move(clip.label, target, clip.path.name, shared=(store.folder / target / clip.path.name).exists())
+        for clip, target in pairs
+    )
+    teaching.state.choices.add_renaming(Renaming(teaching.next_number(), time.time(), former, label, moves))
+    return [store.relabel(clip, target) for clip, target in pairs]
 
 
 def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False) -> list[str]:
@@ -72,31 +77,31 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
     """
     store = teaching.store
     with store.changing():
-        if not for_good:
-            teaching.trash.keep(clips, teaching.next_number())
-        for clip in clips:
-            store.delete(clip)
+        if for_good:
+            for clip in clips:
+                store.delete(clip)
+        else:
+            former = ", ".join(sorted({clip.label for clip in clips}))
+            _move(teaching, [(clip, f"{DELETED}/{clip.label}") for clip in clips], former, "")
         messages = teaching.forget_emptied(clip.label for clip in clips)
-        teaching.trash.empty()
         if for_good:
             gone = {clip.label for clip in clips} - set(store.labels())
             teaching.state.choices.forget_labels(gone)
             for label in gone:
                 store_of(teaching).forget_label(label)
+    empty_deleted(store, teaching.state)
     forget_clips(teaching.state.embeddings_path, clip_files(store.folder))
     return messages
 
 
-def put_back(teaching: Teaching, clips: Sequence[Clip]) -> None:
-    """Bring clips of the trash back.
-
-    Raises ClipError if no slot is free, or another process is changing the store; QuotaError if there is no room.
-    """
-    with teaching.store.changing():
-        for clip in clips:
-            teaching.require_folder(clip.label)
-            teaching.store.put_back(clip.path, clip.label)
-            teaching.trash.remove(clip.path)
+def empty_deleted(store: ClipStore, state: DeviceState) -> int:
+    """Remove for good what can be had back no more; return how many clips these were. Not while the store changes."""
+    if is_changing(store.folder):
+        return 0
+    with store.changing():
+        state.choices.forget_old()
+        known = state.choices.renamings()
+        return store.empty_deleted({f"{move.target}/{move.name}" for one in known for move in one.moves})
 
 
 def purge(teaching: Teaching) -> int:
@@ -108,19 +113,15 @@ def purge(teaching: Teaching) -> int:
         teaching.state.choices.forget_old(0.0)
         forget_room(teaching.state)
         store_of(teaching).forget()
-        return teaching.trash.empty(0.0)
+        return teaching.store.empty_deleted()
 
 
 def changes(teaching: Teaching) -> list[Change]:
     """Return what can be undone, the newest first."""
-    found = [
-        Change("renamed", one.number, one.at, one.former, one.label, sum(is_label(move.source) for move in one.moves))
-        for one in _recent(teaching)
-    ]
-    for deletion in teaching.trash.deletions():
-        labels = sorted({clip.label for clip in deletion.clips})
-        count = len(deletion.clips)
-        found.append(Change("deleted", deletion.number, deletion.deleted_at, ", ".join(labels), "", count))
+    found = []
+    for one in teaching.state.choices.renamings():
+        count = sum(is_label(move.source) or not one.label for move in one.moves)
+        found.append(Change("renamed" if one.label else "deleted", one.number, one.at, one.former, one.label, count))
     for said in answers(teaching):
         question = said.question
         count = int(bool(question.folder))
@@ -135,23 +136,19 @@ def undo(teaching: Teaching, change: Change) -> int:
     QuotaError if there is no room.
     """
     with teaching.store.changing():
-        if change.kind == "deleted":
-            for deletion in teaching.trash.deletions():
-                if deletion.number == change.number:
-                    put_back(teaching, deletion.clips)
-                    return len(deletion.clips)
         for said in answers(teaching):
             if change.kind == "answered" and said.question.number == change.number:
                 return take_back(teaching, said.question)
-        for renaming in _recent(teaching):
-            if change.kind == "renamed" and renaming.number == change.number:
+        for renaming in teaching.state.choices.renamings():
+            if change.kind != "answered" and renaming.number == change.number:
                 return _undo_renaming(teaching, renaming)
     raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
 
 
 def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
     store, back = teaching.store, 0
-    teaching.require_slot(renaming.former)
+    for label in sorted({move.source for move in renaming.moves}):
+        teaching.require_folder(label)
     for move in renaming.moves:
         path = store.folder / move.target / move.name
         if not path.exists():
@@ -160,14 +157,10 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
             store.put_back(path, move.source)
         else:
             store.relabel(Clip(move.target, path), move.source)
-        back += is_label(move.source)
+        back += is_label(move.source) or not renaming.label
     teaching.state.choices.forget_renaming(renaming.number)
-    if renaming.label not in store.labels():
-        teaching.state.choices.rename_threshold(renaming.label, renaming.former)
-    teaching.forget_emptied([renaming.label])
+    if renaming.label:
+        if renaming.label not in store.labels():
+            teaching.state.choices.rename_threshold(renaming.label, renaming.former)
+        teaching.forget_emptied([renaming.label])
     return back
-
-
-def _recent(teaching: Teaching) -> list[Renaming]:
-    now = time.time()
-    return [one for one in teaching.state.choices.renamings() if abs(now - one.at) < KEEP_DAYS * DAY_S]

@@ -18,6 +18,8 @@ from fleet_protocol.labels import normal_name
 BACKGROUND = "_background_"
 # The folder of clips that are not a label's although they resemble it, in a folder for each label.
 REJECTED = "_not_"
+# The folder of what was deleted lately, in the folder that each clip came from. Nothing lists it or learns from it.
+DELETED = "_deleted_"
 
 
 def rejected(label: str) -> str:
@@ -38,6 +40,8 @@ def check_folder(folder: str) -> str:
     if folder == BACKGROUND:
         return folder
     kind, _, label = folder.partition("/")
+    if kind == DELETED:
+        return f"{DELETED}/{check_folder(label)}"
     return rejected(check_label(label)) if kind == REJECTED else check_label(folder)
 
 

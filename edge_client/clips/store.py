@@ -6,10 +6,13 @@ one rename each; those who change the store hold a lock meanwhile, those who rea
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from edge_client.audio.recordings import content_name, encode_wave, require_whol
 from edge_client.audio.resampling import resample
 from edge_client.clips.files import (
     BACKGROUND,
+    DELETED,
     REJECTED,
     Clip,
     check_folder,
@@ -28,7 +32,6 @@ from edge_client.clips.files import (
     label_folders,
     labels_with_clips,
 )
-from edge_client.clips.trash import link_or_copy
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from edge_client.storage.ages import DAY_S, age_s, is_likely
@@ -141,7 +144,7 @@ class ClipStore:
             self._forget_folder(clip.path.parent)
 
     def put_back(self, source: Path, label: str) -> None:
-        """Give a label a clip that was deleted, under its former name; ``source`` stays.
+        """Give a folder a clip of another one, under its name; ``source`` stays.
 
         Raises ClipError, QuotaError as :meth:`add` does.
         """
@@ -152,6 +155,22 @@ class ClipStore:
                 self._require_room(size)
                 link_or_copy(source, target)
                 self._used += size
+
+    def empty_deleted(self, kept: Container[str] = ()) -> int:
+        """Remove for good what was deleted, but for some paths as in the store; return how many clips these were.
+
+        Raises ClipError if another process is changing the store.
+        """
+        folder, removed = self.folder / DELETED, 0
+        with self.changing():
+            for path in sorted(folder.rglob("*"), reverse=True):  # a folder comes after what is in it
+                if path.is_dir():
+                    with contextlib.suppress(OSError):  # it is not empty
+                        path.rmdir()
+                elif path.relative_to(self.folder).as_posix() not in kept:
+                    remove_durably(path)
+                    removed += 1
+        return removed
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that have clips, in alphabetical order."""
@@ -259,6 +278,21 @@ class ClipStore:
         if not any(folder.iterdir()):
             folder.rmdir()
             flush_folder(self.folder)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Have a file in a second place too, by a link where both are on one disk; one that is there stays."""
+    make_folder(target.parent)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise
+        write_durably(target, source.read_bytes())
+        shutil.copystat(source, target)
+    flush_folder(target.parent)
 
 
 def is_changing(folder: Path) -> bool:

@@ -163,8 +163,8 @@ def _undo(options: argparse.Namespace) -> int:
 
 
 def _delete(options: argparse.Namespace) -> int:
-    from edge_client.clips.trash import KEEP_DAYS
     from edge_client.owner_changes import delete
+    from edge_client.storage.owner_choices import KEEP_DAYS
 
     teaching = open_teaching(options)
     store = teaching.store

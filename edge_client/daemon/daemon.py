@@ -21,7 +21,6 @@ from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
 from edge_client.clips.files import clip_files, labels_with_clips
 from edge_client.clips.store import ClipStore
-from edge_client.clips.trash import KEEP_DAYS, Trash
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
@@ -42,10 +41,10 @@ from edge_client.logs import RateLimitedLog, set_up_log
 from edge_client.model.interpreter import installed_runtime
 from edge_client.model.self_test import check_runtime, runtime_here
 from edge_client.owner import Teaching
+from edge_client.owner_changes import empty_deleted
 from edge_client.questions.answers import answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
-from edge_client.storage.ages import DAY_S
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
@@ -112,7 +111,6 @@ class Daemon:
         manifest = read_bundle(config.bundle).manifest
         self._sample_rate_hz = rate_hz = manifest.feature_settings.sample_rate_hz
         self._store = ClipStore(config.clips_folder, config.clips, rate_hz)
-        self._trash = Trash(self._state.trash_folder)
         self._unknown = UnknownClips(self._state.unknown_folder, config.clips, rate_hz)
         self._detected = DetectedClips(self._state.detected_folder, config.clips, rate_hz)
         # One model for all inputs, loaded when the first of them asks for it.
@@ -241,11 +239,10 @@ class Daemon:
         """Delete what is too old, and what a power cut left half-written."""
         if self._store.tidy():
             forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
-        with self._tried("forget what was renamed long ago"):
-            self._state.choices.forget_old(KEEP_DAYS * DAY_S)
+        with self._tried("remove for good what was deleted long ago"):
+            empty_deleted(self._store, self._state)
         for kept in (self._unknown, self._detected):
             kept.tidy()
-        self._trash.empty()
         if self._asker is not None:
             with self._tried("take up an answer"):
                 finish_all(self._store, self._state, self._asker.store)

@@ -17,7 +17,6 @@ from starlette.staticfiles import StaticFiles
 
 from edge_client import owner_changes
 from edge_client.clips.files import Clip
-from edge_client.clips.trash import KEEP_DAYS
 from edge_client.config import Config
 from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
@@ -29,6 +28,7 @@ from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
 from edge_client.room.accept_rates import rate_sentences
+from edge_client.storage.owner_choices import KEEP_DAYS
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import JointSettings
 

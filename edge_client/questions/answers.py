@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.clips.files import Clip, is_label
-from edge_client.clips.store import ClipStore
-from edge_client.clips.trash import link_or_copy
+from edge_client.clips.store import ClipStore, link_or_copy
 from edge_client.errors import ClipError, EdgeError
 from edge_client.owner import Teaching
 from edge_client.questions.store import NEVER, NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore

@@ -28,7 +28,7 @@ from fleet_protocol.command_line import version
 from fleet_protocol.errors import BackupFormatError
 
 _FILES = (*KEPT_TWICE, "embeddings.safetensors", DATABASE)
-_FOLDERS = ("clips", "unknown", "detected", "outbox", "trash")
+_FOLDERS = ("clips", "unknown", "detected", "outbox")
 _BESIDE = (*(copy_of(Path(name)).name for name in KEPT_TWICE), f"{DATABASE}-wal", f"{DATABASE}-shm")
 # What was heard in a room stays in no backup, and says nothing of the labels that come back.
 _ROOM = ("room.safetensors",)

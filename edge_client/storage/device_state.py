@@ -81,7 +81,6 @@ class DeviceState:
         self.blobs = BlobCache(folder / "blobs")
         self.unknown_folder = folder / "unknown"
         self.detected_folder = folder / "detected"
-        self.trash_folder = folder / "trash"
         self.embeddings_path = folder / "embeddings.safetensors"
         self.room_path = folder / "room.safetensors"
         self.questions_folder = folder / "questions"

@@ -1,4 +1,4 @@
-"""What an owner decided beside the clips: thresholds, what was renamed, whether detected sounds are kept."""
+"""What an owner decided beside the clips: thresholds, what was renamed or deleted, whether detected sounds are kept."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from edge_client.storage.ages import DAY_S, FIRST_CLOCK_S
 from edge_client.storage.database import Database
 
 _KEEPS_DETECTED, _THRESHOLDS = "keeps_detected", "thresholds"
-# Renamings that can be undone: the newest.
-_RENAMINGS = 50
+# Renamings that can be undone: the newest. Days for which they, and what was deleted, can be.
+_RENAMINGS, KEEP_DAYS = 50, 7.0
 
 
 class Move(NamedTuple):
@@ -26,7 +27,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Renaming:
-    """Clips, counter-examples included, that got another label than the ``former`` one together.
+    """Clips, counter-examples included, that got another label than the ``former`` one together; "": were deleted.
 
     ``number``: of the owner's change; ``at``: seconds since 1970.
     """
@@ -91,17 +92,21 @@ class OwnerChoices:
         with self._database.changing() as connection:
             connection.execute("DELETE FROM renamings WHERE number = ?", (number,))
 
-    def forget_old(self, age_s: float) -> None:
-        """Forget renamings of a certain age, in seconds; a clock that was ahead makes them old, too."""
-        now, old = time.time(), "FROM renamings WHERE ABS(at - ?) >= ?"
-        if self._database.rows(f"SELECT 1 {old} LIMIT 1", (now, age_s)):
+    def forget_old(self, days: float = KEEP_DAYS) -> None:
+        """Forget renamings of a certain age; one of a clock that was wrong begins to age now."""
+        now = time.time()
+        wrong, old = "FROM renamings WHERE at < ? OR at > ?", "FROM renamings WHERE at <= ?"
+        unlikely, before = (FIRST_CLOCK_S, now + DAY_S), (now - days * DAY_S,)
+        if self._database.rows(f"SELECT 1 {wrong} LIMIT 1", unlikely) or self._database.rows(f"SELECT 1 {old}", before):
             with self._database.changing(durable=False) as connection:
-                connection.execute(f"DELETE {old}", (now, age_s))
+                connection.execute("UPDATE renamings SET at = ? WHERE at < ? OR at > ?", (now, *unlikely))
+                connection.execute(f"DELETE {old}", before)
 
     def forget_labels(self, labels: Collection[str]) -> None:
         """Forget whatever names one of some labels."""
         for label in self.thresholds().keys() & set(labels):
             self.set_threshold(label, None)
-        pairs = [(label, label) for label in labels]
-        with self._database.changing() as connection:
-            connection.executemany("DELETE FROM renamings WHERE former = ? OR label = ?", pairs)
+        for one in self.renamings():
+            folders = {folder for move in one.moves for folder in (move.source, move.target)}
+            if {one.former, one.label, *(folder.rpartition("/")[2] for folder in folders)} & set(labels):
+                self.forget_renaming(one.number)

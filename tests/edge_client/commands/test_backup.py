@@ -51,7 +51,7 @@ def lived(edge):
 
 def contents(state):
     """What of a state folder a backup brings back: the journal by its events, the rest by its bytes."""
-    folders = ("clips", "unknown", "detected", "outbox", "trash")
+    folders = ("clips", "unknown", "detected", "outbox")
     names = ("identity.json", "membership.json", "model.safetensors")
     found = {name: (state / name).read_bytes() for name in names if (state / name).exists()}
     for folder in folders:

@@ -15,9 +15,10 @@ import soundfile
 
 from edge_client.cli import main
 from edge_client.clips.files import store_digest
-from edge_client.clips.trash import Trash
 from edge_client.config import load_config
 from edge_client.learning.forgotten_labels import forget_noted
+from edge_client.owner import Teaching
+from edge_client.owner_changes import empty_deleted
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
@@ -191,10 +192,10 @@ def test_deleting_asks_and_can_be_undone_for_a_week(edge):
     edge("clips", "undo")
     after = {path.name: path.stat().st_mtime for path in (edge.folder / "state" / "clips" / "anna").iterdir()}
     assert after == before
-    assert not any((edge.folder / "state" / "trash").iterdir())
+    assert not any((edge.folder / "state" / "clips" / "_deleted_").iterdir())
 
 
-def test_deleted_clips_go_for_good_after_a_week_and_keep_their_names_until_then(edge):
+def test_deleted_clips_go_for_good_after_a_week_and_keep_their_names_until_then(edge, monkeypatch):
     recordings = edge.folder / "own"
     recordings.mkdir()
     edge.config.write_text(edge.config.read_text() + '[recordings]\nfolder = "own"\n')
@@ -202,13 +203,14 @@ def test_deleted_clips_go_for_good_after_a_week_and_keep_their_names_until_then(
     names = sorted(path.name for path in (recordings / "yes").iterdir())  # they name their speakers
     edge("clips", "delete", "--yes", "--label", "yes")
     assert not (recordings / "yes").exists()
-    trash = Trash(edge.state.trash_folder)
-    assert trash.empty(now=time.time() + 6.9 * 86_400) == 0
     edge("clips", "undo")
     assert sorted(path.name for path in (recordings / "yes").iterdir()) == names
     edge("clips", "delete", "--yes", "--label", "yes")
-    assert trash.empty(now=time.time() + 7.1 * 86_400) == 2
-    assert trash.deletions() == []
+    store, now = Teaching.open(edge.config).store, time.time()
+    for days, removed in ((6.9, 0), (7.1, 2)):
+        monkeypatch.setattr(time, "time", lambda days=days: now + days * 86_400)
+        assert empty_deleted(store, edge.state) == removed
+    assert "nothing to undo" in edge("clips", "undo", status=1)
 
 
 def test_an_option_before_an_action_counts_for_it(edge, capsys):

@@ -6,17 +6,18 @@ import time
 import numpy as np
 import pytest
 
-from edge_client.clips.files import BACKGROUND
+from edge_client.clips.files import BACKGROUND, DELETED, Clip
 from edge_client.clips.store import ClipStore
-from edge_client.clips.trash import Trash
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import Journal, past_events
 from edge_client.owner import Teaching
-from edge_client.owner_changes import changes, delete, rename, undo
+from edge_client.owner_changes import changes, delete, empty_deleted, rename, undo
 from edge_client.room.reservoir import Layout, Reservoir
 from edge_client.storage.database import FILE, Database
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.owner_choices import Move, Renaming
 from tests.support.asked_device import taught
 
 RATE, DAY_S = 16_000, 86_400.0
@@ -90,20 +91,21 @@ def test_undo_takes_the_newest_change_of_whatever_kind(tmp_path, monkeypatch):
     undo(Teaching.open(config), newest)
     at(AHEAD, lambda teaching: delete(teaching, store.clips("pot")))
     at(NOW, lambda teaching: delete(teaching, store.clips("bell")))
-    deletions = Teaching.open(config).trash.deletions()
-    assert [deletion.clips[0].label for deletion in deletions] == ["bell", "pot"]
+    assert [change.label for change in changes(Teaching.open(config))][:2] == ["bell", "pot"]
 
 
 @WRONG
-def test_the_trash_is_emptied_a_week_after_the_clock_was_right(tmp_path, wrong):
-    store, trash = ClipStore(tmp_path / "clips", ClipsConfig(), RATE), Trash(tmp_path / "trash")
-    store.add("bell", window(1), RATE)
-    trash.keep(store.clips(), 1, wrong)
-    (folder,) = trash.folder.iterdir()
-    dated(folder, wrong)
-    assert trash.empty(now=NOW) == 0
-    assert trash.empty(now=NOW + 6 * DAY_S) == 0
-    assert trash.empty(now=NOW + 8 * DAY_S) == 1
+def test_what_was_deleted_goes_for_good_a_week_after_the_clock_was_right(tmp_path, wrong, monkeypatch):
+    state, store = DeviceState(tmp_path), ClipStore(tmp_path / "clips", ClipsConfig(), RATE)
+    clip = Clip("bell", store.add("bell", window(1), RATE))
+    store.relabel(clip, f"{DELETED}/bell")
+    state.choices.add_renaming(
+        Renaming(1, wrong, "bell", "", (Move("bell", f"{DELETED}/bell", clip.path.name, shared=False),))
+    )
+    for days, removed in ((0, 0), (6, 0), (8, 1)):
+        monkeypatch.setattr(time, "time", lambda days=days: NOW + days * DAY_S)
+        assert empty_deleted(store, state) == removed
+    assert list((store.folder / DELETED).iterdir()) == []
 
 
 @WRONG
