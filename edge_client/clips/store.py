@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import shutil
 import time
 from collections.abc import Container, Iterator
@@ -34,7 +33,7 @@ from edge_client.clips.files import (
 )
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
-from edge_client.storage.ages import DAY_S, age_s, is_likely
+from edge_client.storage.ages import DAY_S, is_likely
 from edge_client.storage.locks import is_locked, take_lock
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import flush_folder, leftovers, make_folder, remove_durably, write_durably
@@ -44,7 +43,6 @@ _PATIENCE_S = 5.0
 _LOCK = ".lock"
 # Pieces of the room's own sound that are kept.
 _MAX_BACKGROUND = 30
-_OWN_NAME = re.compile(r"[0-9a-f]{16}\.wav")
 _MB = 1_000_000
 
 
@@ -205,15 +203,14 @@ class ClipStore:
         """Return what all clips together take."""
         return sum(_size(path) for path in clip_files(self.folder))
 
-    def tidy(self, now: float | None = None) -> int:
-        """Remove what a power cut left half-written or empty, and what has expired; return how many clips expired.
+    def tidy(self, now: float | None = None) -> None:
+        """Remove what a power cut left half-written or empty.
 
-        Only clips that the store named itself can expire, never recordings that somebody put into the folder. A label's
-        folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it. While
-        another process is changing the store nothing is done: there will be another time.
+        A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it.
+        While another process is changing the store nothing is done: there will be another time.
         """
         if not self.folder.is_dir() or is_changing(self.folder):
-            return 0
+            return
         now = time.time() if now is None else now
         with self.changing():
             for folder in label_folders(self.folder):
@@ -222,18 +219,9 @@ class ClipStore:
                     path.unlink()
                 if empty_s > DAY_S:  # before, somebody may be about to put recordings into it
                     self._forget_folder(folder)
-            old = self._config.expire_days
-            taught = [clip for clip in self._all() if clip.label != BACKGROUND]
-            expired = [clip for clip in taught if old and self._has_expired(clip.path, now)]
-            for clip in expired:
-                self.delete(clip)
-        return len(expired)
 
     def _all(self) -> list[Clip]:
         return [Clip(folder_of(path, self.folder), path) for path in clip_files(self.folder)]
-
-    def _has_expired(self, path: Path, now: float) -> bool:
-        return bool(_OWN_NAME.fullmatch(path.name)) and age_s(path, now) > self._config.expire_days * DAY_S
 
     def _lock(self) -> int:
         try:

@@ -194,8 +194,8 @@ def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
     for found in expected:
         lines.append(
             f"{found['label']!r}{_KINDS.get(found.get('kind', ''), '')}, {found['takes']} takes: "
-            f"misses {found['misses_of_others']:.0f} % of other people's, "
-            f"{found['misses']:.0f} % of those recorded; takes {found['false_accepts']:.0f} % of other words for it"
+            f"misses {found['misses_of_others']:.0f} % of other people's; "
+            f"takes {found['false_accepts']:.0f} % of other words for it"
         )
         lines += [f"  {advice}" for advice in found["advice"]]
         if any(f"not {found['label']!r}" in advice for advice in found["advice"]):

@@ -241,7 +241,6 @@ class ClipsConfig:
     """``[clips]``: limits of what the device keeps of what it heard."""
 
     quota_mb: float = 500.0
-    expire_days: float = 0.0
     unknown_count: int = 50
     unknown_days: float = 7.0
     detected_count: int = 0
@@ -249,7 +248,6 @@ class ClipsConfig:
 
     def __post_init__(self) -> None:
         require_above_zero(self, "quota_mb", "unknown_days", "detected_days")
-        require(self.expire_days >= 0, "expire_days", self.expire_days, "must not be negative")
         require_between(self, 0, 10_000, "unknown_count", "detected_count")
 
 

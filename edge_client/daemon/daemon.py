@@ -19,7 +19,7 @@ from typing import Any
 from edge_client.capture import AudioSource
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
-from edge_client.clips.files import clip_files, labels_with_clips
+from edge_client.clips.files import labels_with_clips
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
@@ -47,7 +47,6 @@ from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.embedding_cache import forget_clips
 from fleet_protocol.bundle import Manifest, read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
@@ -237,8 +236,7 @@ class Daemon:
 
     def _tidy(self) -> None:
         """Delete what is too old, and what a power cut left half-written."""
-        if self._store.tidy():
-            forget_clips(self._state.embeddings_path, clip_files(self._store.folder))
+        self._store.tidy()
         with self._tried("remove for good what was deleted long ago"):
             empty_deleted(self._store, self._state)
         for kept in (self._unknown, self._detected):

@@ -21,7 +21,6 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.errors import SimulationError
 
 Takes = Mapping[str, Floats]
 """Embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself."""
@@ -77,9 +76,7 @@ class Heads:
         """
         known = range(len(label_map.slots)) if public_set is not None else ()
         heard = Heard(takes, self._nothing, self._none)
-        material = head_material(
-            label_map, known, heard, self.statistics, public_set, _imagined, of_fleet, denied=denied
-        )
+        material = head_material(label_map, known, heard, self.statistics, public_set, of_fleet, denied=denied)
         training = TrainingConfig()
         weights = train_head(
             self.model,
@@ -105,7 +102,3 @@ class Heads:
         )
         present = Listener(own.weights, replace(labels, off=new))
         return judge(self.model, present, result, Evidence(taught, "taught", public, taught=True)).kept_own
-
-
-def _imagined(slot: int) -> Floats:
-    raise SimulationError(f"nothing tells of the label in slot {slot}; give the public set or a device clips of it")

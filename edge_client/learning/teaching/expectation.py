@@ -43,7 +43,6 @@ class Expectation:
 
     Attributes:
         spread: Scatter of the takes, as a share of the variance within a word; 0 for a single take.
-        misses: Share of sounds like the takes that are missed.
         misses_of_others: Share that is missed of the same sound by other people, or from other sources.
         false_accepts: Share of words that nobody taught which are taken for it.
         kind: "word" or "sound", where the front end hears both.
@@ -52,7 +51,6 @@ class Expectation:
     label: str
     takes: int
     spread: float
-    misses: float
     misses_of_others: float
     false_accepts: float
     near: tuple[str, ...]
@@ -101,16 +99,7 @@ def _expected(
     advice = _advice(label, len(takes), spread, near, same, false_accepts)
     if fit_the_other_kind(takes, statistics):
         advice = (_of_the_other_kind(label, sounds=model.manifest.feature_settings.hears_sounds), *advice)
-    return Expectation(
-        label,
-        len(takes),
-        spread,
-        100 * left_out_misses(takes, statistics),
-        100 * float(missed.mean()),
-        false_accepts,
-        near,
-        advice,
-    )
+    return Expectation(label, len(takes), spread, 100 * float(missed.mean()), false_accepts, near, advice)
 
 
 def fit_the_other_kind(takes: Floats, statistics: EmbeddingStatistics) -> bool:
@@ -140,23 +129,6 @@ def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
         return 0.0
     z = (takes - takes.mean(axis=0)) @ statistics.whitening
     return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
-
-
-def left_out_misses(takes: Floats, statistics: EmbeddingStatistics) -> float:
-    """Return the share of takes that are nearer to another word than to the mean of the other takes, 0..1.
-
-    Distances are whitened; that to a mean of k takes is divided by 1 + 1/k, the variance of such a difference. 0 for a
-    single take.
-    """
-    count = len(takes)
-    if count < 2:
-        return 0.0
-    others = (takes.sum(axis=0) - takes) / (count - 1)
-    own = np.square((takes - others) @ statistics.whitening).sum(axis=1) / (1 + 1 / (count - 1))
-    cosines = statistics.whitened(statistics.means) @ statistics.whitened(takes.mean(axis=0, keepdims=True))[0]
-    rivals = statistics.means[cosines < SAME_SOUND]
-    away: Doubles = np.square((takes[:, None] - rivals) @ statistics.whitening).sum(axis=2).min(axis=1)
-    return float((own > away).mean())
 
 
 def same_sound(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ the first time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,6 @@ from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
-from edge_client.learning.new_sounds import Synthesis, synthesise
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
 from edge_client.learning.teaching.expectation import Expectation, expectations
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
@@ -48,8 +47,6 @@ _CENTRES = 100
 _OFF = 2.0
 # Weight of the head that has learned the fleet's sounds too; docs/teaching.md says how it was chosen.
 _FLEET = 0.8
-# Of a class with nothing else to learn from.
-_IMPRESSIONS = Synthesis(count=32)
 # Embeddings of other words, and as many of people's talk, by which thresholds are set.
 _OTHERS = 4000
 # What a front end for everyday sounds knows of others, synthesised ones, resembles no label enough. In synthesised
@@ -146,15 +143,15 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     statistics = saved.bundle.manifest.embedding_statistics
     assert statistics is not None
-    known = known_slots(former, heard.takes, keep_all=config.clips.expire_days > 0)
-    imagine = _imagination(model, saved, np.random.default_rng([seed, 1]))
+    # A label whose last clip is gone, and which the fleet does not know, is forgotten.
+    known = [slot for slot, class_id in enumerate(former.class_ids) if class_id and slot not in former.given_up]
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
     denied = {} if fleet is None or fleet.negatives is None else fleet.negatives.of_classes()
     settings, start = config.training, read_bundle(config.bundle).weights
     every_sound = model.manifest.feature_settings.hears_sounds
 
     def learn(heard: Heard) -> _Learned:
-        material = head_material(label_map, known, heard, statistics, public_set, imagine, prototypes, denied)
+        material = head_material(label_map, known, heard, statistics, public_set, prototypes, denied)
         epochs, rate = settings.teach_epochs, settings.teach_learning_rate
         weights = train_head(model, start, label_map, material, epochs, rate, seed)
         rng = np.random.default_rng([seed, 3])
@@ -179,20 +176,6 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     )
     clips = sum(len(takes) for takes in heard.takes.values())
     return Taught(learned.weights, label_map, clips, expected, learned.tails, learned.prototypes)
-
-
-def known_slots(former: LabelMap, with_clips: Collection[str], *, keep_all: bool) -> tuple[int, ...]:
-    """Return the slots that must not be forgotten.
-
-    A label of which the owner deleted every clip, and which the fleet does not know either, is meant to be forgotten;
-    where clips expire by themselves nobody can tell, and it is kept.
-    """
-    given_up = former.given_up
-    return tuple(
-        number
-        for number, slot in enumerate(former.slots)
-        if (keep_all or slot.class_id is not None or slot.name in with_clips) and number not in given_up
-    )
 
 
 @dataclass(frozen=True)
@@ -242,13 +225,3 @@ def _tails(
     found = zip(label_map.names, fit_tails(scorer(negatives[:, None])), strict=True)
     tails = {name: tail.at_least(_WORDS if name in prototypes else _SOUNDS) for name, tail in found}
     return {name: (tail.level, tail.scale) for name, tail in tails.items()}
-
-
-def _imagination(model: ModelRuntime, saved: SavedModel, rng: np.random.Generator) -> Callable[[int], Floats]:
-    """Return what makes data impressions of a slot from the weights that the device listened with so far."""
-
-    def imagine(slot: int) -> Floats:
-        model.set_weights(saved.listening)
-        return synthesise(model, saved.progress.label_map.mask, [slot], _IMPRESSIONS, rng)[0, :, 0]
-
-    return imagine

@@ -10,7 +10,7 @@ knows it, and not by the room of its few takes in the other one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -163,7 +163,6 @@ def head_material(
     heard: Heard,
     statistics: EmbeddingStatistics,
     public_set: PublicSet | None,
-    imagine: Callable[[int], Floats],
     prototypes: Mapping[str, Floats] | None = None,
     denied: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
@@ -173,7 +172,6 @@ def head_material(
         label_map: the device's, with the new labels; it has background outputs.
         known: slots of labels that must not be forgotten.
         public_set: of the fleet; None where the device never saw one.
-        imagine: returns embeddings of a slot for which there is nothing else, float32 [rows, numbers].
         prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
         denied: by class, what other owners said is none of its sounds, float32 [sounds, numbers].
     """
@@ -194,8 +192,7 @@ def head_material(
             word = same[slot]
             parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.varied.means[word]]
         elif not described[slot]:
-            parts = [imagine(slot)]
-            centres = [parts[0].mean(axis=0)]
+            continue  # nothing tells of it
         kind = kinds[slot]
         if not parts:
             sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD, kind))
@@ -205,7 +202,7 @@ def head_material(
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
-        own = head_material(label_map, (), heard, statistics, None, imagine)
+        own = head_material(label_map, (), heard, statistics, None)
     halves = _other_halves(sounds, statistics)  # of what the device knows itself
     sounds += _denied(label_map, described, fleet, denied or {}, statistics, kinds)
     return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, halves)

@@ -109,7 +109,7 @@ def knows(edge, label_map):
     saved = edge.state.model.load(load_config(edge.config).model.bundle)
     progress = dataclasses.replace(saved.progress, label_map=label_map, tails={"anna": (0.1, 0.2), "yes": (0.1, 0.2)})
     edge.state.model.save(saved.bundle.weights, saved.listening, progress)
-    figures = dict.fromkeys(("takes", "misses_of_others", "misses", "false_accepts"), 1) | {"advice": []}
+    figures = dict.fromkeys(("takes", "misses_of_others", "false_accepts"), 1) | {"advice": []}
     edge.state.save_expectations([{"label": label, **figures} for label in label_map.labels])
     for label in label_map.labels:
         for number in range(2):

@@ -90,7 +90,7 @@ def material_of(manifest):
         np.zeros((0, 160), np.float32),
         np.zeros((0, 160), np.float32),
     )
-    found = head_material(labels, [0, 1], heard, statistics, None, pytest.fail)
+    found = head_material(labels, [0, 1], heard, statistics, None)
     return labels, heard, found
 
 

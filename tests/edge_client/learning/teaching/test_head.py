@@ -37,7 +37,7 @@ def fitted(name):
     labels = LabelMap(manifest.capacity, reserved=len(manifest.background)).add("mine", "c0").add("theirs", "c1")
     takes = statistics.draw(statistics.means[3], 5, np.random.default_rng(0))[:, None]
     heard = Heard({"mine": takes}, NOTHING, NOTHING)
-    found = head_material(labels, [0, 1], heard, statistics, None, pytest.fail, {"c1": statistics.means[[9]]})
+    found = head_material(labels, [0, 1], heard, statistics, None, {"c1": statistics.means[[9]]})
     parts = {"all": found, "together": dataclasses.replace(found, own=None), "own": found.own}
     weights = {what: train_head(model, bundle.weights, labels, part, 3, 0.05, 1) for what, part in parts.items()}
     return weights, found

@@ -5,9 +5,7 @@ import dataclasses
 import pytest
 
 from edge_client.clips.store import ClipStore
-from edge_client.learning.teaching.head import known_slots
 from edge_client.learning.teaching.job import go_over, to_teach
-from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
@@ -32,12 +30,6 @@ def test_what_has_no_words_of_a_pretraining_learns_in_rounds_alone(tmp_path):
     write_clips(device.clips, "stop", 1, seed=1)
     assert device.to_teach() is None
     assert go_over(device.config, device.state, device.state.model.load(device.bundle)) is None
-
-
-def test_a_label_without_clips_is_forgotten_unless_the_fleet_has_it_or_clips_expire_by_themselves():
-    labels = LabelMap(8).add("mine").add("gone").add("fleet's", "c0").add("given up").give_up(3)
-    assert known_slots(labels, ["mine"], keep_all=False) == (0, 2)
-    assert known_slots(labels, ["mine"], keep_all=True) == (0, 1, 2)
 
 
 @pytest.mark.slow
