@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,6 @@ from fleet_protocol.ready_bundles import FOLDER
 Kind = Literal["detected", "unknown"]
 
 _SHOWN = 40
-_ANSWERS = 500
 # Seconds that an event's sound may take to reach the disk.
 _WRITTEN_S = 3.0
 _POLL_S = 0.1
@@ -33,9 +32,8 @@ _POLL_S = 0.1
 class HeardSound:
     """One row of what the device heard; kind and time name the event.
 
-    ``level_db`` is None where the journal has the event no more; ``answer`` is what the owner said it is since the page
-    was started, or "", and ``learned`` whether the model knows all clips since. ``lasted_s`` is how long an everyday
-    sound was heard, None while it lasts.
+    ``level_db`` is None where the journal has the event no more. ``lasted_s`` is how long an everyday sound was heard,
+    None while it lasts.
     """
 
     at_ms: int
@@ -44,8 +42,6 @@ class HeardSound:
     score: float
     level_db: float | None
     kept: bool
-    answer: str = ""
-    learned: bool = False
     lasted_s: float | None = None
 
 
@@ -89,7 +85,6 @@ class OwnedDevice:
     def __init__(self, config_path: Path, config: Config) -> None:
         self.config = config
         self._config_path = config_path
-        self._answers: OrderedDict[tuple[Kind, int], str] = OrderedDict()
         self.state = DeviceState(config.device.state)
         # Only read from: the rate is that of clips which are added.
         self._detected = DetectedClips(self.state.detected_folder, config.clips, 0)
@@ -135,7 +130,7 @@ class OwnedDevice:
         Raises StateError if the journal cannot be read.
         """
         kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
-        rows, learned = {}, not self.learning()
+        rows = {}
         for event in reversed(past_events(self.state.database, _SHOWN)):
             at_ms = _at_ms(event.time)
             rows[event.kind, at_ms] = HeardSound(
@@ -145,8 +140,6 @@ class OwnedDevice:
                 event.score,
                 event.level_db,
                 at_ms in kept[event.kind],
-                self._answers.get((event.kind, at_ms), ""),
-                learned,
                 event.lasted_s,
             )
         for at_ms, sound in kept["unknown"].items():
@@ -194,9 +187,6 @@ class OwnedDevice:
         teaching.take_in([sound], folder)
         if kind == "detected" and (heard_as != label if is_label else heard_as == label):
             add_wrong_detections(self.state.database, [(at_ms / 1e3, heard_as)])
-        self._answers[kind, at_ms] = label if is_label else f"not {label}"
-        while len(self._answers) > _ANSWERS:
-            self._answers.popitem(last=False)
         return teaching.after(terminal=False)
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:

@@ -159,8 +159,6 @@ async function refresh(query = "") {
 }
 
 setInterval(() => stale !== null && refresh(stale), 1000);
-// What was said is learned in the background.
-setInterval(() => stale === null && heard.querySelector("[data-learning]") && !busy() && refresh(), 3000);
 
 async function answer(row, fields) {
   const buttons = row.querySelectorAll("button");

@@ -92,11 +92,6 @@ def opened(page, shelf):
     assert [url for url in asked if not url.startswith(f"{shelf.ui.url}/")] == []
 
 
-def said(label):
-    """What is shown of an answer, before it is learned and after that."""
-    return re.compile(f"(You said|Learned): {label}")
-
-
 def row(page, text):
     """The newest event of which something is kept and nothing was said."""
     return page.locator(".event", has_text=text).filter(has=page.locator("[data-play]")).first
@@ -115,9 +110,8 @@ def test_he_sees_the_level_move_and_an_event_plays_and_confirms_it(opened, shelf
     event.locator("[data-play]").click()  # no longer
     before = shelf.count("kettle")
     event.get_by_role("button", name="Yes, kettle").click()
-    opened.locator(".answer", has_text="Learned: kettle").wait_for()
+    opened.locator("#told", has_text="Thank you.").wait_for()
     assert shelf.count("kettle") == before + 1
-    assert opened.locator("#told").text_content().startswith("Thank you.")
 
 
 def test_names_of_sounds_are_text_and_never_a_part_of_the_page(opened, shelf):
@@ -139,13 +133,11 @@ def test_he_corrects_an_event_and_says_what_another_is_not(opened, shelf):
     opened.keyboard.type("kettle")
     before = shelf.count("kettle")
     opened.keyboard.press("Enter")
-    opened.locator(".answer", has_text=said("kettle")).first.wait_for()
     wait_for(lambda: shelf.count("kettle") == before + 1)
     event = row(opened, "smoke alarm")
     event.get_by_role("button", name="No, it was not").click()
     event.get_by_role("button", name="Only remember").click()
-    opened.locator(".answer", has_text=said("not smoke alarm")).wait_for()
-    assert shelf.count("_not_/smoke alarm") == 1
+    wait_for(lambda: shelf.count("_not_/smoke alarm") == 1)
     # Both were heard wrongly, and the page says what came of the promise.
     wait_for(lambda: shelf.daemon.status()["room"]["labels"].get("smoke alarm", {}).get("wrong") == 2)
     opened.reload()
