@@ -134,13 +134,7 @@ class OwnedDevice:
         for event in reversed(past_events(self.state.database, _SHOWN)):
             at_ms = _at_ms(event.time)
             rows[event.kind, at_ms] = HeardSound(
-                at_ms,
-                event.kind,
-                event.label,
-                event.score,
-                event.level_db,
-                at_ms in kept[event.kind],
-                event.lasted_s,
+                at_ms, event.kind, event.label, event.score, event.level_db, at_ms in kept[event.kind], event.lasted_s
             )
         for at_ms, sound in kept["unknown"].items():
             rows.setdefault(("unknown", at_ms), HeardSound(at_ms, "unknown", "unknown", sound.score, None, kept=True))

@@ -1,7 +1,6 @@
 """What a local method is on a device: how it trains, and what it does in a round (docs/methods.md).
 
-Names and settings, which the aggregator reads too, stand in fleet_protocol/local_methods. A device's part of a round is
-imported where it is opened.
+Names and settings, which the aggregator reads too, stand in fleet_protocol/local_methods.
 """
 
 from __future__ import annotations
@@ -9,18 +8,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
 
+from edge_client.config import Config
+from edge_client.learning.rounds.client_update import DeviceRound
 from edge_client.learning.rounds.local_training import LocalTask, TrainingPlan
+from edge_client.learning.rounds.training_round import TrainingRound
+from edge_client.learning.rounds.weight_sharing import WeightSharing
+from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.local_methods import MethodTerms
+from fleet_protocol.messages import Work
 from fleet_protocol.registry import Registry, discover
-
-if TYPE_CHECKING:
-    from edge_client.config import Config
-    from edge_client.learning.rounds.client_update import DeviceRound
-    from edge_client.storage.device_state import DeviceState
-    from edge_client.storage.saved_model import SavedModel
-    from fleet_protocol.messages import Work
 
 __all__ = ["LocalMethod", "LocalTask", "TrainingPlan", "UnsharedMethod"]
 
@@ -41,9 +39,6 @@ class LocalMethod(MethodTerms):
 
     def open_round(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> DeviceRound:
         """Return a device's part of a round. ``state``: Its state folder, with the blobs of the work."""
-        from edge_client.learning.rounds.training_round import TrainingRound
-        from edge_client.learning.rounds.weight_sharing import WeightSharing
-
         return TrainingRound(config, state, saved, work, functools.partial(WeightSharing, self))
 
 
