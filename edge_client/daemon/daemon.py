@@ -47,7 +47,7 @@ from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
 from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.bundle import Manifest, read_bundle
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import AuricleError
 
@@ -117,8 +117,10 @@ class Daemon:
         self._loaded: Loaded | None = None
         self._listening: dict[str, ListeningLoop | None] = dict.fromkeys(config.inputs)
         self._room = RoomMemory.open(config, self._state, manifest)
+        self._asker = asker = Asker.open(config, self._state, manifest)
         self._doubts: Delivery[Doubt] | None = None
-        self._ask_by(manifest)
+        if asker is not None:
+            self._doubts = Delivery("the questions", asker.consider, _DOUBTS)
         self._reload()
         replied = None if self._asker is None else self._reply
         sinks = open_sinks(config, self._state.identity.load().device_id, replied) if config.microphone else []
@@ -267,26 +269,12 @@ class Daemon:
         """Return what listens from now on, one model for all inputs, with what takes its features for the room."""
         with self._loading:
             if self._loaded is None:
-                loaded = load_listening(self._config)
-                manifest = loaded.model.manifest
-                # What was heard with another front end is worth nothing to this one.
-                if self._room is None or not self._room.fits(manifest, self._config.detector):
-                    self._room = RoomMemory.open(self._config, self._state, manifest)
-                if self._asker is not None and not self._asker.fits(manifest):
-                    self._ask_by(manifest)
                 self._loaded = dataclasses.replace(
-                    loaded,
+                    load_listening(self._config),
                     look=None if self._room is None else self._room.look,
                     doubt=None if self._doubts is None else self._doubts.put,
                 )
             return self._loaded
-
-    def _ask_by(self, manifest: Manifest) -> None:
-        """Choose questions by the embeddings of a bundle's front end."""
-        if self._doubts is not None:
-            self._doubts.close(_QUESTIONS_GRACE_S)
-        self._asker = asker = Asker.open(self._config, self._state, manifest)
-        self._doubts = None if asker is None else Delivery("the questions", asker.consider, _DOUBTS)
 
     def _open_feed(self) -> LiveFeed | None:
         try:

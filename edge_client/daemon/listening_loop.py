@@ -177,7 +177,7 @@ class ListeningLoop:
         with self._lock:
             loaded, self._pending = self._pending, None
         if loaded is not None:
-            self._detector = self._detector.following(loaded)
+            self._detector.adopt(loaded)
             self._lasting = loaded.lasting
             self._publish_labels()
             self._publisher.announce(self._detector.labels)

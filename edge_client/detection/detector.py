@@ -131,22 +131,6 @@ class Detector:
                 "only %r is known, which cannot be distinguished from anything else: teach a second sound", heard[0]
             )
 
-    def following(self, loaded: Loaded) -> Detector:
-        """Return what goes on with a model: this detector; for another front end a new one, which heard the same.
-
-        The new one has the newest sound as far as its window is not longer.
-        """
-        if loaded.model.manifest.feature_settings.digest == self._settings.digest:
-            self.adopt(loaded)
-            return self
-        self._end_all()
-        other = Detector(loaded, self._config, self._clock, self._input)
-        other.counters, other._followed = self.counters, self._followed
-        both = min(len(self._window), len(other._window), self._heard_samples)
-        other._window[len(other._window) - both :] = self._window[len(self._window) - both :]
-        other._heard_samples = both
-        return other
-
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that can be heard now."""

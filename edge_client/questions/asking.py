@@ -89,10 +89,6 @@ class Asker:
             return None
         return cls(store, state, statistics, per_day, manifest.feature_settings.sample_rate_hz)
 
-    def fits(self, manifest: Manifest) -> bool:
-        """Return whether embeddings of a bundle's front end can be compared with what is kept here."""
-        return self.store.features == manifest.feature_settings.digest
-
     def consider(self, doubt: Doubt) -> None:
         """Ask about a sound, where that is worth it. A full disk is logged, and the sound is not asked about."""
         try:

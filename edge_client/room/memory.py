@@ -99,10 +99,6 @@ class RoomMemory:
             return None
         return cls(layout, state)
 
-    def fits(self, manifest: Manifest, config: DetectorConfig) -> bool:
-        """Return whether it can take what a detector on a bundle's front end looks at."""
-        return layout_of(manifest, config) == self._layout
-
     def follow(self) -> bool:
         """Save where it is time, and forget all where the file was removed; return whether thresholds may be others."""
         if self._on_disk and not self._state.room_path.exists():
