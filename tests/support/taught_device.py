@@ -1,6 +1,5 @@
 """A device whose owner teaches it, or that takes part in rounds: its folders, and the training process on them."""
 
-import dataclasses
 import io
 import logging
 import subprocess
@@ -85,11 +84,10 @@ def recall_as(saved, sound, label):
     return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
 
 
-def recall(tmp_path, saved, label, *, listening=True):
-    """Share of unheard clips of a label that one set of weights recognises."""
+def recall(tmp_path, saved, label):
+    """Share of unheard clips of a label that a device recognises."""
     write_clips(tmp_path / "held out", label, 12, seed=1_000)
-    weights = saved.listening if listening else saved.bundle.weights
-    model = ModelRuntime(dataclasses.replace(saved.bundle, weights=weights))
+    model = ModelRuntime(saved.listening_bundle)
     recordings = Recordings(tmp_path / "held out", saved.bundle.manifest.feature_settings)
     x = model.normalise(
         open_front_end(saved.bundle.manifest.feature_settings)(recordings.load(recordings.clips(label)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.level import levels_db
-from edge_client.clips.recorder import Lines, Recorder, bar, cut_take, display_for, room_level_db
+from edge_client.clips.recorder import Lines, Recorder, cut_take, display_for, room_level_db
 from edge_client.errors import TakeError
 from fleet_protocol.feature_settings import PRESETS
 
@@ -124,7 +124,3 @@ def test_a_microphone_that_gives_nothing_is_named():
     recorder = Recorder(Stream(room(0.1)), SETTINGS, Lines(io.StringIO()))
     with pytest.raises(TakeError, match="auricle-edge devices"):
         recorder.hear_room()
-
-
-def test_the_meter_is_empty_when_it_is_quiet_and_full_when_it_is_loud():
-    assert (bar(-90).count("#"), bar(-60).count("#"), bar(-30).count("#"), bar(0).count("#")) == (0, 0, 15, 30)

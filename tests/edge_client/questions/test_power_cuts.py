@@ -149,7 +149,7 @@ def test_an_answer_is_whole_or_not_given_and_no_sound_is_lost_or_doubled(device,
     assert [path for path in after[2] if path.endswith(name)] == where
 
 
-@pytest.mark.parametrize("said", list(FOLDERS))
+@pytest.mark.parametrize("said", ["no", "was"])
 def test_an_answer_is_taken_back_or_stands_and_can_be_taken_back_again(device, said):
     device.ask()
     asked = device.found()
@@ -160,8 +160,7 @@ def test_an_answer_is_taken_back_or_stands_and_can_be_taken_back_again(device, s
     require_one_of_both(before, after, seen)
     if said == "was":
         assert (before[5], after[5]) == ([("bell", "cup", "kettle"), []], [("bell", "kettle"), []])
-    if said != "never":  # whose sound is gone
-        assert after == asked
+    assert after == asked
     device.set_back()
     assert killed_at(device.undo, 1) == (0, -signal.SIGKILL)
     device.undo()
