@@ -43,7 +43,6 @@ def add(commands: Commands) -> None:
     said = answered.add_mutually_exclusive_group(required=True)
     said.add_argument("said", nargs="?", choices=("yes", "no"), help="it was, or it was not")
     said.add_argument("--was", metavar="LABEL", help="what it was instead")
-    action("forget", "delete its sound, and never ask about such a sound again", _never_ask)
 
 
 def _events(options: argparse.Namespace) -> int:
@@ -132,17 +131,9 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _answer(options: argparse.Namespace) -> int:
-    says = "was" if options.was is not None else options.said
-    return _answered(options, says, options.was or "")
-
-
-def _never_ask(options: argparse.Namespace) -> int:
-    return _answered(options, "never")
-
-
-def _answered(options: argparse.Namespace, says: str, label: str = "") -> int:
     from edge_client.questions.answers import answer
 
+    says, label = ("was", options.was) if options.was is not None else (options.said, "")
     told = answer(open_teaching(options), options.question, says, label)
     line = f"{told} `auricle-edge clips undo` takes it back"
     return report({"id": options.question, "said": says, "label": label}, [line], json=options.json)

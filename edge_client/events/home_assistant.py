@@ -144,7 +144,6 @@ def _questions(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[s
         },
         ("button", "question_yes"): button("yes", "Question: yes", "mdi:check"),
         ("button", "question_no"): button("no", "Question: no", "mdi:close"),
-        ("button", "question_never"): button("never", "Question: never ask again", "mdi:bell-off-outline"),
         ("select", "question_was"): {
             "name": "Question: it was",
             "icon": "mdi:pencil-outline",

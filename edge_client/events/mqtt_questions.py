@@ -14,7 +14,7 @@ ANSWER = "question/answer"
 QUESTION, ASKED = "question", "question/asked"
 """Topics behind the device's own: the question that is answered next, retained; and each new one, as an event."""
 _LARGEST_BYTES = 2048
-_WORDS = {"yes", "no", "never"}
+_WORDS = {"yes", "no"}
 
 
 def shown(questions: Sequence[Asked], base: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def asked(question: Asked, base: str) -> dict[str, Any]:
 
 
 def reply_of(payload: bytes, oldest: str) -> Reply:
-    """Return the answer in a message: ``yes``, ``no`` or ``never`` about the oldest question, or a JSON object.
+    """Return the answer in a message: ``yes`` or ``no`` about the oldest question, or a JSON object.
 
     Args:
         payload: of the message.
@@ -56,7 +56,7 @@ def reply_of(payload: bytes, oldest: str) -> Reply:
     parts = [found.get(key, "") for key in ("id", "answer", "label")] if isinstance(found, dict) else [None]
     if not all(isinstance(part, str) for part in parts):
         raise ClipError(
-            f'{text[:100]!r} is no answer; send yes, no or never, or {{"id": "..", "answer": "was", "label": ".."}}'
+            f'{text[:100]!r} is no answer; send yes or no, or {{"id": "..", "answer": "was", "label": ".."}}'
         )
     given, says, label = map(str, parts)
     if not (given or oldest):

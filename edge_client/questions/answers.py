@@ -11,7 +11,7 @@ from edge_client.clips.files import Clip, is_label
 from edge_client.clips.store import ClipStore, link_or_copy
 from edge_client.errors import ClipError, EdgeError
 from edge_client.owner import Teaching
-from edge_client.questions.store import NEVER, NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore
+from edge_client.questions.store import NO, SAYINGS, WAS, WEEK_S, YES, Question, QuestionStore
 from edge_client.room.store import add_wrong_detections, remove_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import remove_durably
@@ -61,8 +61,6 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
         except EdgeError:  # there is no room for the sound: the question stays open
             store.replace(question)
             raise
-    if says == NEVER:
-        return "Such sounds are not asked about again."
     return teaching.after(terminal=False) if folder else f"It was not taken for {question.label}: nothing is to learn."
 
 
@@ -72,8 +70,6 @@ def _folder(teaching: Teaching, question: Question, says: str, label: str) -> st
     A near miss that was none is no negative: the device was right about it. As negatives, so near to the label, such
     sounds cost two points of its own words at equal false accepts, in the tuning rooms of `benchmarks.living`.
     """
-    if says == NEVER:
-        return ""
     if says == NO:
         return teaching.require_rejectable(question.label) if question.detected else ""
     return teaching.require_slot(question.label if says == YES else label)
@@ -123,8 +119,6 @@ def answers(teaching: Teaching, now: float | None = None) -> list[Answered]:
 
 def in_words(said: Question) -> str:
     """Return what an owner said, for people."""
-    if said.said == NEVER:
-        return f"do not ask whether such a sound is {said.label}"
     return f"not {said.label}" if said.said == NO else Path(said.folder).name
 
 

@@ -19,19 +19,7 @@ from edge_client.detection.doubts import Doubt
 from edge_client.errors import DamagedError, StateError
 from edge_client.events import Asked
 from edge_client.logs import RateLimitedLog
-from edge_client.questions.store import (
-    DAY_S,
-    NEVER,
-    NO,
-    WAS,
-    WEEK_S,
-    YES,
-    Book,
-    Candidate,
-    Question,
-    QuestionStore,
-    sound_of,
-)
+from edge_client.questions.store import DAY_S, NO, WAS, WEEK_S, YES, Book, Candidate, Question, QuestionStore, sound_of
 from edge_client.room.memory import layout_of
 from edge_client.storage.checked_files import read_checked
 from edge_client.storage.device_state import DeviceState
@@ -45,8 +33,6 @@ log = logging.getLogger(__name__)
 
 # Names of the cache's arrays that are no clips'.
 _NO_CLIP = ("windows-", "spliced-")
-ALIKE = 0.75
-"""Whitened cosine from which a sound counts as one about which the owner does not want to be asked."""
 
 
 class Asker:
@@ -103,8 +89,6 @@ class Asker:
         Raises OSError, StateError if that cannot be noted.
         """
         now, book = self._clock(), self.store.read()
-        if is_unwanted(doubt.embedding, book, self._statistics):
-            return False
         asked = [one.embedding for one in book.questions]
         known = [row for row in (*self._taught_clips(), *asked) if len(row) == len(doubt.embedding)]
         worth = openness(doubt.margin) * novelty(doubt.embedding, known, self._statistics)
@@ -181,12 +165,6 @@ def nearest(embedding: Floats, known: Sequence[Floats], statistics: EmbeddingSta
     if not len(known):
         return -1.0
     return float((statistics.whitened(np.stack(known)) @ statistics.whitened(embedding[None])[0]).max())
-
-
-def is_unwanted(embedding: Floats, book: Book, statistics: EmbeddingStatistics) -> bool:
-    """Return whether the owner said of such a sound never to ask about it."""
-    never = [one.embedding for one in book.questions if one.said == NEVER]
-    return nearest(embedding, never, statistics) >= ALIKE
 
 
 def is_chosen(candidate: Candidate, book: Book, per_day: int, now: float) -> bool:

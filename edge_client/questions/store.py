@@ -21,18 +21,17 @@ from fleet_protocol.atomic_files import leftovers, remove_durably, write_durably
 
 DAY_S = 86_400.0
 WEEK_S = 7 * DAY_S
-YES, NO, WAS, NEVER = "yes", "no", "was", "never"
-SAYINGS = (YES, NO, WAS, NEVER)
-"""What an owner says: it was; it was not; it was something else, which he names; never ask about such a sound."""
-# Questions that are remembered, the newest: those about which never to ask again, and the others. Candidates.
-_NEVER, _OTHERS, _CANDIDATES = 100, 100, 1000
+YES, NO, WAS = "yes", "no", "was"
+SAYINGS = (YES, NO, WAS)
+"""What an owner says: it was; it was not; it was something else, which he names."""
+# Questions and candidates that are remembered, the newest.
+_QUESTIONS, _CANDIDATES = 100, 1000
 _LONGEST = 200  # characters of a label
 _NAMES = (
     *("question_id", "at", "label", "detected", "score", "embedding"),
     *("said", "said_at", "number", "folder", "shared"),
 )
 _COLUMNS = ", ".join(_NAMES)
-_REMEMBERED = f"(SELECT id FROM questions WHERE said {{}} '{NEVER}' ORDER BY id DESC LIMIT {{}})"
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,8 @@ class QuestionStore:
             values = (self.features, *_row(question))
             connection.execute(f"INSERT OR REPLACE INTO questions ({columns}) VALUES ({marks})", values)
             connection.execute("DELETE FROM questions WHERE features != ?", (self.features,))
-            kept = (_REMEMBERED.format("=", _NEVER), _REMEMBERED.format("!=", _OTHERS))
-            connection.execute(f"DELETE FROM questions WHERE id NOT IN {kept[0]} AND id NOT IN {kept[1]}")
+            newest = "SELECT id FROM questions ORDER BY id DESC LIMIT ?"
+            connection.execute(f"DELETE FROM questions WHERE id NOT IN ({newest})", (_QUESTIONS,))
 
     def add_candidate(self, one: Candidate) -> None:
         """Note a doubtful sound's worth, by which others are judged; those of another week go."""

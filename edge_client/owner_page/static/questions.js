@@ -1,4 +1,4 @@
-// The questions on the live page: play, yes, no, it was, never again.
+// The questions on the live page: play, yes, no, it was.
 import { isPlaying, send } from "./common.js";
 
 const EVERY_MS = 10_000;

@@ -53,7 +53,7 @@ def test_every_document_about_questions_is_one_that_home_assistant_takes():
     before = discovery(BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"])
     documents = discovery(BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"], asks=True)
     more = {topic: document for topic, document in documents.items() if topic not in before}
-    assert len(more) == 6
+    assert len(more) == 5
     for topic, document in more.items():
         component, name = re.fullmatch(rf"(\w+)/{NODE}/(\w+)/config", topic).groups()
         assert set(document) <= (OPTIONS | COMMANDS)[component], name
@@ -166,9 +166,9 @@ def test_what_is_tapped_on_the_phone_is_an_answer_to_its_device():
     sent = rendered(notify["data"], trigger=states, asks="event.shelf_asks")
     assert sent["message"] == "Was that bell?"
     buttons = sent["data"]["actions"]
-    assert [button["title"] for button in buttons] == ["Yes", "No", "It was ...", "Never ask again"]
+    assert [button["title"] for button in buttons] == ["Yes", "No", "It was ..."]
     (publish,) = answered["sequence"]
-    for button, says in zip(buttons, ("yes", "no", "was", "never"), strict=True):
+    for button, says in zip(buttons, ("yes", "no", "was"), strict=True):
         data = {"action": button["action"]} | ({"reply_text": 'a "cup"'} if says == "was" else {})
         trigger = {"id": "answered", "event": {"data": data}}
         tapped = data["action"].split("|")

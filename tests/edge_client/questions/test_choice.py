@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from edge_client.questions.asking import error_rate, is_chosen, is_unwanted, novelty, openness
-from edge_client.questions.store import DAY_S, NEVER, NO, WEEK_S, Book, Candidate, Question
+from edge_client.questions.asking import error_rate, is_chosen, novelty, openness
+from edge_client.questions.store import DAY_S, NO, WEEK_S, Book, Candidate, Question
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 
@@ -75,11 +75,3 @@ def test_a_clock_that_was_set_back_stops_no_questions_for_good():
     ahead = NOW + 400 * DAY_S
     book = Book((question(ahead),) * 3, tuple(worth(1.0, at=ahead) for _ in range(50)))
     assert is_chosen(worth(0.5), book, 3, NOW)
-
-
-def test_a_sound_about_which_never_to_ask_again_is_known_by_its_likes():
-    rng = np.random.default_rng(3)
-    book = Book((question(NOW, said=NEVER), question(NOW, WORDS[5])))
-    near = WORDS[0] + np.float32(0.2) * STATISTICS.draw(np.zeros_like(WORDS[0]), 20, rng)
-    assert all(is_unwanted(row, book, STATISTICS) for row in near)
-    assert not is_unwanted(WORDS[5], book, STATISTICS)
