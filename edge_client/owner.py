@@ -181,5 +181,5 @@ class Teaching:
         """Say what happens to what was taught; on a terminal, with the command that says more."""
         if not self.learns_by_itself:
             return "The next round learns from them."
-        hint = " `auricle-edge status` then tells what to expect." if terminal else ""
+        hint = " `auricle-edge status` then says what would help." if terminal else ""
         return f"The daemon, where it runs, learns from them within a minute or two.{hint}"

@@ -47,22 +47,22 @@ def add(commands: Commands) -> None:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edge_client.commands.daemon import expected_lines, provisional_lines
+    from edge_client.commands.daemon import advice_lines, provisional_lines
 
     teaching = open_teaching(options)
     store = teaching.store
     if options.label is not None:
         return _list_label(_of_label(store, options.label), json=options.json)
     found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
-    used, expected = store.size_bytes() / _MB, teaching.state.expectations()
+    used, advice = store.size_bytes() / _MB, teaching.state.advice()
     quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
     lines = (
         _COLUMNS.format("label", "clips", "seconds", "MB"),
         *(_COLUMNS.format(one["label"], one["clips"], f"{one['seconds']:.1f}", f"{one['mb']:.2f}") for one in found),
-        *(*expected_lines(expected), *provisional_lines(teaching.provisional)),
+        *(*advice_lines(advice), *provisional_lines(teaching.provisional)),
         f"{used:.1f} of {quota['quota_mb']:g} MB are used, in {store.folder}",
     )
-    document = {"labels": found, "expected": expected, "provisional": teaching.provisional, **quota}
+    document = {"labels": found, "advice": advice, "provisional": teaching.provisional, **quota}
     return report(document, lines, json=options.json)
 
 

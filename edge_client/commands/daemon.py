@@ -102,7 +102,7 @@ def _status(options: argparse.Namespace) -> int:
     from edge_client.storage.device_state import DeviceState
 
     state = DeviceState(load_config(options.config).device.state)
-    status = read_status(state) | {"expected": state.expectations()}
+    status = read_status(state) | {"advice": state.advice()}
     report(status, _lines(status), json=options.json)
     if not status["running"]:
         return NOT_RUNNING
@@ -169,7 +169,7 @@ def _lines(status: dict[str, Any]) -> list[str]:
     if (journal := status.get("journal")) and (journal["trouble"] or journal["lost"]):
         lines.append(f"journal   {journal['trouble'] or 'takes events again'}; {journal['lost']} events are lost")
     lines += [f"damage    {sentence}" for sentence in status["damage"]]
-    return lines + expected_lines(status["expected"]) + provisional_lines(model["provisional"])
+    return lines + advice_lines(status["advice"]) + provisional_lines(model["provisional"])
 
 
 def _round_lines(model: dict[str, Any]) -> list[str]:
@@ -188,17 +188,13 @@ def _round_lines(model: dict[str, Any]) -> list[str]:
 _KINDS = {"word": ", a word", "sound": ", an everyday sound"}
 
 
-def expected_lines(expected: list[dict[str, Any]]) -> list[str]:
-    """Return what is to be expected of the labels that were taught, for people, with what would help."""
+def advice_lines(advice: list[dict[str, Any]]) -> list[str]:
+    """Return of the labels that were taught, for people, of how many takes, and what would help."""
     lines = []
-    for found in expected:
-        lines.append(
-            f"{found['label']!r}{_KINDS.get(found.get('kind', ''), '')}, {found['takes']} takes: "
-            f"misses {found['misses_of_others']:.0f} % of other people's; "
-            f"takes {found['false_accepts']:.0f} % of other words for it"
-        )
-        lines += [f"  {advice}" for advice in found["advice"]]
-        if any(f"not {found['label']!r}" in advice for advice in found["advice"]):
+    for found in advice:
+        lines.append(f"{found['label']!r}{_KINDS.get(found.get('kind', ''), '')}, {found['takes']} takes")
+        lines += [f"  {line}" for line in found["lines"]]
+        if any(f"not {found['label']!r}" in line for line in found["lines"]):
             lines.append(f"  to say so: auricle-edge label ID... --not {shlex.quote(found['label'])}")
     return lines
 

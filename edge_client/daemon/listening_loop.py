@@ -51,7 +51,7 @@ def load_listening(config: Config) -> Loaded:
     labels, near = saved.progress.listening_labels, saved.progress.listening_prototypes
     here = tails_here(config, state, model, labels, tails, near)
     # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
-    taught = (one["label"] for one in state.expectations() if one.get("kind") == SOUND)
+    taught = (one["label"] for one in state.advice() if one.get("kind") == SOUND)
     lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else taught
     return Loaded(model, labels, here, near, state.choices.thresholds(), frozenset(lasting))
 

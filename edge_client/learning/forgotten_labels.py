@@ -57,9 +57,9 @@ def _forget(config: Config, state: DeviceState, gone: set[str]) -> None:
         public_set = state.blobs.public_set(saved.bundle.manifest.feature_settings)
         names = {} if public_set is None else {info.class_id: info.name for info in public_set.classes}
         state.model.save(saved.bundle.weights, saved.listening, _without(progress, gone, names))
-    expected = state.expectations()
-    if any(found["label"] in gone for found in expected):
-        state.save_expectations([found for found in expected if found["label"] not in gone])
+    advice = state.advice()
+    if any(found["label"] in gone for found in advice):
+        state.save_advice([found for found in advice if found["label"] not in gone])
 
 
 def _without(progress: Progress, gone: set[str], names: dict[str, str]) -> Progress:

@@ -64,8 +64,8 @@ class KnownSound:
     """One sound that the device knows.
 
     ``clips`` are names of those it was taught with; ``rejected`` counts those that resemble it and are none.
-    ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``expected`` is of
-    ``DeviceState.expectations``.
+    ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``advice`` is of
+    ``DeviceState.advice``.
     """
 
     label: str
@@ -75,7 +75,7 @@ class KnownSound:
     learned: bool
     heard: bool
     provisional: bool
-    expected: dict[str, Any] | None
+    advice: dict[str, Any] | None
     sensitivity: Sensitivity | None
 
 
@@ -117,7 +117,7 @@ class OwnedDevice:
 
     def advice(self, label: str) -> list[str]:
         """Return what would help a label, as its last teaching found."""
-        return [line for found in self.state.expectations() if found["label"] == label for line in found["advice"]]
+        return [line for found in self.state.advice() if found["label"] == label for line in found["lines"]]
 
     def takes(self, label: str) -> int:
         """Return how many clips the owner taught a label with."""
@@ -191,7 +191,7 @@ class OwnedDevice:
         for clip in teaching.store.clips():
             clips.setdefault(clip.label, []).append(clip.clip_id)
         others = Counter(folder_of(path, folder) for path in clip_files(folder))
-        expected = {found["label"]: found for found in self.state.expectations()}
+        advice = {found["label"]: found for found in self.state.advice()}
         sensitive, chosen = self.status().get("sensitivity") or {}, self.state.choices.thresholds()
         found = []
         for label in sorted({*label_map.labels, *clips}):
@@ -206,7 +206,7 @@ class OwnedDevice:
                     learned=learned,
                     heard=slot is not None and slot not in progress.unheard,
                     provisional=label in teaching.provisional,
-                    expected=expected.get(label),
+                    advice=advice.get(label),
                     sensitivity=_sensitivity(sensitive.get(label), chosen.get(label)),
                 )
             )

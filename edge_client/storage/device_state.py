@@ -18,7 +18,7 @@ from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
 
 log = logging.getLogger(__name__)
-_EXPECTATIONS = "expectations"
+_ADVICE = "advice"
 # Written twice, because the device could not get them again.
 KEPT_TWICE = ("identity.json", "membership.json", "model.safetensors")
 # The names of files that are being written (fleet_protocol.atomic_files).
@@ -140,16 +140,16 @@ class DeviceState:
                 if _HALF_WRITTEN.fullmatch(path.name):
                     path.unlink()
 
-    def save_expectations(self, expected: list[dict[str, Any]]) -> None:
-        """Keep what is to be expected of the labels that were taught; see :meth:`expectations`."""
-        self.database.set_note(_EXPECTATIONS, expected, durable=False)
+    def save_advice(self, advice: list[dict[str, Any]]) -> None:
+        """Keep what would help the labels that were taught; see :meth:`advice`."""
+        self.database.set_note(_ADVICE, advice, durable=False)
 
-    def expectations(self) -> list[dict[str, Any]]:
-        """Return an object for each label: ``edge_client.learning.teaching.expectation.Expectation``; or nothing.
+    def advice(self) -> list[dict[str, Any]]:
+        """Return an object for each label: ``edge_client.learning.teaching.advice.Advice``; or nothing.
 
         They are nothing, too, where they are damaged: the next teaching makes them again.
         """
-        return list(self.database.note(_EXPECTATIONS) or ())
+        return list(self.database.note(_ADVICE) or ())
 
     def save_self_test(self, passed: str) -> None:
         """Keep which runtime passed its test, and where (``edge_client.model.self_test.runtime_here``)."""

@@ -193,7 +193,7 @@ def test_a_damaged_unknown_sound_gets_no_name(state):
 
 @pytest.mark.slow
 def test_a_damaged_database_is_put_aside_and_what_can_be_read_goes_on(state, caplog):
-    path, whole = state.database.path, state.expectations()
+    path, whole = state.database.path, state.advice()
     state.choices.set_threshold("bell", 0.7)
     good, aside = path.read_bytes(), path.with_name("state.sqlite3.damaged")
     noticed, kept = 0, []
@@ -210,7 +210,7 @@ def test_a_damaged_database_is_put_aside_and_what_can_be_read_goes_on(state, cap
         times = [one.time for one in past_events(state.database, 100)]
         assert times[-1] == event(1_000 + number).time
         assert len(times) == 61 or aside.exists(), number
-        assert state.expectations() in (whole, [])
+        assert state.advice() in (whole, [])
         state.choices.set_threshold("cup", 0.7)
         noticed += bool(said)
         kept.append(len(times))

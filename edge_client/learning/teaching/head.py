@@ -28,7 +28,7 @@ from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
 from edge_client.learning.sgd import Optimiser, settling, train_epoch
-from edge_client.learning.teaching.expectation import Expectation, expectations
+from edge_client.learning.teaching.advice import Advice, advice_on
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
@@ -66,7 +66,7 @@ class Taught:
     weights: Arrays
     label_map: LabelMap
     clips: int
-    expected: tuple[Expectation, ...]
+    advice: tuple[Advice, ...]
     tails: Mapping[str, tuple[float, float]]
     prototypes: Mapping[str, Floats]
 
@@ -171,11 +171,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
 
         heard = with_room(state, heard, room_negatives(room, heard.takes, statistics), misses)
     learned = learn(heard)
-    expected = expectations(
-        model, label_map, heard, statistics, np.random.default_rng([seed, 2]), learned.material.kinds(label_map)
-    )
+    advice = advice_on(heard, statistics, learned.material.kinds(label_map), hears_sounds=every_sound)
     clips = sum(len(takes) for takes in heard.takes.values())
-    return Taught(learned.weights, label_map, clips, expected, learned.tails, learned.prototypes)
+    return Taught(learned.weights, label_map, clips, advice, learned.tails, learned.prototypes)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from edge_client.clips.files import store_digest
 from edge_client.clips.store import is_changing
 from edge_client.config import Config
 from edge_client.errors import RecordingError
-from edge_client.learning.teaching.expectation import Expectation
+from edge_client.learning.teaching.advice import Advice
 from edge_client.learning.teaching.head import teach_head
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
@@ -65,17 +65,17 @@ def teach(config: Config, state: DeviceState) -> DeviceModel:
 
 @dataclass(frozen=True)
 class DeviceModel:
-    """A device's model; ``expected`` of its labels since it last learned the owner's clips, None where that stays."""
+    """A device's model; ``advice`` on its labels since it last learned the owner's clips, None where that stays."""
 
     model: SavedModel
-    expected: tuple[Expectation, ...] | None = None
+    advice: tuple[Advice, ...] | None = None
     clips: int = 0
 
     def save(self, state: DeviceState) -> None:
-        """Save the model, and what is to be expected of its labels."""
+        """Save the model, and what would help its labels."""
         state.model.save(self.model.bundle.weights, self.model.listening, self.model.progress)
-        if self.expected is not None:
-            state.save_expectations([dataclasses.asdict(expected) for expected in self.expected])
+        if self.advice is not None:
+            state.save_advice([dataclasses.asdict(one) for one in self.advice])
 
 
 def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceModel | None:
@@ -97,4 +97,4 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
         unheard=(),
     )
     bundle = dataclasses.replace(saved.bundle, weights=taught.weights)
-    return DeviceModel(SavedModel(bundle, taught.weights, progress), taught.expected, taught.clips)
+    return DeviceModel(SavedModel(bundle, taught.weights, progress), taught.advice, taught.clips)

@@ -21,7 +21,7 @@ from edge_client.storage.identity import Membership
 from tests.support.edge_commands import EdgeCommands
 from tests.support.sounds import write_clips
 
-EXPECTED = {"label": "yes", "takes": 3, "misses_of_others": 20.0, "false_accepts": 1.0, "advice": []}
+ADVICE = {"label": "yes", "takes": 3, "lines": []}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def lived(edge):
     write_clips(edge.folder / "recordings", "no", 2, seed=1)
     edge("import", edge.folder / "recordings")
     edge("clips", "delete", "--label", "no", "--yes")
-    edge.state.save_expectations([EXPECTED])
+    edge.state.save_advice([ADVICE])
     add_wrong_detections(edge.state.database, [(2.0, "no")])
     journal = Journal(edge.state.database)
     journal.publish(Event(1e9, "detected", "yes", None, 0.9, -20.0))
@@ -69,7 +69,7 @@ def test_a_state_comes_back_as_it_was_and_what_came_later_goes(edge):
     assert json.loads(edge("backup", file, "--force", "--json"))["files"] == len(before) + 1
     write_clips(edge.folder / "later", "up", 2, seed=1)
     edge("import", edge.folder / "later")
-    edge.state.save_expectations([])
+    edge.state.save_advice([])
     (edge.state.folder / "identity.json").write_bytes(b"another device")
     edge.state.room_path.write_bytes(b"heard")  # since, and maybe in another room
     add_wrong_detections(edge.state.database, [(1.0, "yes")])
@@ -80,7 +80,7 @@ def test_a_state_comes_back_as_it_was_and_what_came_later_goes(edge):
     assert contents(edge.state.folder) == before
     assert not edge.state.room_path.exists()
     assert (read_wrong_detections(edge.state.database), edge.state.database.note(ROOM_LEARNED)) == ([], None)
-    assert edge.state.expectations() == [EXPECTED]
+    assert edge.state.advice() == [ADVICE]
     assert past_events(edge.state.database, 10) == heard
     edge.state.mend()
     assert edge.state.identity.load().device_id in before["identity.json"].decode()

@@ -109,8 +109,7 @@ def knows(edge, label_map):
     saved = edge.state.model.load(load_config(edge.config).model.bundle)
     progress = dataclasses.replace(saved.progress, label_map=label_map, tails={"anna": (0.1, 0.2), "yes": (0.1, 0.2)})
     edge.state.model.save(saved.bundle.weights, saved.listening, progress)
-    figures = dict.fromkeys(("takes", "misses_of_others", "false_accepts"), 1) | {"advice": []}
-    edge.state.save_expectations([{"label": label, **figures} for label in label_map.labels])
+    edge.state.save_advice([{"label": label, "takes": 2, "lines": []} for label in label_map.labels])
     for label in label_map.labels:
         for number in range(2):
             folder = edge.folder / "recordings" / label
@@ -136,7 +135,7 @@ def test_a_label_whose_last_clip_goes_leaves_the_model_with_all_that_names_it(ed
     reported = edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
     assert "'anna' has no clips any more: its name leaves the model" in reported
     assert labels(edge) == ("yes",)
-    assert [found["label"] for found in edge.state.expectations()] == ["yes"]
+    assert [found["label"] for found in edge.state.advice()] == ["yes"]
     edge("clips", "purge", "--yes")
     named = [path for path in (edge.folder / "state").rglob("*") if path.is_file() and b"anna" in path.read_bytes()]
     assert named == []

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from edge_client.commands.daemon import expected_lines
+from edge_client.commands.daemon import advice_lines
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
 from edge_client.features.front_end import open_front_end
@@ -87,10 +87,8 @@ def test_sounds_are_told_from_one_another_from_noise_and_from_other_words(tmp_pa
     assert (labels_best(saved, noise) > 0.5).mean() < 0.1
     assert (labels_best(saved, statistics.samples.reshape(-1, settings.shape[1])) > 0.5).mean() < 0.1
     assert device.to_teach() is None
-    told = expected_lines(device.state.expectations())
-    assert [line.split(":")[0] for line in told if line[0] != " "] == [
-        f"{label!r}, 8 takes" for label in ("down", "stop", "up")
-    ]
+    told = advice_lines(device.state.advice())
+    assert [line for line in told if line[0] != " "] == [f"{label!r}, 8 takes" for label in ("down", "stop", "up")]
 
 
 def test_a_single_sound_is_heard_because_it_is_told_from_what_is_no_label(device):

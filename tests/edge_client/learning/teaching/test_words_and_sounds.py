@@ -33,7 +33,7 @@ def test_a_device_hears_words_and_a_sound_and_knows_which_is_which(tmp_path, cap
         (device.clips / "doorbell" / f"{number}.wav").write_bytes(encode_wave(take, 16_000))
     device.teach()
 
-    kinds = {one["label"]: one["kind"] for one in device.state.expectations()}
+    kinds = {one["label"]: one["kind"] for one in device.state.advice()}
     assert kinds == {"doorbell": "sound", "computer": "word", "water": "word"}
     loaded = load_listening(device.config)
     assert loaded.lasting == {"doorbell"}

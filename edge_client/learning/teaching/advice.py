@@ -1,0 +1,122 @@
+"""What would help a label that was just taught: more takes, another person, another name, another model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
+from fleet_protocol.arrays import Doubles, Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.joint_statistics import JointStatistics
+
+# Takes that scatter less than this share of a word's variance are as if by one person.
+_ONE_PERSON = 0.4
+_FEW_TAKES = 5
+# How much nearer takes are to what is none of a front end's sounds than to the nearest of these, as whitened cosines,
+# where they fit the other kind. By five takes each, `words` warns so of all car horns, shots, sirens and drills, of six
+# of ten dogs, of no Arabic word and of one of twelve Bengali digits; `sounds_2s` of all these words, of no such sound.
+_OTHER_KIND = 0.1
+# Whitened cosines from which sounds are near one another, and how many of the nearest are named.
+_NEAR, _NAMED = 0.5, 3
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a label was taught with, and lines of what would help it.
+
+    ``kind`` is "word" or "sound", where the front end hears both.
+    """
+
+    label: str
+    takes: int
+    lines: tuple[str, ...]
+    kind: str = ""
+
+
+def advice_on(
+    heard: Heard, statistics: EmbeddingStatistics, kinds: Mapping[str, str], *, hears_sounds: bool
+) -> tuple[Advice, ...]:
+    """Return what would help every label that has takes.
+
+    Args:
+        kinds: of labels, on a front end that hears words and everyday sounds.
+        hears_sounds: whether the front end was made for everyday sounds.
+    """
+    return tuple(
+        Advice(label, len(takes), _lines(label, heard, statistics, hears_sounds=hears_sounds), kinds.get(label, ""))
+        for label, takes in heard.takes.items()
+    )
+
+
+def _lines(label: str, heard: Heard, statistics: EmbeddingStatistics, *, hears_sounds: bool) -> tuple[str, ...]:
+    takes, found = heard.takes[label][:, 0], []
+    if fit_the_other_kind(takes, statistics):
+        found.append(_of_the_other_kind(label, sounds=hears_sounds))
+    same = same_sound(label, heard, statistics)
+    found += [f"{label!r} and {other!r} sound the same: if they are one sound, give both one name" for other in same]
+    if len(takes) < _FEW_TAKES:
+        found.append(f"record more takes of {label!r}: {len(takes)} are few")
+    elif takes_spread(takes, statistics) < _ONE_PERSON:
+        found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
+    if near := [name for name in nearest(label, heard, statistics) if name not in same]:
+        names = ", ".join(map(repr, near))
+        found.append(f"{label!r} resembles {names}: where one is taken for it, say that this is not {label!r}")
+    return tuple(found)
+
+
+def fit_the_other_kind(takes: Floats, statistics: EmbeddingStatistics) -> bool:
+    """Tell whether takes, float32 [takes, numbers], are no words on a front end for words, or words on one for sounds.
+
+    On a front end that hears both they never are.
+    """
+    if isinstance(statistics, JointStatistics) or not len(statistics.noise):
+        return False
+    directions = statistics.whitened(takes)
+    nothing, known = (directions @ statistics.whitened(of).T for of in (statistics.noise, statistics.means))
+    return bool(np.median(nothing.max(axis=1) - known.max(axis=1)) > _OTHER_KIND)
+
+
+def _of_the_other_kind(label: str, *, sounds: bool) -> str:
+    heard, bundle = ("speech", "words") if sounds else ("a sound and not a word", "sounds_2s")
+    made_for = "everyday sounds" if sounds else "words"
+    return (
+        f"the takes of {label!r} are like {heard}, and this model was made for {made_for}: the bundle {bundle} hears "
+        "these better, words_and_sounds hears both"
+    )
+
+
+def takes_spread(takes: Floats, statistics: EmbeddingStatistics) -> float:
+    """Return the variance of takes, float32 [takes, numbers], as a share of that within a word; 0 for a single one."""
+    if len(takes) < 2:
+        return 0.0
+    z = (takes - takes.mean(axis=0)) @ statistics.whitening
+    return float(np.square(z).sum() / ((len(takes) - 1) * takes.shape[1]))
+
+
+def same_sound(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
+    """Return the other labels whose takes are as near as those of one sound are, in alphabetical order."""
+
+    def direction(name: str) -> Doubles:
+        whitened: Doubles = statistics.whitened(heard.takes[name][:, 0].mean(axis=0, keepdims=True))
+        return np.asarray(whitened[0])
+
+    own = direction(label)
+    return tuple(
+        sorted(other for other in heard.takes if other != label and float(direction(other) @ own) >= SAME_SOUND)
+    )
+
+
+def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
+    """Return the labels, and words of the pretraining, that a label resembles, the most similar first."""
+    means = {other: takes[:, 0].mean(axis=0) for other, takes in heard.takes.items() if other != label}
+    means |= {word: mean for word, mean in zip(statistics.words, statistics.means, strict=True) if word not in means}
+    means.pop(label, None)
+    if not means:
+        return ()
+    own = statistics.whitened(heard.takes[label][:, 0].mean(axis=0, keepdims=True))[0]
+    cosines = statistics.whitened(np.stack(list(means.values()))) @ own
+    names = list(means)
+    return tuple(names[index] for index in np.argsort(-cosines)[:_NAMED] if cosines[index] >= _NEAR)
