@@ -21,7 +21,7 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.bundles import build_bundles
 from edge_client.features.embedding import Embedding
-from edge_client.learning.new_sounds import class_means, describe, synthesis_of, synthesise
+from edge_client.learning.new_sounds import class_means, describe, synthesise
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -213,7 +213,7 @@ def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng
             train_epoch(model, shifted(clips.x[0][rows], rng), targets, mask, optimiser, rng)
     arrays = describe(model, mask, clips, x0, range(count), _PLAN.local.settings, rng)
     if corpus.is_embedding:  # for comparison, what else could describe it
-        arrays["impressions"] = synthesise(model, mask, list(range(count)), synthesis_of(_PLAN.local.settings), rng)
+        arrays["impressions"] = synthesise(model, mask, list(range(count)), _PLAN.local.settings, rng)
     return arrays
 
 

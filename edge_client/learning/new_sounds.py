@@ -15,7 +15,6 @@ samples that the model gives these labels (3). Neither audio nor the model leave
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,26 +32,6 @@ _SHRINKAGE = 0.01
 _FLOOR = 0.01
 # Soft labels whose largest entry is another class are drawn again, this often at most.
 _DRAWS = 1_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Synthesis:
-    """Settings of the synthesis.
-
-    Attributes:
-        rate: Adam's learning rate.
-        l2: Pull towards the mean features (zero, once normalised).
-        scale: Factor on the Dirichlet concentrations; small values give nearly one-hot labels.
-        start: Standard deviation of the random start.
-    """
-
-    count: int = 32
-    steps: int = 150
-    rate: float = 0.05
-    l2: float = 0.1
-    scale: float = 0.3
-    start: float = 0.1
-    temperature: float = 1.0
 
 
 def class_similarity(head: Floats) -> Doubles:
@@ -86,35 +65,40 @@ def soft_labels(similarity: Doubles, label: int, count: int, scale: float, rng: 
 
 
 def synthesise(
-    model: ModelRuntime, mask: Floats, slots: list[int], settings: Synthesis, rng: np.random.Generator
+    model: ModelRuntime, mask: Floats, slots: list[int], settings: Mapping[str, Value], rng: np.random.Generator
 ) -> Floats:
     """Make impressions of some classes: float32 [len(slots), count, frames, coefficients], features NOT normalised.
 
-    The model's weights are read, never changed. ``mask``, float32 [capacity], has the classes in use.
+    The model's weights are read, never changed. ``mask``, float32 [capacity], has the classes in use; ``settings`` of
+    a plan: ``impressions``, how many, and how they are made (docs/methods.md).
     """
+    count, scale = int(settings["impressions"]), float(settings["impression_scale"])
     active = np.flatnonzero(mask)
     head = model.get_weights()[model.manifest.head.weights[0]][:, active]
     similarity = class_similarity(head)
     made = []
     for slot in slots:
-        labels = soft_labels(similarity, int(np.searchsorted(active, slot)), settings.count, settings.scale, rng)
-        targets = np.zeros((settings.count, len(mask)), np.float32)
+        labels = soft_labels(similarity, int(np.searchsorted(active, slot)), count, scale, rng)
+        targets = np.zeros((count, len(mask)), np.float32)
         targets[:, active] = labels
         made.append(model.denormalise(_descend(model, mask, targets, settings, rng)))
     return np.stack(made)
 
 
 def _descend(
-    model: ModelRuntime, mask: Floats, targets: Floats, settings: Synthesis, rng: np.random.Generator
+    model: ModelRuntime, mask: Floats, targets: Floats, settings: Mapping[str, Value], rng: np.random.Generator
 ) -> Floats:
     """Minimise CE(y, softmax(model(x) / T)) + l2/2 |x|^2 over x by Adam (equation 3; Kingma & Ba 2015)."""
-    x = (settings.start * rng.standard_normal((len(targets), *model.manifest.input_shape))).astype(np.float32)
+    rate, l2, start, temperature = (
+        float(settings[name]) for name in ("impression_rate", "impression_l2", "impression_start", "temperature")
+    )
+    x = (start * rng.standard_normal((len(targets), *model.manifest.input_shape))).astype(np.float32)
     first, second = np.zeros_like(x), np.zeros_like(x)
-    for step in range(1, settings.steps + 1):
-        gradient = model.input_gradient(x, targets, mask, settings.temperature)[0] + np.float32(settings.l2) * x
+    for step in range(1, int(settings["impression_steps"]) + 1):
+        gradient = model.input_gradient(x, targets, mask, temperature)[0] + np.float32(l2) * x
         first += np.float32(0.1) * (gradient - first)
         second += np.float32(0.001) * (gradient * gradient - second)
-        size = settings.rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        size = rate * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
         x -= np.float32(size) * first / (np.sqrt(second) + np.float32(1e-8))
     return x
 
@@ -175,19 +159,6 @@ def describe(
     """
     if model.manifest.feature_settings.is_embedding:
         return {"prototypes": class_means(model.denormalise(clips.x[0]), clips.slots, slots)}
-    impressions = synthesise(model, mask, list(slots), synthesis_of(settings), rng)
+    impressions = synthesise(model, mask, list(slots), settings, rng)
     own, heard = model.embed(clips.x[0]), model.embed(public)
     return {"impressions": impressions, "profiles": profiles(heard, own, clips.slots, slots)}
-
-
-def synthesis_of(settings: Mapping[str, Value]) -> Synthesis:
-    """Return how a plan's settings have impressions synthesised (edge_client/learning/methods/local_method.py)."""
-    return Synthesis(
-        count=int(settings["impressions"]),
-        steps=int(settings["impression_steps"]),
-        rate=float(settings["impression_rate"]),
-        l2=float(settings["impression_l2"]),
-        scale=float(settings["impression_scale"]),
-        start=float(settings["impression_start"]),
-        temperature=float(settings["temperature"]),
-    )

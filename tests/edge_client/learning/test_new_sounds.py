@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.errors import ModelError
-from edge_client.learning.new_sounds import Synthesis, class_similarity, describe, profiles, soft_labels, synthesise
+from edge_client.learning.new_sounds import class_similarity, describe, profiles, soft_labels, synthesise
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -103,7 +103,7 @@ def test_the_model_believes_in_its_impressions_and_is_not_changed(bundles):
     for _ in range(15):
         train_epoch(model, x, from_slots(slots, model.manifest.capacity), mask, Optimiser(0.02), rng)
     before = model.get_weights()
-    made = synthesise(model, mask, [0, 2], Synthesis(count=8, steps=80), rng)
+    made = synthesise(model, mask, [0, 2], SETTINGS | {"impressions": 8, "impression_steps": 80}, rng)
     assert made.shape == (2, 8, *model.manifest.input_shape)
     assert np.isfinite(made).all()
     for slot, features in zip((0, 2), made, strict=True):
