@@ -1,15 +1,13 @@
-"""Simulation: seconds per round and peak memory of virtual fleets of 10 to 10,000 trivial devices, beside Flower's.
+"""Simulation: seconds per round and peak memory of virtual fleets of 10 to 10,000 trivial devices.
 
 Every device takes one step of one batch of 32 on a model of 25,000 weights, and all of them take part in every round,
 whose result is on the disk before the next one begins. Each fleet runs in processes of its own; the seconds are the
-median of the rounds after the first, the memory is the sum of what every process held at most. Flower (in the extra
-``dev``) runs its simulation engine on Ray with the same runtime and as many workers, on loopback and without telemetry.
+median of the rounds after the first, the memory is the sum of what every process held at most.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import signal
@@ -29,9 +27,8 @@ from fleet_simulator.runs.run_folder import available_cores
 from fleet_simulator.simulation.run import run
 
 BATCH = 32
-_FLOWER_ROUNDS = 4  # it takes its time
-# ann3 is the fastest to train, so that it shows what the simulator itself costs; 608 slots give it 25,000 weights.
-MODELS = {"ann3": ("ann3", "--capacity", "608"), "crnn_lite": ("crnn_lite",)}
+# The fastest to train, so that it shows what the simulator itself costs; 608 slots give it 25,000 weights.
+MODEL = "ann3"
 
 
 class Watch(Progress):
@@ -63,10 +60,9 @@ def measure(bundle: Path, devices: int, rounds: int, workers: int) -> list[float
     return [statistics.median(seconds[1:]), watch.usage.peak_mb, (watch.cpu_s[-1] - watch.cpu_s[0]) / (rounds - 1)]
 
 
-def _in_own_process(engine: str, bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
+def _in_own_process(bundle: Path, devices: int, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a fleet in processes of its own; return its figures, of the processor milliseconds a device's."""
-    rounds = options.rounds if engine == "auricle" else min(options.rounds, _FLOWER_ROUNDS)
-    worker = [engine, str(bundle), str(devices), str(rounds), str(options.workers)]
+    worker = [str(bundle), str(devices), str(options.rounds), str(options.workers)]
     command = [sys.executable, "-m", "benchmarks.simulation", "--worker", *worker]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -76,14 +72,14 @@ def _in_own_process(engine: str, bundle: Path, devices: int, options: argparse.N
     except subprocess.TimeoutExpired as error:
         os.killpg(process.pid, signal.SIGKILL)  # what it started ends with it
         raise BenchmarkError(
-            f"{engine} took more than {options.limit} s for {rounds} rounds of {devices} devices; raise --limit or ask "
-            "for fewer --devices"
+            f"{options.rounds} rounds of {devices} devices took more than {options.limit} s; raise --limit or ask for "
+            "fewer --devices"
         ) from error
     if process.returncode:
         raise BenchmarkError(f"{' '.join(command)} failed:\n{problems[-4000:]}")
     seconds, peak_mb, cpu_s = json.loads(out.splitlines()[-1])
     figures = {"seconds_per_round": round(seconds, 4), "peak_mb": round(peak_mb, 1)}
-    return {"engine": engine, "devices": devices, **figures, "processor_ms": round(1000 * cpu_s / devices, 3)}
+    return {"devices": devices, **figures, "processor_ms": round(1000 * cpu_s / devices, 3)}
 
 
 def main() -> int:
@@ -92,48 +88,32 @@ def main() -> int:
     parser.add_argument("--devices", nargs="+", type=int, default=[10, 100, 1_000, 10_000], metavar="N")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="of each fleet (6)")
     parser.add_argument("--workers", type=int, default=available_cores(), metavar="N", help="processes (all cores)")
-    parser.add_argument("--without-flower", action="store_true", help="measure Auricle alone")
-    parser.add_argument("--flower-most", type=int, default=1_000, metavar="N", help="largest fleet for Flower (1000)")
     parser.add_argument("--limit", type=int, default=600, metavar="S", help="seconds for one fleet (600)")
-    parser.add_argument("--model", choices=MODELS, default="ann3", help="what the devices train (ann3)")
-    parser.add_argument("--bundle", type=Path, metavar="FILE", help="train this one instead")
-    parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
+    parser.add_argument("--bundle", type=Path, metavar="FILE", help="what the devices train (ann3 of 608 slots)")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     return parser.run(work)
 
 
 def _headline(results: list[dict[str, Any]]) -> str:
-    texts = (
-        f"{one['engine']}, {one['devices']:,} devices: {one['seconds_per_round']:.2f} s a round, "
+    one = max(results, key=lambda result: int(result["devices"]))
+    return (
+        f"{one['devices']:,} devices: {one['seconds_per_round']:.2f} s a round, "
         f"{one['processor_ms']:.1f} processor ms a device"
-        for one in results
-        if one["devices"] == max(result["devices"] for result in results)
     )
-    return "; ".join(texts)
 
 
 def work(options: argparse.Namespace) -> object:
-    """Print a line for each engine and fleet; return the figures, or those of a worker."""
+    """Print a line for each fleet; return the figures, or those of a worker."""
     if options.worker:
-        engine, bundle, *numbers = options.worker
+        bundle, *numbers = options.worker
         options.json = True
-        if engine == "flower":
-            from benchmarks import flower_simulation
-
-            return flower_simulation.measure(Path(bundle), *map(int, numbers))
         return measure(Path(bundle), *map(int, numbers))
-    results = []
-    print(f"{options.model}, {options.workers} workers, medians of {options.rounds - 1} rounds")
+    print(f"{options.workers} workers, medians of {options.rounds - 1} rounds")
     with tempfile.TemporaryDirectory() as folder:
-        name, *how = MODELS[options.model]
         if options.bundle is None:
-            build_bundles(Path(folder), [name], *how)
-        bundle = options.bundle or Path(folder) / f"{name}.auricle"
-        engines = ["auricle"] if options.without_flower else ["auricle", "flower"]
-        for engine, devices in itertools.product(engines, options.devices):
-            if engine == "flower" and devices > options.flower_most:
-                continue
-            results.append(said(_in_own_process(engine, bundle, devices, options)))
-    return results
+            build_bundles(Path(folder), [MODEL], "--capacity", "608")
+        bundle = options.bundle or Path(folder) / f"{MODEL}.auricle"
+        return [said(_in_own_process(bundle, devices, options)) for devices in options.devices]
 
 
 if __name__ == "__main__":

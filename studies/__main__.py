@@ -2,7 +2,8 @@
 pictures of docs/studies.
 
 A killed command goes on where it stopped; OUTPUT/runs holds what is done. Before anything runs, the command tells how
-long it will take, and refuses what cannot end in time. At the end it names figures of the texts that no longer hold.
+many runs are left, and how long they took where the studies were measured. At the end it names figures of the texts
+that no longer hold.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.runs.run_folder import available_cores
 from studies.fleets import ROOT, Scale
-from studies.processes import estimate, run_all
+from studies.processes import run_all
 from studies.render import DOCS, path_of, stale, write
 from studies.run import Run, RunFiles
 from studies.study import HOME, NAMES, load_study, store, stored
@@ -26,12 +27,11 @@ from studies.study import HOME, NAMES, load_study, store, stored
 class Progress:
     """A line for every run that ends: how many there are, and how long the rest will take at this pace."""
 
-    def __init__(self, studies: Mapping[str, str], left: Sequence[Run], finished: int, processes: int) -> None:
+    def __init__(self, studies: Mapping[str, str], left: Sequence[Run], finished: int) -> None:
         """``studies``: which study a run belongs to, by its digest; ``left``: the runs to be done."""
         self._studies = studies
         self._left = {run.digest: run.cost_s for run in left}
         self._done, self._all = finished, finished + len(left)
-        self._processes = processes
         self._expected, self._start = 0.0, time.monotonic()
 
     def done(self, run: Run) -> None:
@@ -49,30 +49,22 @@ class Progress:
 
 
 def run_studies(
-    studies: Mapping[str, Any],
-    scale: Scale,
-    processes: int,
-    within_hours: float | None = None,
-    home: Path = HOME,
-    docs: Path = DOCS,
+    studies: Mapping[str, Any], scale: Scale, processes: int, home: Path = HOME, docs: Path = DOCS
 ) -> list[str]:
     """Run what is left of studies; write results, page and pictures of those that have all of their runs.
 
-    Returns what went wrong, run by run. Raises RefusedError: the runs would take longer than ``within_hours``, or there
-    is too little memory or disk; none was started.
+    Returns what went wrong, run by run.
     """
     files = RunFiles(scale.output)
     runs = {name: study.runs(scale) for name, study in studies.items()}
     owners = {run.digest: name for name in reversed(runs) for run in runs[name]}
     once = {run.digest: run for name in runs for run in runs[name]}
     left = [run for run in once.values() if files.load(run) is None]
-    if left:
-        by_study = {name: [run for run in left if owners[run.digest] == name] for name in studies}
-        expected = estimate(by_study, processes, scale.output)
-        print(expected, file=sys.stderr, flush=True)
-        if within_hours is not None:
-            expected.refuse(within_hours)
-    progress = Progress(owners, left, len(once) - len(left), processes)
+    for name in studies if left else ():
+        costs = [run.cost_s for run in left if owners[run.digest] == name]
+        hours = sum(costs) / 3600
+        print(f"{name:<12}{len(costs):>6} runs left{hours:>9.2f} processor hours", file=sys.stderr, flush=True)
+    progress = Progress(owners, left, len(once) - len(left))
     problems = run_all(left, scale.output, processes, progress.done) if left else []
     for name, study in studies.items():
         finished = [(run, outcome) for run in runs[name] if (outcome := files.load(run))]
@@ -93,15 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--full", action="store_true", help="near the papers' sizes: days, or a larger machine")
     parser.add_argument("--processes", type=int, default=available_cores(), metavar="N", help="at once (all cores)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "experiments", metavar="FOLDER")
-    parser.add_argument("--within", type=float, default=24.0, metavar="HOURS", help="refuse what takes longer (24)")
-    parser.add_argument("--yes", action="store_true", help="start all the same")
     options = parser.parse_args(arguments)
     if options.processes < 1:
         parser.error(f"--processes must be at least 1, not {options.processes}")
     studies = {name: load_study(name) for name in NAMES if name in options.table}
-    scale, within = Scale(options.full, options.output.resolve()), None if options.yes else options.within
     try:
-        problems = run_studies(studies, scale, options.processes, within, HOME, DOCS)
+        problems = run_studies(studies, Scale(options.full, options.output.resolve()), options.processes, HOME, DOCS)
     except (AuricleError, OSError) as error:
         problems = [str(error)]
     except KeyboardInterrupt:

@@ -1,7 +1,5 @@
 """Counts the instructions of training, inference and front end on ARMv7 (Cortex-A7, one thread), in millions.
 
-With --night: what a night's trainings take, of four labels with ten takes each and a room of a week.
-
 A call through ModelRuntime is what a device pays: it checks its input. The bare call of the graph's signature, with its
 input at hand, stands beside it. For cnn2 0.9 a training sample and 0.5 an inference are aimed for.
 """
@@ -18,7 +16,6 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.arm_instructions.counted import MEASUREMENTS, REPETITIONS
-from benchmarks.arm_instructions.night import make_ready
 from benchmarks.bundles import READY, given_bundles
 from benchmarks.command import ROOT, BenchmarkError, Command, said
 from fleet_protocol.bundle import read_bundle
@@ -57,12 +54,6 @@ def require(root: Path) -> None:
 
 def count(bundle: Path, root: Path = ARMV7_ROOT) -> dict[str, float]:
     """Return instructions per call of each of MEASUREMENTS, on a Cortex-A7 with one thread."""
-    marks = _marks("counted", bundle, 2 * len(MEASUREMENTS), root)
-    return {name: (marks[2 * number + 1] - marks[2 * number]) / REPETITIONS for number, name in enumerate(MEASUREMENTS)}
-
-
-def _marks(module: str, path: Path, number: int, root: Path) -> dict[int, int]:
-    """Run a module of this package on a path in the emulated ARMv7; return the counts at so many marks."""
     require(root)
     root = root.resolve()
     with tempfile.TemporaryDirectory() as folder:
@@ -72,18 +63,17 @@ def _marks(module: str, path: Path, number: int, root: Path) -> dict[int, int]:
         guest = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": ":".join(packages), "PYTHONHASHSEED": "0"}
         command = ["qemu-arm", "-L", str(root), "-plugin", str(plugin)]
         command += [part for name, value in guest.items() for part in ("-E", f"{name}={value}")]
-        command += [str(root / _PYTHON), "-m", f"benchmarks.arm_instructions.{module}", str(path.resolve())]
+        command += [str(root / _PYTHON), "-m", "benchmarks.arm_instructions.counted", str(bundle.resolve())]
         # One thread: the plug-in's additions are not atomic.
         environment = {**os.environ, "QEMU_CPU": "cortex-a7", "OPENBLAS_NUM_THREADS": "1"}
         result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     found = re.findall(r"^MARK (\d+) (\d+)$", result.stderr, re.MULTILINE)
     marks = {int(which): int(total) for which, total in found}
-    if result.returncode or len(marks) != number:
+    if result.returncode or len(marks) != 2 * len(MEASUREMENTS):
         raise BenchmarkError(f"{' '.join(command)} failed with status {result.returncode}:\n{result.stderr[-4000:]}")
-    return marks
+    return {name: (marks[2 * number + 1] - marks[2 * number]) / REPETITIONS for number, name in enumerate(MEASUREMENTS)}
 
 
-_GIGAHERTZ = 0.9  # of a Raspberry Pi 2, at an instruction in each cycle
 _FIGURES = {
     "train": "train_minstructions_per_sample",
     "train_signature": "train_signature_minstructions_per_sample",
@@ -105,14 +95,6 @@ def figures(name: str, bundle: Path, root: Path) -> dict[str, object]:
     return {"architecture": name} | {what: round(total, 4) for what, total in counted.items()}
 
 
-def night(name: str, bundle: Path, root: Path) -> dict[str, object]:
-    """Return the instructions of a night's trainings, in thousand millions, and seconds at 900 millions a second."""
-    with tempfile.TemporaryDirectory() as folder:
-        marks = _marks("night", make_ready(Path(folder), bundle), 2, root)
-    count = (marks[1] - marks[0]) / 1e9
-    return {"architecture": name, "night_ginstructions": round(count, 3), "night_s": round(count / _GIGAHERTZ, 1)}
-
-
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = Command("benchmarks.arm_instructions", __doc__)
@@ -120,13 +102,10 @@ def main() -> int:
     parser.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
     parser.add_argument("--root", type=Path, default=ARMV7_ROOT, help="ARMv7 root (%(default)s)")
 
-    parser.add_argument("--night", action="store_true", help="count a night's trainings instead")
-
     def work(chosen: argparse.Namespace) -> object:
         require(chosen.root)
         bundles = given_bundles(chosen.bundles or [READY], chosen.architectures)
-        counted = night if chosen.night else figures
-        return [said(counted(name, bundle, chosen.root)) for name, bundle in bundles.items()]
+        return [said(figures(name, bundle, chosen.root)) for name, bundle in bundles.items()]
 
     return parser.run(work)
 

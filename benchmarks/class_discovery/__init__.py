@@ -1,1 +1,1 @@
-"""Class discovery on real words: do reports of new sounds find each other, and is a sound recognised unheard?"""
+"""Class discovery on real words: is a sound recognised that a device never heard?"""

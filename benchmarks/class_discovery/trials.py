@@ -1,8 +1,4 @@
-"""Trials: devices train, describe what they met, and the aggregator says which reports are which class.
-
-Every trial trains four devices with disjoint speakers, overlapping label sets and mixed architectures; each device then
-meets one more word, does not say which, and describes it as it would in a round (Gudur & Perepu 2021, appendix E).
-"""
+"""Clips of words, and devices that describe a word as in a round (Gudur & Perepu 2021, appendix E)."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs
 from aggregator_server.discovery.new_classes import Settled
@@ -125,74 +120,8 @@ def read(archive: Path, chosen: FrontEnd, bundles: Path) -> Corpus:
 
 
 KNOWN, NEW = WORDS[:8], ("stop", "go")
-DEVICES = 4
-PUBLIC_SPEAKERS = 0.3
 EPOCHS = 12
-# Takes of one speaker: at least so many of the new word, and of every other word of the device.
-ONE_SPEAKER = (5, 3)
 _PLAN = make_plan(RoundRequest("zero_shot"))
-
-
-@dataclass(frozen=True)
-class Case:
-    """What the devices of a trial meet."""
-
-    name: str  # for people
-    known: tuple[str, ...]  # words of the public set
-    labels: tuple[tuple[str, ...], ...]  # what each device knows
-    # what each device meets; a word of the public set is one that the fleet knows under another name
-    meets: tuple[str, ...]
-    told: bool = False  # whether the aggregator is told the number of new classes
-    one_speaker: bool = False  # whether all clips of a device are by one speaker
-
-
-def _neighbours(known: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    """Deal eight words so that each device knows four and neighbours share two, as in the paper's table 1."""
-    return known[0:4], known[2:6], known[4:8], (*known[6:8], *known[0:2])
-
-
-def cases(seed: int) -> list[Case]:
-    """Return the cases of a seed, which decides who meets what."""
-    rng = np.random.default_rng([seed, 0])
-    two = tuple(str(word) for word in rng.permutation(NEW * 2))
-    labels = _neighbours(KNOWN)
-    others = (*KNOWN[:6], *NEW)
-    beside_no = tuple(("no", *(word for word in part if word != "no"))[:4] for part in labels)
-    # Each device may meet any word that it does not know.
-    renamed = tuple(str(rng.choice([word for word in KNOWN if word not in part])) for part in labels[:2])
-    return [
-        Case("two new classes, number told", KNOWN, labels, two, told=True),
-        Case("two new classes", KNOWN, labels, two),
-        Case("one shared class", KNOWN, labels, (NEW[seed % 2],) * 4),
-        Case("one speaker per device", KNOWN, labels, two, one_speaker=True),
-        Case("go beside no", KNOWN, beside_no, ("go",) * 4),
-        Case(
-            "on and off", others, _neighbours(others), tuple(str(word) for word in rng.permutation(("on", "off") * 2))
-        ),
-        Case("known under another name", KNOWN, labels, (*renamed, NEW[seed % 2], NEW[seed % 2])),
-    ]
-
-
-def run_trial(corpus: Corpus, case: Case, seed: int) -> tuple[bool, float]:
-    """Train the devices of one trial; return (exact, adjusted Rand index) of what the aggregator makes of them."""
-    rng = np.random.default_rng([seed, int(case.name == "one shared class")])
-    speakers = rng.permutation(np.unique(corpus.speakers))
-    public, private = np.split(speakers, [int(PUBLIC_SPEAKERS * len(speakers))])
-    public_set, x0 = corpus.public_set(np.isin(corpus.speakers, public), case.known, rng)
-    architectures = rng.permutation(corpus.front_end.architectures)
-    contributions = []
-    for device, word in enumerate(case.meets):
-        own = private[device::DEVICES]
-        words = (*case.labels[device], word)
-        if case.one_speaker:
-            needed = dict.fromkeys(case.labels[device], ONE_SPEAKER[1]) | {word: ONE_SPEAKER[0]}
-            own = rng.choice(corpus.speakers_with(own, needed), 1)
-        mine = np.isin(corpus.speakers, own)
-        clips = corpus.clips([corpus.draw(mine, one, corpus.front_end.clips[1], rng) for one in words])
-        model = corpus.open_model(architectures[device])
-        arrays = prototypes(model, clips) if corpus.is_embedding else described(model, clips, x0, corpus, rng)
-        contributions.append(contribution(device, words, arrays))
-    return judge(case, public_set, contributions)
 
 
 def prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
@@ -244,7 +173,7 @@ def contribution(device: int, words: Sequence[str], arrays: Arrays) -> Contribut
     return Contribution(update, lambda: arrays)
 
 
-def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: int | None) -> Settled:
+def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: int) -> Settled:
     """Return what the aggregator makes of the uploads."""
     consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     inputs = RoundInputs(
@@ -258,17 +187,3 @@ def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: 
     found = recognise(inputs, contributions)[1]
     assert found is not None
     return found
-
-
-def judge(case: Case, public_set: PublicSet, contributions: Sequence[Contribution]) -> tuple[bool, float]:
-    """Return (exact, adjusted Rand index); exact: equal groups, and every word that the fleet knows is that class."""
-    count = len(set(case.meets) - set(case.known)) if case.told else None
-    found = settle(public_set, contributions, count)
-    classes = {item.device_id: item.class_id for item in found.assignments}
-    names = [classes[item.update.device_id] for item in contributions]
-    index = float(adjusted_rand_score(case.meets, names))
-    right = all(
-        (name in case.known) == (word in case.known) and (word not in case.known or name == word)
-        for word, name in zip(case.meets, names, strict=True)
-    )
-    return right and index == 1.0 and len(set(names)) == len(set(case.meets)), index

@@ -10,7 +10,6 @@ which the network never heard, and say them among other words of the same folder
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 import tempfile
 from pathlib import Path
@@ -21,7 +20,6 @@ import numpy as np
 from benchmarks.command import Command, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
-from benchmarks.listening.idle import idle_mb, import_s
 from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, Stream, load_material, make_stream
 from benchmarks.listening.measurement import figures, in_parts, listen, quiet_figures
 from benchmarks.listening.own_words import measure as measure_own
@@ -49,23 +47,16 @@ def show(name: str, ratio: dict[str, Any]) -> None:
 
 
 def measure(
-    front_end: FrontEnd,
-    material: Material,
-    half: Half,
-    streams: dict[float, Stream],
-    hours: float,
-    seed: int,
-    changes: dict[str, Any],
+    front_end: FrontEnd, material: Material, half: Half, streams: dict[float, Stream], hours: float, seed: int
 ) -> dict[str, Any]:
     """Teach a device on this front end, let it listen, print its lines, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
         config = taught_device(Path(folder), front_end.bundle, takes, material.noise)
-        memory = idle_mb(Path(folder) / "edge.toml")
         loaded = load_listening(config)
-    detector, ratios, spent, seconds = dataclasses.replace(config.detector, **changes), [], 0.0, 0.0
+    ratios, spent, seconds = [], 0.0, 0.0
     for snr_db, stream in streams.items():
-        heard = listen(loaded, in_parts(stream.samples), detector)
+        heard = listen(loaded, in_parts(stream.samples), config.detector)
         ratios.append(figures(snr_db, heard, stream, loaded.tails))
         show(front_end.name, ratios[-1])
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
@@ -77,11 +68,10 @@ def measure(
         "unseen_percent": round(100 * sum(word in unseen for word in words) / max(1, len(words)), 1),
         "clips_per_label": len(material.training) // len(KNOWN),
         "real_time_factor": round(spent / seconds, 5),
-        "idle_mb": round(memory, 1),
         "snr": ratios,
     }
     if hours:
-        quiet = quiet_figures(listen(loaded, dialogue(half, hours, KNOWN, seed), detector), loaded.tails)
+        quiet = quiet_figures(listen(loaded, dialogue(half, hours, KNOWN, seed), config.detector), loaded.tails)
         result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
         for point in quiet["promised"]:
             said({"dialogue": ""} | point)
@@ -105,8 +95,6 @@ def main() -> int:
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
     parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
     parser.add_argument("--rooms", action="store_true", help="with --words: they are heard through rooms")
-    parser.add_argument("--hop-s", type=float, help="seconds between windows, instead of the default")
-    parser.add_argument("--average-s", type=float, help="seconds over which scores are averaged, likewise")
     add_streams(parser)
     return parser.run(work)
 
@@ -121,7 +109,6 @@ def add_streams(parser: Command) -> None:
 
 def work(options: argparse.Namespace) -> dict[str, object]:
     """Let every front end listen, print its lines, and return the figures."""
-    changes = {key: value for key in ("hop_s", "average_s") if (value := getattr(options, key)) is not None}
     with tempfile.TemporaryDirectory() as folder:
         chosen = front_ends(options.front_ends, Path(folder), options.bundles)
         material = load_material(options.data, options.seed)
@@ -140,8 +127,8 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60
         known = sum(word.label is not None for word in words)
         said({"minutes": minutes, "known words": known, "other words": len(words) - known, "by": DetectorConfig()})
-        results = [measure(one, material, half, streams, options.hours, options.seed, changes) for one in chosen]
-    return said({"front_ends": results, "import_s": round(import_s(), 3)})
+        results = [measure(one, material, half, streams, options.hours, options.seed) for one in chosen]
+    return {"front_ends": results}
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
-"""What a process that does nothing but listen costs: its memory, and the time that its import takes.
+"""What memory a process takes that does nothing but listen.
 
 `python -m benchmarks.listening.idle CONFIG` listens to a minute of noise and prints its resident memory in MB.
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import ROOT, output_of_module
+from benchmarks.command import output_of_module
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.events.publisher import Publisher, open_sinks
 from fleet_protocol.arrays import Floats
 
 _SECONDS = 60
-_TRIES = 5
 
 
 class Noise:
@@ -48,16 +46,6 @@ class Noise:
 def idle_mb(config: Path) -> float:
     """Return the resident memory of a process that listens with a configuration, in MB (2^20 bytes)."""
     return float(output_of_module("benchmarks.listening.idle", config).splitlines()[-1])
-
-
-def import_s() -> float:
-    """Return the seconds that importing the command line takes, the best of a few processes."""
-    code = "import time; began = time.perf_counter(); import edge_client.cli; print(time.perf_counter() - began)"
-    times = []
-    for _ in range(_TRIES):
-        result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-        times.append(float(result.stdout))
-    return min(times)
 
 
 def main() -> None:

@@ -54,7 +54,6 @@ class Material:
     """Training clips with known labels, the backgrounds that training may mix in, and the two halves."""
 
     training: tuple[Clip, ...]  # of the known labels
-    others: tuple[Clip, ...]  # other words of the same speakers, which the device gets no clip of
     noise: tuple[Floats, ...]  # backgrounds, each float32 [samples]
     tuning: Half  # what is listened to while defaults are chosen
     report: Half  # what figures are reported on
@@ -75,7 +74,6 @@ def load_material(data: Path, seed: int) -> Material:
     street = _urban(urban, RATE_HZ)
     return Material(
         tuple(clip for clip in training if clip.label is not None),
-        tuple(clip for clip in training if clip.label is None),
         noise,
         Half(tuning, backgrounds[0] + street[0]),
         Half(report, backgrounds[1] + street[1]),

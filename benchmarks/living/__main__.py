@@ -6,9 +6,6 @@ what it heard. It is measured on the first day, on the last, and after a day in 
 people whom it never heard, at 20, 10 and 5 dB, and false accepts per hour in hours without a taught word, at
 thresholds for 0.5, 1 and 2 false accepts an hour for each label. Defaults were chosen in other rooms, with other people
 and backgrounds (`--tuning`).
-
-With `--sounds` everyday sounds stand for the words: four kinds are taught (`--labels`), of the others twelve are heard
-in each room (`--bundle sounds_2s`).
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from benchmarks.listening.__main__ import SNRS_DB
 from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import Clip, load_material
 from benchmarks.living.rooms import Part, Room, day_parts, open_rooms, said_words
-from benchmarks.living.sounds import with_sounds
 from benchmarks.living.weeks import DIAL, PROMISES, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.room.memory import layout_of
@@ -47,8 +43,6 @@ _TAKES = 10
 _ROOM_S, _ROOM_DB = 3.0, -50.0
 # How much more than was promised is still kept.
 KEPT = 1.5
-# Household sounds of ESC-50.
-_SOUNDS = ("clock_alarm", "crying_baby", "door_wood_knock", "glass_breaking")
 # Points of misses by which a device must be worse, by a sign test of its words, to count as worse.
 _CHANCE = 0.05
 
@@ -137,8 +131,6 @@ def main() -> int:
     parser.add_argument(
         "--bundle", default=FIRST_CHOICE, metavar="NAME|FILE", help="ready bundle or file (%(default)s)"
     )
-    parser.add_argument("--sounds", type=Path, metavar="DIR", help="teach sounds instead, of LABEL/SOURCE_* in DIR")
-    parser.add_argument("--labels", nargs="+", default=_SOUNDS, metavar="LABEL", help="with --sounds, what is taught")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep embeddings here; the next run takes them")
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--seed", type=int, default=0)
@@ -148,8 +140,6 @@ def main() -> int:
 def work(options: argparse.Namespace) -> dict[str, Any]:
     """Let every device live, print its lines, and return the figures."""
     material, bundle = load_material(options.data, options.seed), find_bundle(options.bundle)
-    if options.sounds:
-        material = with_sounds(material, options.sounds, options.labels, options.seed)
     half = material.tuning if options.tuning else material.report
     seed = options.seed + (1000 if options.tuning else 0)
     rooms = open_rooms(half, options.rooms, seed)

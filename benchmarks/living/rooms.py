@@ -50,8 +50,8 @@ _NIGHT_DB = -62.0
 _TALK_PARTS, _TALK_PART_S, _PIECE_S = 6, 600.0, 45.0
 _NEARER_DB = 4.0
 _AT_ONCE = 240  # windows
-# From the begin of a taught sound, or word, to that of the next where misses are counted, s.
-_APART_S, _WORDS_APART_S = 10.0, 4.0
+# From the begin of a taught word to that of the next where misses are counted, s.
+_APART_S = 4.0
 
 
 Make = Callable[[], tuple[Floats, list[Word], str]]
@@ -316,11 +316,10 @@ def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: fl
     def make() -> tuple[Floats, list[Word], str]:
         rng = np.random.default_rng([room.seed, room.number, int(snr_db), 9])
         own = room.own_words(measured=True)
-        apart_s = _APART_S if settings.hears_sounds else _WORDS_APART_S
-        length = round((len(own) * apart_s + 5) * RATE_HZ)
+        length = round((len(own) * _APART_S + 5) * RATE_HZ)
         near, words = np.zeros(length, np.float32), []
         for place, index in enumerate(rng.permutation(len(own))):
-            at_s = 3.0 + apart_s * place + float(rng.uniform(-1.0, 1.0))
+            at_s = 3.0 + _APART_S * place + float(rng.uniform(-1.0, 1.0))
             samples = near_clip(own[index].path, rng)
             start = round(at_s * RATE_HZ)
             near[start : start + len(samples)] += samples

@@ -7,10 +7,8 @@ import shutil
 
 import pytest
 
-from benchmarks.arm_instructions.night import make_ready
 from benchmarks.bundles import find_bundles, given_bundles
 from benchmarks.command import BenchmarkError
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, run_module, run_python
 
 ARMV7_ROOT = ROOT / "build" / "armv7-root"
@@ -26,8 +24,8 @@ def emulator():
         pytest.skip("there is no ARMv7 root; `make armv7-root` builds one")
 
 
-def counts(*bundles, options=()):
-    output = run_python("-m", "benchmarks.arm_instructions", "--json", *options, "--bundles", *map(str, bundles))
+def counts(*bundles):
+    output = run_python("-m", "benchmarks.arm_instructions", "--json", "--bundles", *map(str, bundles))
     return json.loads(output.splitlines()[-1])
 
 
@@ -49,18 +47,6 @@ def test_the_network_of_a_front_end_is_counted_with_it(emulator, embedding_bundl
     assert figures["architecture"] == "embedding"
     hop, clip = (figures[f"front_end_minstructions_per_{what}"] for what in ("hop", "clip"))
     assert 0.1 < figures["network_minstructions"] < hop < clip
-
-
-@pytest.mark.slow
-def test_a_night_takes_less_than_five_minutes(emulator):
-    (figures,) = counts(find_bundle("base"), options=["--night"])
-    assert figures["architecture"] == "base"
-    assert 1 < figures["night_s"] < 300
-
-
-def test_a_night_without_a_room_to_learn_is_refused(tmp_path):
-    with pytest.raises(BenchmarkError, match="does not learn its room; choose `words` or `base`"):
-        make_ready(tmp_path, find_bundle("cnn2"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.class_discovery.trials import WORDS, Corpus, FrontEnd, cases, run_trial
+from benchmarks.class_discovery.trials import WORDS, Corpus, FrontEnd
 from benchmarks.class_discovery.unheard import SENDERS, run_strategy, run_unheard
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.ready_bundles import FOLDER
@@ -22,12 +22,6 @@ def corpus():
     speakers = np.tile(np.repeat([f"{who:08x}" for who in range(SPEAKERS)], TAKES), len(WORDS))
     front_end = FrontEnd("base", ("base", "base_hidden", "base", "base_hidden"), (20, 8))
     return Corpus(front_end, FOLDER, manifest.feature_settings, x.astype(np.float32)[:, None], labels, speakers)
-
-
-def test_every_case_is_solved_where_words_lie_apart(corpus):
-    found = {case.name: run_trial(corpus, case, seed=1) for case in cases(1)}
-    assert len(found) == 7
-    assert set(found.values()) == {(True, 1.0)}
 
 
 @pytest.mark.slow

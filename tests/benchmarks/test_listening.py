@@ -85,11 +85,9 @@ def test_it_runs_from_teaching_to_figures(name, request):
     arguments = ["--front-ends", name, "--bundles", str(bundle.parent), "--minutes", "2", "--hours", "0.02", "--json"]
     printed = run_python("-m", "benchmarks.listening", "--data", str(DATA), *arguments)
     result = json.loads(printed.splitlines()[-1])
-    assert result["import_s"] > 0
     (found,) = result["front_ends"]
     assert found["front_end"] == name
     assert found["clips_per_label"] > 100
-    assert found["idle_mb"] < 70
     assert 0 < found["real_time_factor"] < 1
     assert found["quiet_false_accepts_per_hour"] >= 0
     assert [ratio["snr_db"] for ratio in found["snr"]] == [20, 10, 5]

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from benchmarks.command import BenchmarkError
-from benchmarks.listening.material import Half, Material, load_material, reverberated
+from benchmarks.listening.material import load_material, reverberated
 from benchmarks.living.__main__ import _is_worse, _missed_at
 from benchmarks.living.rooms import Part, embedded, open_rooms
-from benchmarks.living.sounds import with_sounds
 from benchmarks.living.weeks import DIAL, Life, Measured, measure
-from edge_client.audio.recordings import speaker_of
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_sliding
@@ -92,23 +89,3 @@ def test_days_are_compared_at_equal_false_accepts_whatever_was_promised():
     assert broken == pytest.approx(kept, abs=1)
     assert _missed_at([device(1.0)], 1000.0, 20.0) == pytest.approx(100 * (80 - 8 * 4) / 160, abs=1)
     assert _missed_at([device(1000.0)], 1.0, 20.0) is None
-
-
-def test_sounds_are_taught_by_other_sources_than_are_heard(tmp_path):
-    for label in ("bell", "cry", *(f"other{kind}" for kind in range(12))):
-        (tmp_path / label).mkdir()
-        for source in range(20):
-            for take in "AB":
-                (tmp_path / label / f"{source}_{take}.wav").touch()
-    half = Half((), (np.zeros(1, np.float32),))
-    material = Material((), (), (), half, half)
-    sounds = with_sounds(material, tmp_path, ["bell", "cry"], 0)
-    parts = [sounds.training + sounds.others, sounds.tuning.clips, sounds.report.clips]
-    sources = [{(clip.path.parent.name, speaker_of(clip.path)) for clip in part} for part in parts]
-    assert all(sources)
-    assert not sources[0] & sources[1] | sources[0] & sources[2] | sources[1] & sources[2]
-    assert {clip.label for clip in sounds.training} == {"bell", "cry"}
-    assert {clip.label for clip in sounds.report.clips} == {"bell", "cry", None}
-    assert [room.taught for room in open_rooms(sounds.report, 2, 0)] == [("bell", "cry")] * 2
-    with pytest.raises(BenchmarkError, match="has 0 sources"):
-        with_sounds(material, tmp_path, ["kettle"], 0)

@@ -11,9 +11,9 @@ from benchmarks.parity.variants import BATCH, LARGER, STEPS, VARIANTS
 from fleet_protocol.ready_bundles import find_bundle, ready_names
 from tests.support.checkout import built, run_python
 
-# All steps of the large networks take minutes; `python -m benchmarks.parity` takes them.
+# All steps of the large networks take minutes.
 FEW_STEPS, SMALL_BATCH = 5, 3
-# One of each kind; the benchmark has all.
+# One of each kind is enough.
 _TWINS = {"crnn_tiny", "crnn_mid", "crnn_base", "crnn_deep", "dscnn_172"}
 FEWER_LARGER = tuple(name for name in LARGER if name not in _TWINS)
 
