@@ -26,7 +26,6 @@ from studies.gudur.runs import (
     TUNED,
     WITHOUT,
     attacked,
-    fallen,
     fleet_name,
     summary,
     trial,
@@ -131,31 +130,6 @@ def test_scores_stand_beside_the_own_models_and_forms_beside_the_model_without_a
     assert listening["keywords, 3 users: alone"][1:] == ["3", "68.0 ± 0.0", "55.0 ± 0.0", "", ""]
     assert rows_of(found, "tuning")["sounds, 3 users: alone"][0] == "61.5 ± 0.0"
     assert rows_of(found, "poisoned")["no attackers"][:3] == ["0%", "1.0", "4 of 12"]  # two of six reported it, twice
-
-
-def test_networks_that_fail_alone_are_counted_and_left_out_beside_all():
-    found = results(("c8", "c8"))
-    name = fleet_name("sounds", 10, ALONE)
-    users = [dict(user) for user in found.figures(name)[0]["users"]]
-    users[2]["own"] = 20.0
-    outcome = Outcome({"users": users}, 0.0, 0.0, {})
-    found = Results(False, {**found.by_name, name: [(run, outcome) for run, _ in found.by_name[name]]})
-    assert rows_of(found, "failed")["sounds"] == ["6", "2", "65.0", "61.5"]
-    assert rows_of(found, "failed")["keywords"] == ["6", "0", "65.0", "61.5"]
-
-
-def test_who_did_not_fall_is_compared_with_the_same_users_alone():
-    found = results(("c8", "c8"))
-    assert rows_of(found, "falls") == {}
-    name = fleet_name("keywords", 3, LABELS)
-    run, outcome = found.by_name[name][0]
-    first, last = (dict(one, users=[dict(user) for user in one["users"]]) for one in outcome.figures["rounds"])
-    last["users"][1]["own_after"] = 30.0
-    fell = (run, Outcome({"rounds": [first, last]}, 0.0, 0.0, {}))
-    found = Results(False, {**found.by_name, name: [fell]})
-    assert rows_of(found, "falls") == {"keywords, labels, seed 1": ["2", "2", "70.0", "30.0", "2.0", "5.0"]}
-    rounds = [{"round": n, "users": [{"user": 1, "own_after": own}]} for n, own in enumerate((90.0, 70.0, 65.0), 1)]
-    assert fallen({"rounds": rounds}) == [(1, 2, 90.0, 70.0)]
 
 
 @pytest.mark.parametrize(("class_ids", "matched"), [(("c8", "c8"), 2), (("c8", "c9"), 0), (("c8", None), 0)])

@@ -12,7 +12,6 @@ import tomllib
 from pathlib import Path
 
 import httpx
-import jsonschema
 import pytest
 import yaml
 from wyoming.client import AsyncClient
@@ -29,51 +28,6 @@ from tests.support.sound_server import no_sound_devices
 REPOSITORY = ROOT / "home-assistant"
 APP = REPOSITORY / "auricle"
 RUN = runpy.run_path(str(APP / "run.py"))
-# The keys of config.yaml that the app uses, as the developers' documentation of Home Assistant describes them.
-CONFIG = yaml.safe_load(r"""
-type: object
-required: [name, version, slug, description, arch]
-additionalProperties: false
-properties:
-  name: {type: string}
-  version: {type: string, pattern: '^\d+\.\d+\.\d+$'}
-  slug: {type: string, pattern: '^[-_.A-Za-z0-9]+$'}
-  description: {type: string}
-  arch: {type: array, items: {enum: [aarch64, amd64]}, uniqueItems: true, minItems: 1}
-  startup: {enum: [initialize, system, services, application, once]}
-  audio: {type: boolean}
-  ingress: {type: boolean}
-  ingress_port: {type: integer, minimum: 0, maximum: 65535}
-  panel_icon: {type: string, pattern: '^mdi:[a-z-]+$'}
-  watchdog: {type: string, pattern: '^(https?|tcp)://\[HOST\]:\[PORT:\d+\]'}
-  map:
-    type: array
-    items:
-      type: object
-      required: [type]
-      additionalProperties: false
-      properties:
-        type: {enum: [homeassistant_config, app_config, ssl, backup, share, media, data]}
-        read_only: {type: boolean}
-  ports:
-    type: object
-    patternProperties: {'^\d+/(tcp|udp)$': {type: [integer, 'null']}}
-    additionalProperties: false
-  backup: {enum: [hot, cold]}
-  timeout: {type: integer, minimum: 10, maximum: 120}
-  options: {type: object}
-  schema:
-    type: object
-    additionalProperties:
-      type: string
-      pattern: '^(bool|port|password|url|email|((str|int|float)(\([\d.]*,[\d.]*\))?)|list\(.+\))\??$'
-""")
-TEXTS = yaml.safe_load("""
-type: object
-required: [name, description]
-additionalProperties: false
-properties: {name: {type: string}, description: {type: string}}
-""")
 
 
 def read(name):
@@ -87,7 +41,6 @@ def app():
 
 def test_the_repository_and_the_app_are_described_as_home_assistant_reads_it(app):
     assert yaml.safe_load((REPOSITORY / "repository.yaml").read_text())["name"] == "Auricle"
-    jsonschema.validate(app, CONFIG)
     assert app["slug"] == APP.name
     assert app["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert app["version"] in (APP / "CHANGELOG.md").read_text()
@@ -103,7 +56,7 @@ def test_each_option_has_a_value_or_may_be_left_out_and_a_text_in_each_language(
         assert texts["configuration"].keys() == app["schema"].keys()
         assert texts["network"].keys() == app["ports"].keys()
         for text in texts["configuration"].values():
-            jsonschema.validate(text, TEXTS)
+            assert text.keys() == {"name", "description"}
 
 
 def test_the_image_is_built_of_what_make_puts_there(app):

@@ -156,34 +156,3 @@ def retire_and_restore(server, owner, other, last):
         assert "sound-4" in other.progress().listening_labels.labels
         assert len(admin.get("/v1/classes").json()) == 5
     assert len(list((owner.clips / check_label("stop")).iterdir())) >= 6
-
-
-IMPRESSIONS = {"epochs": 4, "augmented_copies": 1, "impressions": 2, "impression_steps": 2}
-
-
-def linked(device):
-    slots = device.progress().label_map.slots
-    return {slot.name: slot.class_id for slot in slots}
-
-
-def test_a_sound_under_another_name_joins_its_class_until_the_owner_relabels_it(fleet_of):
-    server, device = fleet_of({"base": find_bundle("base")})
-    first = device("first", "base", ("yes", "no"))
-    write_clips(first.clips, "down", 12, seed=7)
-    (first.clips / "down").rename(first.clips / "halt")  # as its owner calls it
-    first.start()
-    device("second", "base", ("no", "down")).start()
-    enrolled(server, 2)
-    found = finished(server, open_round(server, settings=IMPRESSIONS))
-    (group,) = found["discovery"]["groups"]
-    assert group == {"class_id": "down", "members": [0], "known": True}
-    assert linked(first) == {"halt": "down", "no": "no", "yes": "yes"}
-    with server.client() as client:
-        assert [info["name"] for info in client.get("/v1/classes").json()] == ["yes", "no", "up", "down"]
-
-    first.command("clips", "relabel", "--label", "halt", "horn")
-    found = finished(server, open_round(server, settings=IMPRESSIONS))
-    (group,) = found["discovery"]["groups"]
-    assert (group["class_id"], group["known"]) == ("c4", False)
-    assert linked(first)["horn"] == "c4"
-    assert "Traceback" not in first.log()
