@@ -1,10 +1,9 @@
 """`python -m benchmarks.listening`: teach a device some words, and let it listen to streams of them and of others.
 
 Words that it was not taught with, by speakers that it never heard, lie among other words in backgrounds that it never
-heard, at 20, 10 and 5 dB. Then come hours of synthesised dialogue in such backgrounds without any taught word. Defaults
-were chosen on one half of these speakers and backgrounds (`--tuning`); figures are of the other. Backgrounds: Speech
-Commands' noise recordings, and sounds of UrbanSound8K that go on and on. `--words` has owners teach words of their own,
-which the network never heard, and say them among other words of the same folder.
+heard, at 20, 10 and 5 dB. Defaults were chosen on one half of these speakers and backgrounds (`--tuning`); figures are
+of the other. Backgrounds: Speech Commands' noise recordings, and sounds of UrbanSound8K that go on and on. `--words`
+has owners teach words of their own, which the network never heard, and say them among other words of the same folder.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.command import Command, data_folder, said
-from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
 from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, Stream, load_material, make_stream
-from benchmarks.listening.measurement import figures, in_parts, listen, quiet_figures
+from benchmarks.listening.measurement import figures, in_parts, listen
 from benchmarks.listening.own_words import measure as measure_own
 from benchmarks.listening.own_words import owners
 from edge_client.config.sections import DetectorConfig
@@ -46,9 +44,7 @@ def show(name: str, ratio: dict[str, Any]) -> None:
         said(point)
 
 
-def measure(
-    front_end: FrontEnd, material: Material, half: Half, streams: dict[float, Stream], hours: float, seed: int
-) -> dict[str, Any]:
+def measure(front_end: FrontEnd, material: Material, half: Half, streams: dict[float, Stream]) -> dict[str, Any]:
     """Teach a device on this front end, let it listen, print its lines, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
@@ -62,20 +58,16 @@ def measure(
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
     words = [clip.word for clip in half.clips if clip.label is None]
     unseen = sorted(set(words) - set(front_end.pretrained))
-    result = {
-        "front_end": front_end.name,
-        "unseen_words": unseen,
-        "unseen_percent": round(100 * sum(word in unseen for word in words) / max(1, len(words)), 1),
-        "clips_per_label": len(material.training) // len(KNOWN),
-        "real_time_factor": round(spent / seconds, 5),
-        "snr": ratios,
-    }
-    if hours:
-        quiet = quiet_figures(listen(loaded, dialogue(half, hours, KNOWN, seed), config.detector), loaded.tails)
-        result |= {"quiet_false_accepts_per_hour": quiet["false_accepts_per_hour"], "quiet": quiet}
-        for point in quiet["promised"]:
-            said({"dialogue": ""} | point)
-    return said(result)
+    return said(
+        {
+            "front_end": front_end.name,
+            "unseen_words": unseen,
+            "unseen_percent": round(100 * sum(word in unseen for word in words) / max(1, len(words)), 1),
+            "clips_per_label": len(material.training) // len(KNOWN),
+            "real_time_factor": round(spent / seconds, 5),
+            "snr": ratios,
+        }
+    )
 
 
 def main() -> int:
@@ -89,7 +81,6 @@ def main() -> int:
         help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",
     )
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
-    parser.add_argument("--hours", type=float, default=10.0, help="dialogue without a taught word (10; 0: none)")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
     parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
@@ -127,7 +118,7 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60
         known = sum(word.label is not None for word in words)
         said({"minutes": minutes, "known words": known, "other words": len(words) - known, "by": DetectorConfig()})
-        results = [measure(one, material, half, streams, options.hours, options.seed) for one in chosen]
+        results = [measure(one, material, half, streams) for one in chosen]
     return {"front_ends": results}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -255,40 +254,11 @@ def figures(
             label: round(100 * found.rejected[label] / max(1, found.said[label]), 1) for label in KNOWN
         },
         "false_accepts_per_hour_by_kind": {kind: round(found.accepts[kind] / found.hours, 1) for kind in KINDS},
-        "false_accepts_by_word": taken_words(stream.words, listened.heard),
         "unknown_per_hour": round(listened.unknown / found.hours, 1),
         "false_reject_percent_at": {f"{rate:g}": at_most(points, rate) for rate in RATES},
         "curve": points,
         "promised": promised(listened, stream.words, tails),
     }
-
-
-def quiet_figures(
-    listened: Listened, tails: Mapping[str, Tail], thresholds: Sequence[float] = THRESHOLDS
-) -> dict[str, Any]:
-    """Return the figures of hours in which nobody says a taught word; those of the curve at these thresholds."""
-    found = score((), listened.heard, listened.seconds)
-    keys = ("threshold", "false_accepts_per_hour")
-    return {
-        "hours": round(found.hours, 2),
-        "false_accepts_per_hour": round(found.false_accepts_per_hour, 2),
-        "curve": [{key: point[key] for key in keys} for point in curve(listened, (), thresholds)],
-        "promised": [
-            {key: point[key] for key in ("promised_per_label", "false_accepts_per_hour")}
-            for point in promised(listened, (), tails)
-        ],
-    }
-
-
-def taken_words(words: Sequence[Word], heard: Sequence[Heard]) -> dict[str, int]:
-    """Return how often each word was heard as a label that it is not, the most frequent first."""
-    begins = [word.begin_s for word in words]
-    taken: Counter[str] = Counter()
-    for event in heard:
-        before = bisect.bisect_right(begins, event.at_s) - 1
-        if before >= 0 and words[before].label != event.label:
-            taken[f"{words[before].word} as {event.label}"] += 1
-    return dict(taken.most_common())
 
 
 def _at(listened: Listened, words: Sequence[Word], thresholds: Floats) -> Score:

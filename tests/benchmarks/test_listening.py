@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.listening.dialogue import dialogue, sentences
 from benchmarks.listening.material import RATE_HZ, Half, Word
-from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, score, taken_words
+from benchmarks.listening.measurement import Heard, at_most, averaged, decisions, score
 from edge_client.audio.recordings import encode_wave
 from edge_client.detection.posterior_handling import PosteriorHandler
 from tests.support.checkout import DATA, run_python
@@ -63,16 +63,13 @@ def test_the_dialogue_has_no_taught_word_and_is_as_long_as_asked_and_the_same_ea
     assert np.abs(first).max() > 0.05
 
 
-def test_the_fewest_false_rejects_within_a_rate_and_the_words_that_were_taken_for_a_label_are_found():
+def test_the_fewest_false_rejects_within_a_rate_are_found():
     points = [
         {"false_accepts_per_hour": rate, "false_reject_percent": rejects}
         for rate, rejects in ((30.0, 10.0), (9.0, 20.0), (10.0, 19.0), (1.0, 40.0))
     ]
     assert at_most(points, 10.0) == 19.0
     assert at_most(points, 0.5) is None
-    words = (Word(1.0, None, "go"), Word(4.0, "no", "no"), Word(8.0, None, "go"))
-    heard = [Heard(at_s, "no") for at_s in (0.5, 2.0, 5.0, 9.0)]
-    assert taken_words(words, heard) == {"go as no": 2}
 
 
 @pytest.mark.slow
@@ -82,14 +79,13 @@ def test_it_runs_from_teaching_to_figures(name, request):
     bundle = (
         request.getfixturevalue("pretrained_bundle") if name == "base" else request.getfixturevalue("bundles")[name]
     )
-    arguments = ["--front-ends", name, "--bundles", str(bundle.parent), "--minutes", "2", "--hours", "0.02", "--json"]
+    arguments = ["--front-ends", name, "--bundles", str(bundle.parent), "--minutes", "2", "--json"]
     printed = run_python("-m", "benchmarks.listening", "--data", str(DATA), *arguments)
     result = json.loads(printed.splitlines()[-1])
     (found,) = result["front_ends"]
     assert found["front_end"] == name
     assert found["clips_per_label"] > 100
     assert 0 < found["real_time_factor"] < 1
-    assert found["quiet_false_accepts_per_hour"] >= 0
     assert [ratio["snr_db"] for ratio in found["snr"]] == [20, 10, 5]
     for ratio in found["snr"]:
         assert set(ratio["false_reject_percent_by_label"]) == {"yes", "no", "up", "down"}

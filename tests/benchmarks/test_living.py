@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.listening.material import load_material, reverberated
-from benchmarks.living.__main__ import _is_worse, _missed_at
+from benchmarks.living.__main__ import _missed_at
 from benchmarks.living.rooms import Part, embedded, open_rooms
 from benchmarks.living.weeks import DIAL, Life, Measured, measure
 from edge_client.config.sections import DetectorConfig
@@ -65,17 +65,6 @@ def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
     found = measure(life.now, layout, [part], {}, config)
     assert found.hours == pytest.approx(0.5)
     assert {0.5, 1.0, 2.0} < found.accepts.keys()
-
-
-def test_a_device_is_worse_only_beyond_chance():
-    def device(missed):
-        return Measured({1.0: {20.0: missed, 10.0: missed, 5.0: missed}}, {1.0: {"yes": 0}}, 1.0)
-
-    before = device([False] * 20)
-    assert not _is_worse(before, before, 1.0)
-    assert not _is_worse(before, device([True] + [False] * 19), 1.0)
-    assert _is_worse(before, device([True] * 3 + [False] * 17), 1.0)
-    assert not _is_worse(device([True] * 3 + [False] * 17), before, 1.0)
 
 
 def test_days_are_compared_at_equal_false_accepts_whatever_was_promised():
