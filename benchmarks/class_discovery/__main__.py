@@ -1,8 +1,7 @@
 """Class discovery: how much of a word does a device recognise that has no clip of it?
 
-On real Speech Commands words (the log-mel archive), for several front ends: cepstra with networks trained from scratch,
-300 clips of each word as in Gudur & Perepu 2021, table 1, and embeddings of a pretrained network, with 20 clips.
-It needs a network that `stop` and `go` were left out of.
+On real Speech Commands words (the log-mel archive), as embeddings of pretrained networks that `stop` and `go` were left
+out of.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.class_discovery.trials import CEPSTRA, NEW, Corpus, FrontEnd, build, front_end, read
+from benchmarks.class_discovery.trials import NEW, Corpus, build, read
 from benchmarks.class_discovery.unheard import run_strategy, run_unheard
 from benchmarks.command import ROOT, Command, recordings, said
 
@@ -26,8 +25,8 @@ Row = dict[str, Any]
 _loaded: list[Corpus] = []  # the corpus, once a worker process has read it
 
 
-def _load(archive: Path, chosen: FrontEnd, bundles: Path) -> None:
-    _loaded.append(read(archive, chosen, bundles))
+def _load(archive: Path, bundles: Path) -> None:
+    _loaded.append(read(archive, bundles))
 
 
 def _unheard(seed: int) -> list[Row]:
@@ -35,16 +34,14 @@ def _unheard(seed: int) -> list[Row]:
 
 
 def _strategy(seed: int) -> list[Row]:
-    return [row for word in NEW if _loaded[0].is_embedding for row in run_strategy(_loaded[0], word, seed)]
+    return [row for word in NEW for row in run_strategy(_loaded[0], word, seed)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = Command("benchmarks.class_discovery", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the first trial (0)")
-    parser.add_argument(
-        "--features", nargs="+", default=[CEPSTRA, "base"], metavar="NAME", help="front ends (gudur base); or a file"
-    )
+    parser.add_argument("--features", nargs="+", required=True, type=Path, metavar="FILE", help="front ends")
     parser.add_argument("--unheard", type=int, default=10, help="trials of a word that a device never heard (10)")
     parser.add_argument("--strategy", type=int, default=10, help="the same by the strategy prototypes (10)")
 
@@ -57,14 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return parser.run(work, arguments)
 
 
-def _measure(name: str, data: Path, seeds: dict[Callable[[int], Any], range]) -> list[Row]:
+def _measure(front_end: Path, data: Path, seeds: dict[Callable[[int], Any], range]) -> list[Row]:
     """Return the rows of one front end; ``seeds`` of everything that is run."""
-    chosen = front_end(name)
-    folder = ROOT / "build" / "class-discovery" / re.sub(r"[^A-Za-z0-9.]", "_", name)
-    build(chosen, folder)
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _load, (data, chosen, folder)) as workers:
+    folder = ROOT / "build" / "class-discovery" / re.sub(r"[^A-Za-z0-9.]", "_", str(front_end))
+    build(front_end, folder)
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _load, (data, folder)) as workers:
         rows = [row for run, some in seeds.items() for of_seed in workers.imap(run, some) for row in of_seed]
-    return _means(name, rows)
+    return _means(str(front_end), rows)
 
 
 def _means(name: str, rows: list[Row]) -> list[Row]:

@@ -16,56 +16,37 @@ from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.bundles import build_bundles
 from edge_client.features.embedding import Embedding
-from edge_client.learning.new_sounds import class_means, describe, synthesise
+from edge_client.learning.new_sounds import class_means, synthesise
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints
-from fleet_protocol.bundle import read_bundle
-from fleet_protocol.feature_settings import EmbeddingSettings, FeatureSettings
+from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import ClassInfo, ClassReport, Update
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.data.log_mel import features_of_power, pictures, read_pictures
-from model_export.pretraining.pictures import LOG_POWERS, mel_power
+from fleet_simulator.data.log_mel import pictures, read_pictures
+from model_export.pretraining.pictures import LOG_POWERS
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
-CEPSTRA = "gudur"
+ARCHITECTURES = ("linear", "hidden")
+"""Of the devices."""
+PUBLIC_CLIPS = 100
+"""Clips of each word in the public set."""
+RATE = 0.02
+"""Learning rate of the devices' training."""
 _ROWS = 512
-
-
-@dataclass(frozen=True)
-class FrontEnd:
-    """A front end under test."""
-
-    name: str  # as `auricle-export build --features` takes it
-    architectures: tuple[str, ...]  # of the devices
-    clips: tuple[int, int]  # of each word, in the public set and on a device
-    rate: float = 0.02  # learning rate of the devices' training
-
-
-def front_end(name: str) -> FrontEnd:
-    """Return what is measured on a front end: cepstra as in the paper, embeddings with an owner's twenty takes."""
-    if name == CEPSTRA:
-        return FrontEnd(name, ("cnn2", "cnn3", "dscnn3", "cnn4"), (300, 300))
-    return FrontEnd(name, ("linear", "hidden", "linear", "hidden"), (100, 20))
 
 
 @dataclass(frozen=True)
 class Corpus:
     """Every clip of the words."""
 
-    front_end: FrontEnd  # whose features
     bundles: Path  # folder of the models
-    settings: FeatureSettings  # of the features
-    x: Floats  # features as the models take them, float32 [clips, frames, numbers]
+    settings: EmbeddingSettings  # of the features
+    x: Floats  # features as the models take them, float32 [clips, 1, numbers]
     labels: NDArray[np.str_]  # the word of every clip
     speakers: NDArray[np.str_]  # who speaks
-
-    @property
-    def is_embedding(self) -> bool:
-        """Whether the features are embeddings of a pretrained network."""
-        return isinstance(self.settings, EmbeddingSettings)
 
     def open_model(self, architecture: str) -> ModelRuntime:
         """Open a model with its initial weights."""
@@ -88,35 +69,32 @@ class Corpus:
         """Return the rows of several words as clips; the slot of a word is its place."""
         return Clips(self.x[np.concatenate(rows)][None], np.repeat(np.arange(len(rows)), [len(part) for part in rows]))
 
-    def public_set(self, among: Bools, words: tuple[str, ...], rng: np.random.Generator) -> tuple[PublicSet, Floats]:
-        """Return a public set of some words, and its features as the models take them."""
-        count = self.front_end.clips[0]
-        x = self.x[np.concatenate([self.draw(among, word, count, rng) for word in words])]
-        model = self.open_model(self.front_end.architectures[0])
-        labels = np.repeat(np.arange(len(words), dtype=np.int64), count)
+    def public_set(self, among: Bools, words: tuple[str, ...], rng: np.random.Generator) -> PublicSet:
+        """Return a public set of some words."""
+        x = self.x[np.concatenate([self.draw(among, word, PUBLIC_CLIPS, rng) for word in words])]
+        model = self.open_model(ARCHITECTURES[0])
+        labels = np.repeat(np.arange(len(words), dtype=np.int64), PUBLIC_CLIPS)
         classes = tuple(ClassInfo(word, word) for word in words)
-        return PublicSet(self.settings, classes, model.denormalise(x), labels, np.zeros(len(x), np.bool_)), x
+        return PublicSet(self.settings, classes, model.denormalise(x), labels, np.zeros(len(x), np.bool_))
 
 
-def build(chosen: FrontEnd, folder: Path) -> None:
+def build(front_end: Path, folder: Path) -> None:
     """Build the models that a front end's devices have."""
-    build_bundles(folder, sorted(set(chosen.architectures)), "--features", chosen.name)
+    build_bundles(folder, ARCHITECTURES, "--features", str(front_end))
 
 
-def read(archive: Path, chosen: FrontEnd, bundles: Path) -> Corpus:
-    """Read the archive's words as a front end's features."""
+def read(archive: Path, bundles: Path) -> Corpus:
+    """Read the archive's words as the features of bundles."""
     entries = [entry for entry in pictures(archive) if entry.label in WORDS]
     pixels = read_pictures(archive, entries)
-    settings = read_bundle(bundles / f"{chosen.architectures[0]}.auricle").manifest.feature_settings
-    if isinstance(settings, EmbeddingSettings):
-        network = Embedding(settings)
-        parts = [network.of_log_mel(LOG_POWERS[pixels[i : i + _ROWS]]) for i in range(0, len(pixels), _ROWS)]
-        x = ModelRuntime.open(bundles / f"{chosen.architectures[0]}.auricle").normalise(np.concatenate(parts))
-    else:  # standardised on the pictures, which are quieter than recordings
-        x = features_of_power(mel_power(pixels), settings)
-        x = (x - x.mean(axis=(0, 1))) / x.std(axis=(0, 1))
+    model = ModelRuntime.open(bundles / f"{ARCHITECTURES[0]}.auricle")
+    settings = model.manifest.feature_settings
+    assert isinstance(settings, EmbeddingSettings)
+    network = Embedding(settings)
+    parts = [network.of_log_mel(LOG_POWERS[pixels[i : i + _ROWS]]) for i in range(0, len(pixels), _ROWS)]
+    x = model.normalise(np.concatenate(parts))
     labels, speakers = (np.array(list(column)) for column in zip(*((e.label, e.speaker) for e in entries), strict=True))
-    return Corpus(chosen, bundles, settings, x, labels, speakers)
+    return Corpus(bundles, settings, x, labels, speakers)
 
 
 KNOWN, NEW = WORDS[:8], ("stop", "go")
@@ -131,31 +109,23 @@ def prototypes(model: ModelRuntime, clips: Clips) -> Arrays:
     return {"prototypes": means, "counts": counts.astype(np.float32)}
 
 
-def described(model: ModelRuntime, clips: Clips, x0: Floats, corpus: Corpus, rng: np.random.Generator) -> Arrays:
-    """Train a device on its words, the last one joining half way; return what describes every word."""
-    count, optimiser = int(clips.slots.max()) + 1, Optimiser(corpus.front_end.rate)
+def described(model: ModelRuntime, clips: Clips, rng: np.random.Generator) -> Arrays:
+    """Train a device on its words, the last one joining half way; return prototypes and impressions of every word."""
+    count, optimiser = int(clips.slots.max()) + 1, Optimiser(RATE)
     for known in (count - 1, count):
         rows = clips.slots < known
         mask = mask_of(model, known)
         targets = from_slots(clips.slots[rows], model.manifest.capacity)
         for _ in range(EPOCHS):
-            train_epoch(model, shifted(clips.x[0][rows], rng), targets, mask, optimiser, rng)
-    arrays = describe(model, mask, clips, x0, range(count), _PLAN.local.settings, rng)
-    if corpus.is_embedding:  # for comparison, what else could describe it
-        arrays["impressions"] = synthesise(model, mask, list(range(count)), _PLAN.local.settings, rng)
-    return arrays
+            train_epoch(model, clips.x[0][rows], targets, mask, optimiser, rng)
+    impressions = synthesise(model, mask, list(range(count)), _PLAN.local.settings, rng)
+    means = class_means(model.denormalise(clips.x[0]), clips.slots, range(count))
+    return {"prototypes": means, "impressions": impressions}
 
 
 def mask_of(model: ModelRuntime, count: int) -> Floats:
     """Return the mask of a model's first outputs."""
     return (np.arange(model.manifest.capacity) < count).astype(np.float32)
-
-
-def shifted(x: Floats, rng: np.random.Generator) -> Floats:
-    """Shift clips in time by up to two frames; an embedding has one frame, and stays."""
-    if x.shape[1] == 1:
-        return x
-    return np.stack([np.roll(clip, by, axis=0) for clip, by in zip(x, rng.integers(-2, 3, len(x)), strict=True)])
 
 
 def contribution(device: int, words: Sequence[str], arrays: Arrays) -> Contribution:

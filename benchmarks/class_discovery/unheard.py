@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from benchmarks.class_discovery.trials import (
+    ARCHITECTURES,
     KNOWN,
+    RATE,
     Corpus,
     contribution,
     described,
     mask_of,
     prototypes,
     settle,
-    shifted,
 )
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from edge_client.learning.training_data import Clips
@@ -52,21 +53,23 @@ def run_unheard(corpus: Corpus, word: str, seed: int) -> list[Row]:
     """Have eight devices, of one speaker each, describe a word to a device that never heard it."""
     rng = np.random.default_rng([seed, 2])
     public, test, private = _people(corpus, rng)
-    public_set, x0 = corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng)
+    public_set = corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng)
     sent = []
     for words, clips in _clips(corpus, private, word, rng):
-        model = corpus.open_model(corpus.front_end.architectures[0])
-        sent.append((words, described(model, clips, x0, corpus, rng)))
-    kinds = ("impressions", "prototypes") if corpus.is_embedding else ("impressions",)
-    return [_learned(corpus, kind, sent[:count], public_set, word, test, seed) for kind in kinds for count in SENDERS]
+        sent.append((words, described(corpus.open_model(ARCHITECTURES[0]), clips, rng)))
+    return [
+        _learned(corpus, kind, sent[:count], public_set, word, test, seed)
+        for kind in ("impressions", "prototypes")
+        for count in SENDERS
+    ]
 
 
 def run_strategy(corpus: Corpus, word: str, seed: int) -> list[Row]:
     """Have up to eight devices tell a device of a word; judge it among all outputs, and among its labels alone."""
     rng = np.random.default_rng([seed, 2])
     public, test, private = _people(corpus, rng)
-    public_set, _ = corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng)
-    model = corpus.open_model(corpus.front_end.architectures[0])
+    public_set = corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng)
+    model = corpus.open_model(ARCHITECTURES[0])
     sent = [(words, prototypes(model, clips)) for words, clips in _clips(corpus, private, word, rng)]
     return [row for count in SENDERS for row in _fitted(corpus, sent[:count], public_set, word, test, seed)]
 
@@ -99,13 +102,13 @@ def _learned(
         for number, (words, arrays) in enumerate(sent)
     ]
     grown = settle(public_set, contributions, 1).public_set
-    model = corpus.open_model(corpus.front_end.architectures[seed % 2])
+    model = corpus.open_model(ARCHITECTURES[seed % 2])
     count, rng = len(grown.classes), np.random.default_rng([seed, len(sent), 3])
     mask, targets = mask_of(model, count), from_slots(grown.labels, model.manifest.capacity)
     x = model.normalise(grown.features)
     for epoch in range(_EPOCHS):
-        optimiser = Optimiser(corpus.front_end.rate if epoch < _SETTLE_AT else corpus.front_end.rate / 4)
-        train_epoch(model, shifted(x, rng), targets, mask, optimiser, rng)
+        optimiser = Optimiser(RATE if epoch < _SETTLE_AT else RATE / 4)
+        train_epoch(model, x, targets, mask, optimiser, rng)
     words = np.array([*KNOWN, word])  # the word has a slot only if the aggregator made a class of it
     rows = np.flatnonzero(np.isin(corpus.speakers, test) & np.isin(corpus.labels, words))
     guessed = words[model.predict(corpus.x[rows], mask).argmax(axis=1)]
@@ -119,7 +122,7 @@ def _fitted(
     aggregator = Aggregator("prototypes", make_plan(RoundRequest("prototypes")), FleetState(public_set))
     uploads = [contribution(number, words, arrays) for number, (words, arrays) in enumerate(sent)]
     aggregator.close(aggregator.work("contribute", 1, aggregator.plan), Uploads(uploads), new_classes=1)
-    model = corpus.open_model(corpus.front_end.architectures[seed % 2])
+    model = corpus.open_model(ARCHITECTURES[seed % 2])
     heads, grown = Heads(model, model.get_weights()), aggregator.state
     classes = [ClassInfo(name, name if name in KNOWN else word) for name in grown.public_set.class_ids]
     label_map, centres = heads.label_map(classes), heads.centres(grown.prototypes, seed)
