@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.listening.material import KNOWN, RATE_HZ, Stream, Word
+from benchmarks.listening.material import RATE_HZ, Stream, Word
 from edge_client.audio.resampling import StreamResampler
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded
@@ -33,64 +32,31 @@ class Heard:
     label: str
 
 
-@dataclass(frozen=True)
-class Score:
-    """Counts over a stream."""
+def hits(words: Sequence[Word], heard: Sequence[Heard]) -> tuple[set[int], int]:
+    """Return which words were heard, by number, and how many false accepts there are: every event but a word's first.
 
-    hours: float  # of sound
-    said: Counter[str]  # known words by label
-    rejected: Counter[str]  # those of them that were not heard
-    others: int  # words that the device does not know
-    # false accepts by kind: ``confusion`` (a known word heard as another), ``other word``, ``repeat`` (heard twice),
-    # ``background`` (nothing was said)
-    accepts: Counter[str]
-
-    @property
-    def false_rejects(self) -> float:
-        """Share of the known words that were not heard, 0..1."""
-        return self.rejected.total() / max(1, self.said.total())
-
-    @property
-    def false_accepts_per_hour(self) -> float:
-        """All kinds together."""
-        return self.accepts.total() / self.hours
-
-
-def hits(words: Sequence[Word], heard: Sequence[Heard]) -> tuple[set[int], Counter[str]]:
-    """Return which words were heard, by number, and false accepts by kind; words and events are in order of time."""
-    accepts: Counter[str] = Counter()
+    Words and events are in order of time.
+    """
     found: set[int] = set()
     current = -1
     for event in heard:
         while current + 1 < len(words) and words[current + 1].begin_s <= event.at_s:
             current += 1
-        word = words[current] if current >= 0 and event.at_s - words[current].begin_s <= _WITHIN_S else None
-        if word is not None and word.label == event.label and current not in found:
+        is_near = current >= 0 and event.at_s - words[current].begin_s <= _WITHIN_S
+        if is_near and words[current].label == event.label:
             found.add(current)
-        else:
-            accepts[_kind(word, event)] += 1
-    return found, accepts
+    return found, len(heard) - len(found)
 
 
-def score(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> Score:
-    """Compare; words and events are in order of time."""
+def rates(words: Sequence[Word], heard: Sequence[Heard], seconds: float) -> dict[str, float]:
+    """Return false accepts an hour, and how many of the words that have a label were not heard, %."""
     found, accepts = hits(words, heard)
-    known = [(number, word.label) for number, word in enumerate(words) if word.label is not None]
-    return Score(
-        seconds / 3600,
-        Counter(label for _, label in known),
-        Counter(label for number, label in known if number not in found),
-        len(words) - len(known),
-        accepts,
-    )
-
-
-def _kind(word: Word | None, event: Heard) -> str:
-    if word is None:
-        return "background"
-    if word.label is None:
-        return "other word"
-    return "repeat" if word.label == event.label else "confusion"
+    known = [number for number, word in enumerate(words) if word.label is not None]
+    rejected = sum(number not in found for number in known)
+    return {
+        "false_accepts_per_hour": round(accepts / (seconds / 3600), 2),
+        "false_reject_percent": round(100 * rejected / max(1, len(known)), 1),
+    }
 
 
 Times = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -147,7 +113,6 @@ class Listened:
 
     labels: tuple[str, ...]  # that it listened for
     heard: tuple[Heard, ...]  # its events, in order of time, at the configuration's thresholds
-    unknown: int  # how many unknown sounds it reported
     scores: Floats  # float32 [hops, labels], averaged
     at_s: Times  # [hops], when each window ended, s
     refractory_s: float  # time after an event in which the same label makes no other, s
@@ -185,13 +150,10 @@ def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> L
         pending = pending[len(pending) // hop * hop :]
         spent += time.process_time() - began
     heard = tuple(Heard(event.time, event.label) for event in events if event.kind == "detected")
-    unknown = sum(event.kind == "unknown" for event in events)
     times = np.array(at_s)
     means = averaged(np.array(scores), times, pace_of(config, loaded.model.manifest.feature_settings).average_s)
     over = dict.fromkeys(loaded.lasting, config.over_after_s)
-    return Listened(
-        label_map.names, heard, unknown, means, times, config.refractory_s, seconds, spent, over_after_s=over
-    )
+    return Listened(label_map.names, heard, means, times, config.refractory_s, seconds, spent, over_after_s=over)
 
 
 def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
@@ -200,7 +162,6 @@ def in_parts(samples: Floats, seconds: float = 600.0) -> Sequence[Floats]:
     return [samples[start : start + size] for start in range(0, len(samples), size)]
 
 
-KINDS = ("background", "other word", "confusion", "repeat")
 # Thresholds whose logits are a quarter apart, so that they are dense where scores are: near 1.
 THRESHOLDS = tuple(round(float(1 / (1 + np.exp(-logit))), 6) for logit in np.arange(-1.0, 12.01, 0.25))
 PROMISES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -208,65 +169,32 @@ PROMISES = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 RATES = (10.0, 2.0)
 
 
-def curve(listened: Listened, words: Sequence[Word], thresholds: Iterable[float]) -> list[dict[str, Any]]:
-    """Return false accepts and false rejects at every threshold, the same for all labels."""
-    labels = len(listened.labels)
-    return [
-        {"threshold": threshold, **_point(_at(listened, words, np.full(labels, threshold, np.float32)))}
-        for threshold in thresholds
-    ]
-
-
-def promised(listened: Listened, words: Sequence[Word], tails: Mapping[str, Tail]) -> list[dict[str, Any]]:
+def promised(listened: Listened, words: Sequence[Word], tails: Mapping[str, Tail]) -> list[dict[str, float]]:
     """Return what is measured where every label's threshold is chosen for a rate; nothing without tails."""
-    if not tails:
-        return []
     points = []
-    for rate in PROMISES:
-        thresholds = [tails[label].threshold(rate) for label in listened.labels]
-        found = _at(listened, words, np.array(thresholds, np.float32))
-        by_label = {label: round(value, 4) for label, value in zip(listened.labels, thresholds, strict=True)}
-        points.append({"promised_per_label": rate, "thresholds": by_label, **_point(found)})
+    for rate in PROMISES if tails else ():
+        thresholds = np.array([tails[label].threshold(rate) for label in listened.labels], np.float32)
+        found = rates(words, listened.at(thresholds), listened.seconds)
+        points.append({"promised_per_label": rate, **found})
     return points
 
 
-def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float | None:
-    """Return the fewest false rejects, %, of the points with at most so many false accepts an hour."""
+def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float:
+    """Return the fewest false rejects, %, of the points with at most so many false accepts an hour; 100 of none."""
     rejects = [point["false_reject_percent"] for point in points if point["false_accepts_per_hour"] <= rate]
-    return min(rejects, default=None)
+    return min(rejects, default=100.0)
 
 
-def figures(
-    snr_db: float,
-    listened: Listened,
-    stream: Stream,
-    tails: Mapping[str, Tail],
-    thresholds: Sequence[float] = THRESHOLDS,
-) -> dict[str, Any]:
-    """Return a stream's figures; those of the curve at these thresholds."""
-    found = score(stream.words, listened.heard, listened.seconds)
-    points = curve(listened, stream.words, thresholds)
+def figures(snr_db: float, listened: Listened, stream: Stream, tails: Mapping[str, Tail]) -> dict[str, Any]:
+    """Return a stream's figures: at the detector's own thresholds, and at others, the same for all labels."""
+    points = [
+        rates(stream.words, listened.at(np.full(len(listened.labels), threshold, np.float32)), listened.seconds)
+        for threshold in THRESHOLDS
+    ]
     return {
         "snr_db": snr_db,
-        "minutes": round(found.hours * 60, 1),
-        **_point(found),
-        "false_reject_percent_by_label": {
-            label: round(100 * found.rejected[label] / max(1, found.said[label]), 1) for label in KNOWN
-        },
-        "false_accepts_per_hour_by_kind": {kind: round(found.accepts[kind] / found.hours, 1) for kind in KINDS},
-        "unknown_per_hour": round(listened.unknown / found.hours, 1),
+        "minutes": round(listened.seconds / 60, 1),
+        **rates(stream.words, listened.heard, listened.seconds),
         "false_reject_percent_at": {f"{rate:g}": at_most(points, rate) for rate in RATES},
-        "curve": points,
         "promised": promised(listened, stream.words, tails),
-    }
-
-
-def _at(listened: Listened, words: Sequence[Word], thresholds: Floats) -> Score:
-    return score(words, listened.at(thresholds), listened.seconds)
-
-
-def _point(found: Score) -> dict[str, float]:
-    return {
-        "false_accepts_per_hour": round(found.false_accepts_per_hour, 2),
-        "false_reject_percent": round(100 * found.false_rejects, 1),
     }

@@ -56,7 +56,7 @@ def test_each_label_gets_the_lowest_threshold_that_allows_it_one_false_accept_an
         (300, 1, 0.95),  # taken for a dog
     ):
         scores[second, slot] = score
-    found = Listened(("bell", "dog"), (), 0, scores, at_s, 1.0, 3600.0)
+    found = Listened(("bell", "dog"), (), scores, at_s, 1.0, 3600.0)
     bell, dog = once_an_hour(found, sounds)
     assert 0.6 < bell <= 0.8
     assert dog < 0.3

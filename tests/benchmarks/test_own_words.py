@@ -71,7 +71,7 @@ def test_the_threshold_is_the_lowest_with_so_few_alarms_of_the_word():
     at_s = np.arange(0.25, 3600.1, 0.25)
     scores = np.zeros((len(at_s), 2), np.float32)
     scores[1000], scores[5000], scores[9000] = (0.9, 0.0), (0.99, 0.0), (0.0, 0.95)
-    talk = Listened(("yes", "no"), (), 0, scores, at_s, 1.0, 3600.0)
+    talk = Listened(("yes", "no"), (), scores, at_s, 1.0, 3600.0)
     assert 0.9 < threshold(talk, "yes", 1.0) <= 0.99 < threshold(talk, "yes", 0.1)
     assert threshold(talk, "no", 1.0) < 0.5 < 0.95 < threshold(talk, "no", 0.1)
 
