@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,9 @@ def _load(archive: Path, bundles: Path) -> None:
     _loaded.append(read(archive, bundles))
 
 
-def _unheard(seed: int) -> list[Row]:
-    return [row for word in NEW for row in run_unheard(_loaded[0], word, seed)]
-
-
-def _strategy(seed: int) -> list[Row]:
-    return [row for word in NEW for row in run_strategy(_loaded[0], word, seed)]
+def _trial(seed: int) -> list[Row]:
+    corpus = _loaded[0]
+    return [row for word in NEW for row in (*run_unheard(corpus, word, seed), *run_strategy(corpus, word, seed))]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,24 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Command("benchmarks.class_discovery", __doc__)
     parser.add_argument("--seed", type=int, default=0, help="of the first trial (0)")
     parser.add_argument("--features", nargs="+", required=True, type=Path, metavar="FILE", help="front ends")
-    parser.add_argument("--unheard", type=int, default=10, help="trials of a word that a device never heard (10)")
-    parser.add_argument("--strategy", type=int, default=10, help="the same by the strategy prototypes (10)")
+    parser.add_argument("--trials", type=int, default=10, help="of each word (10)")
 
     def work(options: argparse.Namespace) -> object:
-        data = recordings("gsc_v2_logmel_jpg.zip")
-        counts: dict[Callable[[int], Any], int] = {_unheard: options.unheard, _strategy: options.strategy}
-        runs = {run: range(options.seed, options.seed + count) for run, count in counts.items()}
-        return [row for name in options.features for row in _measure(name, data, runs)]
+        data, seeds = recordings("gsc_v2_logmel_jpg.zip"), range(options.seed, options.seed + options.trials)
+        return [row for front_end in options.features for row in _measure(front_end, data, seeds)]
 
     return parser.run(work, arguments)
 
 
-def _measure(front_end: Path, data: Path, seeds: dict[Callable[[int], Any], range]) -> list[Row]:
-    """Return the rows of one front end; ``seeds`` of everything that is run."""
+def _measure(front_end: Path, data: Path, seeds: range) -> list[Row]:
+    """Return the rows of one front end."""
     folder = ROOT / "build" / "class-discovery" / re.sub(r"[^A-Za-z0-9.]", "_", str(front_end))
     build(front_end, folder)
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _load, (data, folder)) as workers:
-        rows = [row for run, some in seeds.items() for of_seed in workers.imap(run, some) for row in of_seed]
+        rows = [row for of_seed in workers.imap(_trial, seeds) for row in of_seed]
     return _means(str(front_end), rows)
 
 

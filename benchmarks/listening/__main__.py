@@ -18,11 +18,10 @@ import numpy as np
 
 from benchmarks.command import Command, data_folder, said
 from benchmarks.listening.front_ends import FrontEnd, front_ends, taught_device
-from benchmarks.listening.material import KNOWN, RATE_HZ, Half, Material, Stream, load_material, make_stream
+from benchmarks.listening.material import KNOWN, Half, Material, Stream, load_material, make_stream
 from benchmarks.listening.measurement import figures, in_parts, listen
 from benchmarks.listening.own_words import measure as measure_own
 from benchmarks.listening.own_words import owners
-from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 
 SNRS_DB = (20.0, 10.0, 5.0)
@@ -35,15 +34,7 @@ def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
     }
 
 
-def show(name: str, ratio: dict[str, Any]) -> None:
-    """Print a detector's figures at one ratio of levels: its own, and those of other thresholds."""
-    said({"detector": name} | ratio)
-    said({"false_reject_percent_at": ""} | ratio["false_reject_percent_at"])
-    for point in ratio["promised"]:
-        said(point)
-
-
-def measure(front_end: FrontEnd, material: Material, half: Half, streams: dict[float, Stream]) -> dict[str, Any]:
+def measure(front_end: FrontEnd, material: Material, streams: dict[float, Stream]) -> dict[str, Any]:
     """Teach a device on this front end, let it listen, print its lines, and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
@@ -53,15 +44,13 @@ def measure(front_end: FrontEnd, material: Material, half: Half, streams: dict[f
     for snr_db, stream in streams.items():
         heard = listen(loaded, in_parts(stream.samples), config.detector)
         ratios.append(figures(snr_db, heard, stream, loaded.tails))
-        show(front_end.name, ratios[-1])
+        said({"detector": front_end.name} | ratios[-1])
+        for point in (ratios[-1]["false_reject_percent_at"], *ratios[-1]["promised"]):
+            said(point)
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
-    words = [clip.word for clip in half.clips if clip.label is None]
-    unseen = sorted(set(words) - set(front_end.pretrained))
     return said(
         {
             "front_end": front_end.name,
-            "unseen_words": unseen,
-            "unseen_percent": round(100 * sum(word in unseen for word in words) / max(1, len(words)), 1),
             "clips_per_label": len(material.training) // len(KNOWN),
             "real_time_factor": round(spent / seconds, 5),
             "snr": ratios,
@@ -112,11 +101,7 @@ def work(options: argparse.Namespace) -> dict[str, object]:
 
             return {"front_ends": [{"front_end": one.name, **by, "snr": misses(one)} for one in chosen]}
         streams = streams_of(half, options.minutes, options.seed)
-        words = [word for stream in streams.values() for word in stream.words]
-        minutes = sum(len(stream.samples) for stream in streams.values()) / RATE_HZ / 60
-        known = sum(word.label is not None for word in words)
-        said({"minutes": minutes, "known words": known, "other words": len(words) - known, "by": DetectorConfig()})
-        results = [measure(one, material, half, streams) for one in chosen]
+        results = [measure(one, material, streams) for one in chosen]
     return {"front_ends": results}
 
 

@@ -15,7 +15,6 @@ from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats
-from fleet_protocol.bundle import read_bundle
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,6 @@ class FrontEnd:
 
     name: str  # as it was asked for: a network of the zoo on cepstra, ``base``, or a file's name
     bundle: Path  # file of the bundle
-    pretrained: tuple[str, ...]  # words that its network heard in pretraining; none for cepstra
 
 
 def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[FrontEnd]:
@@ -43,9 +41,7 @@ def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[
         architecture = stem if bundles or name in ARCHITECTURES else "linear"
         if not bundles:
             build_bundles(folder, [architecture], *(() if name in ARCHITECTURES else ("--features", name)))
-        path = find_bundles(folder, [architecture])[architecture]
-        statistics = read_bundle(path).manifest.embedding_statistics
-        found.append(FrontEnd(stem, path, statistics.words if statistics else ()))
+        found.append(FrontEnd(stem, find_bundles(folder, [architecture])[architecture]))
     return found
 
 

@@ -8,7 +8,6 @@ as long as :data:`PART_S` says. What is heard on the days lived through and on t
 from __future__ import annotations
 
 import functools
-import hashlib
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -71,10 +70,6 @@ class Room:
     words: tuple[Clip, ...]  # that nobody taught
     sounds: tuple[Path, ...]
     taught: tuple[str, ...] = KNOWN
-
-    def key(self) -> str:
-        """Return what tells this room from others where its sounds are cached."""
-        return f"{self.seed} {self.number} {self.taught}"
 
     def own_words(self, *, measured: bool) -> list[Clip]:
         """Return the taught words that are said on the days measured, or on those lived through."""
@@ -256,61 +251,30 @@ def embedded(samples: Floats, words: Sequence[Word], name: str, settings: Embedd
     )
 
 
-def cached(folder: Path, key: str, settings: EmbeddingSettings, hop_s: float, make: Make) -> Part:
+def cached(kept: dict[str, Part], key: str, settings: EmbeddingSettings, hop_s: float, make: Make) -> Part:
     """Return a part that was computed before, or compute it now: ``make`` returns its sound, words and name."""
-    digest = hashlib.sha256(f"3 {key} {settings.digest} {hop_s} {PARTS}".encode()).hexdigest()[:24]
-    path = folder / f"{digest}.npz"
-    if path.exists():
-        with np.load(path, allow_pickle=False) as kept:
-            said = zip(kept["at"], kept["labels"], kept["lengths"], strict=True)
-            return Part(
-                str(kept["name"]),
-                int(kept["hour"]),
-                kept["embeddings"],
-                kept["levels"],
-                float(kept["hop_s"]),
-                float(kept["clip_s"]),
-                tuple(Word(float(at), str(label), str(label), float(seconds)) for at, label, seconds in said),
-                float(kept["seconds"]),
-            )
-    samples, words, name = make()
-    part = embedded(samples, words, name, settings, hop_s)
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f".{digest}.npz"
-    np.savez(
-        partial,
-        name=part.name,
-        hour=part.hour,
-        embeddings=part.embeddings,
-        levels=part.levels_db,
-        hop_s=part.hop_s,
-        clip_s=part.clip_s,
-        at=np.array([word.begin_s for word in words]),
-        labels=np.array([word.label for word in words], np.str_),
-        lengths=np.array([word.seconds for word in words]),
-        seconds=part.seconds,
-    )
-    partial.rename(path)
-    return part
+    if key not in kept:
+        kept[key] = embedded(*make(), settings, hop_s)
+    return kept[key]
 
 
 def day_parts(
-    room: Room, day: int, settings: EmbeddingSettings, hop_s: float, folder: Path, *, measured: bool
+    room: Room, day: int, settings: EmbeddingSettings, hop_s: float, kept: dict[str, Part], *, measured: bool
 ) -> list[Part]:
-    """Return a day in a room, part by part."""
+    """Return a day in a room, part by part; ``kept`` has those of all rooms that were computed before."""
     found = []
     for name in PARTS:
-        key = f"{room.key()} {day} {name} {measured}"
+        key = f"{room.number} {day} {name} {measured}"
 
         def make(name: str = name) -> tuple[Floats, list[Word], str]:
             samples, words = sound_of(room, name, day, measured=measured)
             return samples, words, name
 
-        found.append(cached(folder, key, settings, hop_s, make))
+        found.append(cached(kept, key, settings, hop_s, make))
     return found
 
 
-def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: float, folder: Path) -> Part:
+def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: float, kept: dict[str, Part]) -> Part:
     """Return all taught words of the people who are measured, said in a room at a ratio of levels."""
 
     def make() -> tuple[Floats, list[Word], str]:
@@ -327,4 +291,4 @@ def said_words(room: Room, snr_db: float, settings: EmbeddingSettings, hop_s: fl
         noise = background(room.half, length, RATE_HZ, rng) * np.float32(10 ** ((WORD_DB - snr_db) / 20))
         return np.clip(noise + reverberated(near, room.response), -1.0, 1.0), words, f"words at {snr_db:g} dB"
 
-    return cached(folder, f"{room.key()} words {snr_db}", settings, hop_s, make)
+    return cached(kept, f"{room.number} words {snr_db}", settings, hop_s, make)
