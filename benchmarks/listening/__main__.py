@@ -64,9 +64,9 @@ def main() -> int:
     parser.add_argument(
         "--front-ends",
         nargs="+",
-        default=["cnn2", "dscnn3", "base"],
+        default=["words", "base"],
         metavar="NAME",
-        help="networks on cepstra, `base`, or files NAME.frontend (cnn2 dscnn3 base)",
+        help="pretrained ones, or files NAME.frontend (words base)",
     )
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bundles import ARCHITECTURES, build_bundles, find_bundles
+from benchmarks.bundles import build_bundles, find_bundles
 from benchmarks.listening.material import RATE_HZ
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
@@ -21,16 +21,16 @@ from fleet_protocol.arrays import Floats
 class FrontEnd:
     """One that is measured."""
 
-    name: str  # as it was asked for: a network of the zoo on cepstra, ``base``, or a file's name
+    name: str  # as it was asked for: ``base`` and the like, or a file's name
     bundle: Path  # file of the bundle
 
 
 def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[FrontEnd]:
-    """Return front ends by name; each of ``cnn2``, ``base``, ``FILE.frontend`` and the like.
+    """Return front ends by name; each of ``base``, ``FILE.frontend`` and the like.
 
     Args:
-        names: networks of the zoo stand for cepstra (`gudur`), anything else for a head `linear` on that front end.
-        bundles: folder that holds the bundle NAME.auricle of each; None: they are built.
+        names: of pretrained networks.
+        bundles: folder that holds the bundle NAME.auricle of each; None: a head `linear` is built on each.
 
     Raises:
         BenchmarkError: a bundle is missing or cannot be built.
@@ -38,9 +38,9 @@ def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[
     found = []
     for number, name in enumerate(names):
         stem, folder = Path(name).stem, bundles or build / str(number)
-        architecture = stem if bundles or name in ARCHITECTURES else "linear"
+        architecture = stem if bundles else "linear"
         if not bundles:
-            build_bundles(folder, [architecture], *(() if name in ARCHITECTURES else ("--features", name)))
+            build_bundles(folder, [architecture], "--features", name)
         found.append(FrontEnd(stem, find_bundles(folder, [architecture])[architecture]))
     return found
 
