@@ -23,7 +23,7 @@ EXTRAS = "auricle[edge,mqtt,wyoming]"
 TARGETS = {"armhf": ARMHF, "arm64": ARM64}
 _PYTHON = "python3 (>= 3.11), python3 (<< 3.12) | python3 (>= 3.13), python3 (<< 3.14)"
 _PYTHONS = {"armhf": f"{_PYTHON}, python3-numpy, python3-cffi, python3-soundfile", "arm64": _PYTHON}
-_RECOMMENDS = {"armhf": "alsa-utils, libportaudio2, libopenblas0-pthread", "arm64": "alsa-utils, libportaudio2"}
+_RECOMMENDS = {"armhf": "alsa-utils, libopenblas0-pthread", "arm64": "alsa-utils"}
 # What of the checkout Auricle's wheel is built from.
 _SOURCES = (
     *("CHANGELOG.md", "LICENSE", "README.md", "constraints.txt", "pyproject.toml", "docs", "examples", "systemd"),

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from edge_client.commands import backup, clips, daemon, devices, events, fleet, init, teach, try_, watch
+from edge_client.commands import clips, daemon, devices, events, fleet, init, teach, try_
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
 from fleet_protocol.errors import AuricleError
 
-_COMMANDS = (try_, init, daemon, watch, teach, clips, events, devices, backup, fleet)
+_COMMANDS = (try_, init, daemon, teach, clips, events, devices, fleet)
 _DESCRIPTION = "Hear sounds, learn new ones from you, and learn with other devices. Begin with `auricle-edge try`."
 # Users below are services (login.defs(5), UID_MIN).
 _FIRST_PERSON = 1000

@@ -21,6 +21,7 @@ import numpy as np
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.model.interpreter import installed_runtime
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.errors import AuricleError
@@ -147,7 +148,7 @@ def main(bundle: Path, threads: int, samples: int, clips: int) -> None:
     """Measure, and print the figures."""
     runtime = ModelRuntime.open(bundle, threads)
     figures = {
-        "runtime": runtime.runtime_name,
+        "runtime": installed_runtime(),
         "train_seconds_per_epoch": _train_seconds(runtime, samples) * EPOCH / samples,
         "feature_seconds_per_epoch": _feature_seconds(runtime.manifest.feature_settings) * EPOCH,
         **_latencies_ms(runtime, clips),

@@ -108,7 +108,6 @@ missing_packages() {
         return 0
     fi
     command -v arecord >/dev/null || useful+=(alsa-utils)
-    has_library libportaudio.so.2 || useful+=(libportaudio2)
     is_arm32 || return 0
     # No wheels for 32-bit ARM: these come from the distribution, and OpenBLAS makes its NumPy quick.
     local module

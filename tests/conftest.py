@@ -1,8 +1,6 @@
 """Fixtures that several test modules share: model bundles, ready or built once and kept under build/."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,7 +43,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path not in slow)
 
 
-_OTHER_RUNTIMES = frozenset({"litert", "tflite"})
 # What is built with TensorFlow, or needs a browser, a sound server, PostgreSQL.
 _HEAVY_FIXTURES = frozenset({
     "browser", "embedding_bundles", "sound_server", "states", "transcribing_bundle",
@@ -56,24 +53,12 @@ def _is_light(item: pytest.Item) -> bool:
     """Return whether a test runs in seconds, or is a journey, on what '.[test]' installs, without a system package."""
     quick = item.get_closest_marker("slow") is None or item.get_closest_marker("journey") is not None
     heavy = needs(item.path) or item.path.is_relative_to(ROOT / "tests" / "model_export")
-    heavy = heavy or any(item.get_closest_marker(name) for name in ("alone", "scaled"))
+    heavy = heavy or item.get_closest_marker("scaled") is not None
     drawn = item.callspec.params if hasattr(item, "callspec") else {}
-    heavy = heavy or bool(drawn.get("state_elsewhere")) or not _OTHER_RUNTIMES.isdisjoint(map(str, drawn.values()))
+    heavy = heavy or bool(drawn.get("state_elsewhere"))
     skipped = any(mark.args and mark.args[0] is True for mark in item.iter_markers("skipif"))
     fixtures = frozenset(getattr(item, "fixturenames", ()))
     return quick and not heavy and not skipped and not fixtures & _HEAVY_FIXTURES
-
-
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is marked ``alone`` in a process of its own: beside TensorFlow, tflite-runtime crashes."""
-    if pyfuncitem.get_closest_marker("alone") is None or "tensorflow" not in sys.modules:
-        return None
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--strict-config", pyfuncitem.nodeid]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if "1 skipped" in found.stdout:
-        pytest.skip(found.stdout)
-    assert "1 passed" in found.stdout, found.stdout + found.stderr
-    return True
 
 
 @pytest.fixture(scope="session")

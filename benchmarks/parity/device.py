@@ -52,13 +52,7 @@ def compare(folder: Path, steps: int, name: str) -> dict[str, Any]:
         )
         weights[layer.name] = difference(ours, wanted)
         movements[layer.name] = difference(ours - first, wanted - first)
-    return {
-        "runtime": runtime.runtime_name,
-        "gradients": gradients,
-        "weights": weights,
-        "movements": movements,
-        "values": values,
-    }
+    return {"gradients": gradients, "weights": weights, "movements": movements, "values": values}
 
 
 def gradient_differences(manifest: Manifest, ours: Arrays, theirs: Mapping[str, Array]) -> dict[str, float]:

@@ -1,11 +1,10 @@
-"""Live sound: a microphone, read through ALSA's `arecord` or PortAudio, a network stream, and playback."""
+"""Live sound: a microphone, read by ALSA's `arecord`, a network stream, and playback."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:  # the process that records (portaudio_process.py) does without NumPy
-    from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Floats
 
 
 class AudioSource(Protocol):

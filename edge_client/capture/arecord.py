@@ -1,4 +1,4 @@
-"""Recording by ALSA's own `arecord`, for boards where PortAudio hangs.
+"""Recording by ALSA's `arecord`, which also reaches PulseAudio and PipeWire where the system defines them for ALSA.
 
 Hardware is opened as `plughw:`, which converts formats and channels. It would convert rates too, but by straight lines
 that fold what is inaudible into what the model hears; so a rate that the hardware has is asked for, as of `hw:`.
@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 from edge_client.capture.pcm_process import PcmProcess, PcmStream, last_line
-from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device, port_of
+from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device, port_of, presence
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 
@@ -24,6 +24,8 @@ _CONVERTERS = frozenset({"null", "lavrate", "samplerate", "speexrate", "speex", 
 
 def arecord_devices() -> list[CaptureDevice]:
     """Return the devices that arecord can record from now: each card once, and what the system defines beside cards.
+
+    Where there is no card, these are left out that cannot be opened, as where no sound server runs.
 
     Raises AudioError if there is no arecord, or it does not answer.
     """
@@ -37,11 +39,13 @@ def arecord_devices() -> list[CaptureDevice]:
     for number, device in enumerate(devices):
         if port := port_of(device.name):
             devices[number] = CaptureDevice(device.name, f"{device.description}; {port}".removeprefix("; "))
-    return [
+    found = [
         device
         for device in devices
         if device.name not in _CONVERTERS and (device.name.startswith("plughw:") or "CARD=" not in device.name)
     ]
+    has_card = any(device.name.startswith("plughw:") for device in found)
+    return found if has_card else [device for device in found if "RATE" in _offered(device.name)[0]]
 
 
 def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
@@ -62,6 +66,8 @@ def _wanted(device: str) -> str:
     devices = arecord_devices()
     if device:
         return matching_device(device, devices).name
+    if not devices:
+        raise AudioError(presence(devices))
     cards = [found.name for found in devices if found.name.startswith("plughw:")]
     return cards[0] if cards and "default" not in (found.name for found in devices) else "default"
 
@@ -72,11 +78,9 @@ def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.E
     """
     card = name.startswith("plughw:")
     device = name.replace("plughw:", "hw:", 1)
-    status, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
-    offered = dict(re.findall(r"^([A-Z_]+): +(.+)$", text, re.MULTILINE))
+    offered, reason = _offered(device)
     if "RATE" not in offered:
-        reason = last_line(text.encode()) or "no reason given"
-        raise AudioError(f"arecord cannot open {device!r} (status {status}): {reason}; is another program using it?")
+        raise AudioError(f"arecord cannot open {device!r}: {reason}; is another program using it?")
     most = max(map(int, re.findall(r"\d+", offered.get("CHANNELS", "1"))))
     bounds = [int(number) for number in re.findall(r"\d+", offered["RATE"])]
     for rate_hz in candidates_hz:
@@ -88,6 +92,12 @@ def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.E
     if len(candidates_hz) == 1:
         raise AudioError(f"{name!r} cannot record at {candidates_hz[0]} Hz; its rates: {offered['RATE']}; set rate_hz")
     return bounds[-1], most
+
+
+def _offered(device: str) -> tuple[dict[str, str], str]:
+    """Return the parameters that a device offers, by name, and what arecord said last."""
+    _, _, text = _run("-D", device, "--dump-hw-params", "-t", "raw", "-s", "1", "/dev/null")
+    return dict(re.findall(r"^([A-Z_]+): +(.+)$", text, re.MULTILINE)), last_line(text.encode())
 
 
 def _has(device: str, rate_hz: int, offered: dict[str, str]) -> bool:

@@ -16,7 +16,6 @@ from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
 from edge_client.capture.file_player import open_file
 from edge_client.capture.pcm_process import PcmStream
-from edge_client.capture.portaudio import open_portaudio
 from edge_client.capture.stream import open_stream
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
@@ -27,14 +26,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST_PATIENCE_S = 3_600.0
 Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
-_OPENERS: dict[str, Opener] = {
-    "portaudio": open_portaudio,
-    "arecord": open_arecord,
-    "file": open_file,
-    "stream": open_stream,
-}
+_OPENERS: dict[str, Opener] = {"arecord": open_arecord, "file": open_file, "stream": open_stream}
 _HINTS = {
-    "portaudio": "; is another program using it? `auricle-edge devices` lists what is there",
     "arecord": "; is another program using it? `auricle-edge devices` lists what is there",
     "stream": "; are the address, the name and the password right, and has it sound?",
 }
@@ -115,9 +108,6 @@ class SampleRing:
             self._changed.notify()
 
 
-OPPOSITE = "its channels cancel each other out (opposite phase): choose one, as by [microphone] channel = 1"
-
-
 class Microphone:
     """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples."""
 
@@ -170,8 +160,6 @@ class Microphone:
         while not self._closing.is_set():
             block = stream.read(_POLL_S)
             now = time.monotonic()
-            if stream.cancels:
-                self._trouble.warning("%s: %s", self.device, OPPOSITE)
             if len(block):
                 last_frame = now
                 self.trouble = ""

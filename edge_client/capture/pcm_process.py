@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import select
 import signal
 import subprocess
@@ -30,8 +29,8 @@ _READ_BYTES = 1 << 16
 _LAST_WORDS_BYTES = 2_000
 _GRACE_S = 1.0
 _STEP_S = 0.1
-# arecord says `overrun!!! (at least 1.234 ms long)`, portaudio_process.py `overrun 3`.
-_OVERRUN = re.compile(rb"^overrun(?: (\d+))?")
+# arecord says `overrun!!! (at least 1.234 ms long)`.
+_OVERRUN = b"overrun"
 _FULL_SCALE = 32_768.0
 
 
@@ -77,23 +76,13 @@ class PcmProcess:
         for descriptor in self._pipes:
             self._poll.register(descriptor, select.POLLIN)
 
-    def read_line(self, timeout_s: float, cancelled: threading.Event) -> bytes:
-        """Return the first line of its output.
-
-        Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
-        """
-        self.wait(timeout_s, cancelled, b"\n")
-        line, _, rest = self._sound.partition(b"\n")
-        self._sound = rest
-        return bytes(line)
-
-    def wait(self, timeout_s: float, cancelled: threading.Event, wanted: bytes = b"") -> None:
-        """Wait until there is any output, and these bytes are in it.
+    def wait(self, timeout_s: float, cancelled: threading.Event) -> None:
+        """Wait until there is any output.
 
         Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
         """
         deadline = time.monotonic() + timeout_s
-        while not self._sound or wanted not in self._sound:
+        while not self._sound:
             if time.monotonic() >= deadline:
                 raise AudioError(f"{self._name} gave no sound within {timeout_s:g} s {self._last_words()}".rstrip())
             if cancelled.is_set():
@@ -140,9 +129,8 @@ class PcmProcess:
         *lines, rest = (self._words + data).split(b"\n")
         last = b""
         for line in lines:
-            overrun = _OVERRUN.match(line)
-            if overrun:
-                self.overruns += int(overrun[1] or 1)
+            if line.startswith(_OVERRUN):
+                self.overruns += 1
             elif line.strip():
                 last = line
         self._words = (last + b"\n" if last else b"") + rest[-_LAST_WORDS_BYTES:]
@@ -175,10 +163,6 @@ def last_line(output: bytes) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-# Mean square of 16-bit samples, -50 dBFS, from which channels are compared; what is left of it where they cancel out.
-_LOUD, _CANCELLED = 1e4, 0.01
-
-
 @dataclass
 class PcmStream:
     """Sound from an opened device.
@@ -186,7 +170,6 @@ class PcmStream:
     Attributes:
         rate_hz: Sample rate of the recording, Hz.
         channel: The one that is heard, from 1; 0: the mean of all.
-        cancels: Whether sound is lost in that mean, because channels are each other's opposite.
     """
 
     process: PcmProcess
@@ -194,7 +177,6 @@ class PcmStream:
     rate_hz: int
     channels: int
     channel: int = 0
-    cancels: bool = False
 
     def __post_init__(self) -> None:
         if self.channel > self.channels:
@@ -210,8 +192,4 @@ class PcmStream:
         if self.channel:
             return frames[:, self.channel - 1].astype(np.float32) / np.float32(_FULL_SCALE)
         mixed: Floats = frames.mean(axis=1, dtype=np.float32)
-        if self.channels > 1 and len(frames):
-            whole = float(np.square(frames, dtype=np.float32).mean())
-            if whole > _LOUD:
-                self.cancels = float(np.square(mixed).mean()) < _CANCELLED * whole
         return mixed / np.float32(_FULL_SCALE)

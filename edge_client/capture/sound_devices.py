@@ -12,17 +12,15 @@ from edge_client.errors import AudioError
 # What sound hardware usually offers, in Hz.
 USUAL_RATES_HZ = (8_000, 11_025, 16_000, 22_050, 32_000, 44_100, 48_000, 88_200, 96_000, 176_400, 192_000)
 
-_HIDDEN = "one that another program has open may be hidden"
 _WITHOUT = "to try it without one, play recordings: `auricle-edge init --play FOLDER`"
 
 
 @dataclass(frozen=True)
 class CaptureDevice:
-    """A device that can record. ``rates_hz``: Usual rates that it offers, Hz; () where they were not queried."""
+    """A device that can record."""
 
     name: str
     description: str = ""
-    rates_hz: tuple[int, ...] = ()
 
 
 def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDevice:
@@ -45,11 +43,11 @@ def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDev
 
 def port_of(name: str, cards: Path = Path("/sys/class/sound"), names: Path = Path("/proc/asound")) -> str:
     """Return the USB port of an ALSA device, as "usb port 1-1.2", which tells two equal microphones apart from boot to
-    boot; "" where it has none. ``name`` holds ``hw:1,0`` or ``CARD=Device``.
+    boot; "" where it has none. ``name`` holds ``CARD=Device``.
     """
-    number, named = re.search(r"hw:(\d+)", name), re.search(r"CARD=(\w+)", name)
+    named = re.search(r"CARD=(\w+)", name)
     try:
-        card = f"card{number[1]}" if number else str((names / named[1]).readlink()) if named else ""
+        card = str((names / named[1]).readlink()) if named else ""
         device = str((cards / card / "device").readlink()) if card else ""
     except OSError:  # no card of that name, or a system without ALSA
         return ""
@@ -60,8 +58,8 @@ def port_of(name: str, cards: Path = Path("/sys/class/sound"), names: Path = Pat
 def presence(devices: Sequence[CaptureDevice]) -> str:
     """Say which devices are there, and what to do when the wanted one is not."""
     if not devices:
-        return f"no microphone is there: plug one in; the user needs the group audio, and {_HIDDEN}; {_WITHOUT}"
-    return f"present: {_names(devices)}; name one by a part of its name, as device under [microphone]; {_HIDDEN}"
+        return f"no microphone is there: plug one in; the user needs the group audio; {_WITHOUT}"
+    return f"present: {_names(devices)}; name one by a part of its name, as device under [microphone]"
 
 
 def candidate_rates(wanted_hz: int, model_hz: int) -> tuple[int, ...]:

@@ -20,17 +20,16 @@ _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
 
 def add(commands: Commands) -> None:
     """Add the command and those below it."""
-    clips = commands.add_parser("clips", help="list what was taught; play, relabel, delete it; undo that")
+    clips = commands.add_parser("clips", help="list what was taught; relabel, delete it; undo that")
     clips.add_argument("--label", help="list the clips of this label one by one")
     set_command(clips, _list)
     actions = clips.add_subparsers(metavar="ACTION")
 
-    def action(name: str, help_: str, command: Command, *, json: bool = True) -> argparse.ArgumentParser:
+    def action(name: str, help_: str, command: Command) -> argparse.ArgumentParser:
         parser = actions.add_parser(name, help=help_)
-        set_command(parser, command, json=json, below=True)
+        set_command(parser, command, below=True)
         return parser
 
-    action("play", "play a clip", _play, json=False).add_argument("clip", metavar="ID")
     relabel = action("relabel", "say that a clip is a sound of something else", _relabel)
     relabel.add_argument("clip", nargs="?", metavar="ID")
     relabel.add_argument("new_label", metavar="LABEL")
@@ -118,14 +117,6 @@ def _of_label(store: ClipStore, label: str) -> list[Clip]:
         return found
     labels = (*store.labels(), *store.rejected_folders())
     raise ClipError(f"there is no clip of {label!r}; labels: {', '.join(labels) or 'none'}")
-
-
-def _play(options: argparse.Namespace) -> int:
-    from edge_client.capture.playback import play
-
-    teaching = open_teaching(options)
-    play(teaching.store.find(options.clip).path, teaching.settings.sample_rate_hz)
-    return 0
 
 
 def _relabel(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``events``: what the device heard, from its journal; ``questions``: the sounds about which it is in doubt."""
+"""``events``: what the device heard, from its journal."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import argparse
 import re
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from edge_client.commands import Command, Commands, confirm, open_teaching, report, set_command
+from edge_client.commands import Commands, confirm, report, set_command
 
 if TYPE_CHECKING:
     from edge_client.config import Config
-    from edge_client.questions.store import Question
 
 # Events whose sounds may be kept, by far.
 _MOST = 1_000_000
@@ -20,7 +19,7 @@ _UNITS = {"min": "minutes", "h": "hours", "d": "days"}
 
 
 def add(commands: Commands) -> None:
-    """Add the commands."""
+    """Add the command."""
     events = commands.add_parser("events", help="list what the device heard")
     events.add_argument("--label", help="only this label; unknown: unknown sounds")
     events.add_argument("--since", metavar="TIME", help="30min, 2h, 3d, or a date and time such as 2026-01-31T18:00")
@@ -28,21 +27,6 @@ def add(commands: Commands) -> None:
     events.add_argument("--forget", metavar="LABEL", help="remove the past events of a label instead")
     events.add_argument("--yes", action="store_true", help="do not ask before --forget")
     set_command(events, _events)
-    questions = commands.add_parser("questions", help="list the device's questions; play, answer or forget one")
-    set_command(questions, _questions)
-    actions = questions.add_subparsers(metavar="ACTION")
-
-    def action(name: str, help_: str, command: Command, *, json: bool = True) -> argparse.ArgumentParser:
-        parser = actions.add_parser(name, help=help_)
-        parser.add_argument("question", metavar="ID")
-        set_command(parser, command, json=json, below=True)
-        return parser
-
-    action("play", "play the sound of a question", _play, json=False)
-    answered = action("answer", "say whether it was that sound; the device learns it at once", _answer)
-    said = answered.add_mutually_exclusive_group(required=True)
-    said.add_argument("said", nargs="?", choices=("yes", "no"), help="it was, or it was not")
-    said.add_argument("--was", metavar="LABEL", help="what it was instead")
 
 
 def _events(options: argparse.Namespace) -> int:
@@ -100,40 +84,3 @@ def _since(given: str | None) -> float:
         return datetime.fromisoformat(given).timestamp()
     except ValueError as error:
         raise ConfigError(f"--since {given!r} is no time; write it like 30min, 2h, 3d or 2026-01-31T18:00") from error
-
-
-def _questions(options: argparse.Namespace) -> int:
-    from edge_client.questions.answers import open_questions
-
-    found = [_described(one) for one in open_questions(open_teaching(options))]
-    lines = [
-        f"{one['id']}  {one['heard'].replace('T', ' ')}  "
-        f"was that {one['label']}? {one['what']}, score {one['score']:.2f}"
-        for one in found
-    ]
-    return report(found, lines or ["the device asks nothing now"], json=options.json)
-
-
-def _described(one: Question) -> dict[str, Any]:
-    heard = datetime.fromtimestamp(one.at).isoformat(timespec="seconds")
-    what = "detected" if one.detected else "nearly detected"
-    return {"id": one.question_id, "heard": heard, "label": one.label, "what": what, "score": round(one.score, 4)}
-
-
-def _play(options: argparse.Namespace) -> int:
-    from edge_client.capture.playback import play
-    from edge_client.questions.answers import store_of
-
-    teaching = open_teaching(options)
-    store = store_of(teaching)
-    play(store.sound(store.find(options.question)), teaching.settings.sample_rate_hz)
-    return 0
-
-
-def _answer(options: argparse.Namespace) -> int:
-    from edge_client.questions.answers import answer
-
-    says, label = ("was", options.was) if options.was is not None else (options.said, "")
-    told = answer(open_teaching(options), options.question, says, label)
-    line = f"{told} `auricle-edge clips undo` takes it back"
-    return report({"id": options.question, "said": says, "label": label}, [line], json=options.json)

@@ -30,7 +30,6 @@ def add(commands: Commands) -> None:
     init = commands.add_parser("init", help="write the configuration: it asks three questions, or takes these options")
     init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
     init.add_argument("--play", type=Path, metavar="PATH", help="recordings in its place: a file, or a folder of them")
-    init.add_argument("--backend", choices=["portaudio", "arecord"], default="portaudio", help="(portaudio)")
     init.add_argument("--bundle", metavar="NAME|FILE", help=f"what recognises sounds ({FIRST_CHOICE})")
     fleet = init.add_mutually_exclusive_group()
     fleet.add_argument("--link", help="join the fleet of this invitation")
@@ -61,7 +60,7 @@ def _init(options: argparse.Namespace) -> int:
     played = None if options.play is None else options.play.resolve()
     write_new(
         options.config,
-        Answers(options.name, state, bundle, heard, options.backend, played, share_names=share_names),
+        Answers(options.name, state, bundle, heard, played, share_names=share_names),
         replace=options.force,
     )
     joined = _join(options, link) if link else None
@@ -93,22 +92,21 @@ def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:
         options.microphone = _NO_MICROPHONE
     if options.microphone == _NO_MICROPHONE:
         return
-    found = _microphones(options.backend, options.microphone)
+    found = _microphones(options.microphone)
     if options.microphone is None:
         options.microphone = ""
         if asking:
             _ask_for_microphone(options, found)
 
 
-def _microphones(backend: str, wanted: str | None) -> list[CaptureDevice]:
+def _microphones(wanted: str | None) -> list[CaptureDevice]:
     """Return the microphones that are there; where none is, or not the wanted one, say why, and what to do."""
     from edge_client.capture.arecord import arecord_devices
-    from edge_client.capture.portaudio import portaudio_devices
     from edge_client.capture.sound_devices import matching_device, presence
     from edge_client.errors import AudioError
 
     try:
-        found = {"portaudio": portaudio_devices, "arecord": arecord_devices}[backend]()
+        found = arecord_devices()
         if not found:
             raise AudioError(presence(found))
         if wanted:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import Commands, open_teaching, report, set_command
-from edge_client.commands.waiting import add_wait, progress, wait_until_learned
+from edge_client.commands.waiting import progress
 from fleet_protocol.command_line import INTERRUPTED, print_json
 from fleet_protocol.feature_settings import PRESETS
 
@@ -28,20 +28,16 @@ def add(commands: Commands) -> None:
     record.add_argument("--count", type=int, default=20, metavar="N", help="how many good takes (20)")
     record.add_argument("--seconds", type=float, metavar="S", help="length of a take (a second more than a clip)")
     record.add_argument("--quiet", action="store_true", help="without a beep before a take and a sound after it")
-    add_wait(record)
     set_command(record, _record)
     importing = commands.add_parser("import", help="teach sounds: take recordings over from a folder")
     importing.add_argument("folder", type=Path, metavar="DIR|FILE", help="holds LABEL/*.wav|flac|ogg|opus|mp3")
     meaning = importing.add_mutually_exclusive_group()
     meaning.add_argument("--label", help="what FILE, or all files that lie in DIR itself, are a sound of")
     meaning.add_argument("--not", dest="rejected", metavar="LABEL", help="what they are NOT, but resemble")
-    add_wait(importing)
     set_command(importing, _import)
     label = commands.add_parser("label", help="list the unknown sounds that were heard, or name some of them")
     label.add_argument("words", nargs="*", metavar="ID... NAME", help="these are sounds of NAME; nothing: list them")
     label.add_argument("--not", dest="rejected", metavar="NAME", help="these are NOT sounds of NAME, but resemble them")
-    label.add_argument("--play", metavar="ID", help="play one")
-    add_wait(label)
     set_command(label, _label)
     public = commands.add_parser("public-set", help="compute a fleet's public set from a folder of recordings")
     public.add_argument("folder", type=Path, help="clips as LABEL/*.wav|flac|ogg|opus|mp3")
@@ -75,13 +71,10 @@ def _record(options: argparse.Namespace) -> int:
         display.say("stopped")
         interrupted = True
     kept = len(teaching.store.clips(label))
-    if options.wait:
-        wait_until_learned(teaching)
     if options.json:
         print_json({"label": label, "kept": kept - before, "clips": kept})
     else:
-        after = "" if options.wait else teaching.after()
-        display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {after}")
+        display.say(f"{kept - before} takes were kept; {label!r} has {kept}. {teaching.after()}")
     if interrupted:
         return INTERRUPTED
     return 0 if kept - before >= options.count else 1
@@ -101,10 +94,7 @@ def _import(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _print(summary, "Interrupted; the same command goes on from there.", json=options.json)
         return INTERRUPTED
-    if options.wait:
-        wait_until_learned(teaching)
-    after = "" if options.wait or not summary.stored else teaching.after()
-    _print(summary, after, json=options.json)
+    _print(summary, teaching.after() if summary.stored else "", json=options.json)
     return 1 if summary.refused and not summary.stored and not summary.present else 0
 
 
@@ -125,11 +115,6 @@ def _label(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
 
     teaching = open_teaching(options)
-    if options.play is not None:
-        from edge_client.capture.playback import play
-
-        play(teaching.unknown.find(options.play).path, teaching.settings.sample_rate_hz)
-        return 0
     if not options.words:
         return _list(teaching, json=options.json)
     if options.rejected is not None:
@@ -144,10 +129,7 @@ def _take_in(teaching: Teaching, given: list[str], folder: str, options: argpars
     sounds = [teaching.unknown.find(start) for start in given]
     teaching.take_in(sounds, folder)
     altogether = len(teaching.store.clips(folder))
-    if options.wait:
-        wait_until_learned(teaching)
-    after = "" if options.wait else f" {teaching.after()}"
-    line = f"{len(sounds)} clips of {folder!r} more, {altogether} altogether.{after}"
+    line = f"{len(sounds)} clips of {folder!r} more, {altogether} altogether. {teaching.after()}"
     return report({"label": folder, "more": len(sounds), "clips": altogether}, [line], json=options.json)
 
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from edge_client.config.sections import (
     ClipsConfig,
@@ -18,38 +18,22 @@ from edge_client.config.sections import (
     DeviceConfig,
     EventsConfig,
     LearningConfig,
-    MetricsConfig,
     MicrophoneConfig,
     ModelConfig,
+    MqttConfig,
     RecordingsConfig,
     ServerConfig,
     TrainingConfig,
     UiConfig,
 )
 from edge_client.errors import ConfigError
-from fleet_protocol.registry import Named, Registry, discover
 from fleet_protocol.toml_sections import TomlFile
 
-# Environment variable that replaces [server] enrol_token.
-ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
-# Where event sinks are found: the modules of a package that export SINK, and a group of entry points.
-SINK_PACKAGE, SINK_GROUP = "edge_client.events", "auricle.event_sinks"
+# Environment variables that replace secrets of the file, by section and key.
+_SECRETS = {("server", "enrol_token"): "AURICLE_ENROL_TOKEN", ("mqtt", "password"): "AURICLE_MQTT_PASSWORD"}
 # What the events of [microphone] call it where there are others.
 FIRST_INPUT = "microphone"
 _MICROPHONES, _MOST_MICROPHONES = "microphones", 7
-
-
-@runtime_checkable
-class ConfiguredSink(Named, Protocol):
-    """What the configuration sees of an event sink."""
-
-    @property
-    def section(self) -> type[Any] | None:
-        """Dataclass of its section, which checks its own values; None for a sink without one."""
-
-    @property
-    def secrets(self) -> Mapping[str, str]:
-        """Environment variables that replace keys of the section, by key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +42,6 @@ class Config:
 
     Attributes:
         microphones: Further sources of sound, by the name that their events have (``[microphones.NAME]``).
-        sinks: The file's sections of event sinks, by name (``SinkKind.section``).
     """
 
     device: DeviceConfig
@@ -69,12 +52,11 @@ class Config:
     microphones: Mapping[str, MicrophoneConfig] = field(default_factory=dict)
     detector: DetectorConfig = field(default_factory=DetectorConfig)
     events: EventsConfig = field(default_factory=EventsConfig)
+    mqtt: MqttConfig | None = None
     clips: ClipsConfig = field(default_factory=ClipsConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     learning: LearningConfig = field(default_factory=LearningConfig)
-    metrics: MetricsConfig | None = None
     ui: UiConfig = field(default_factory=UiConfig)
-    sinks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def inputs(self) -> dict[str, MicrophoneConfig]:
@@ -100,16 +82,18 @@ def load_config(path: Path) -> Config:
     Raises ConfigError, which names the file, the line, the key, the value and what is allowed.
     """
     file = TomlFile.read(path, "configuration", ConfigError)
-    own, sinks = _own_sections(), _sink_sections()
-    file.require_known((*own, _MICROPHONES, *sinks))
+    own = section_classes()
+    file.require_known((*own, _MICROPHONES))
     values = {
         item.name: file.section(item.name, own[item.name], file.document.get(item.name, {}))
         for item in dataclasses.fields(Config)
         if item.name in own and (item.name in file.document or item.default is item.default_factory)
     }
-    given = {name: file.section(name, sinks[name], file.document[name]) for name in sinks if name in file.document}
     microphones = _microphones(file, listens="microphone" in values)
-    return _with_secrets(Config(**values, microphones=microphones, sinks=given))
+    for (name, key), variable in _SECRETS.items():
+        if values.get(name) is not None and variable in os.environ:
+            values[name] = dataclasses.replace(values[name], **{key: os.environ[variable]})
+    return Config(**values, microphones=microphones)
 
 
 def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig]:
@@ -130,43 +114,12 @@ def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig
 
 
 def section_classes() -> dict[str, type[Any]]:
-    """Return the dataclass of every section that a configuration file may have.
-
-    Raises ConfigError if an event sink wants a section of the device's own.
-    """
-    return _own_sections() | _sink_sections()
-
-
-def _own_sections() -> dict[str, type[Any]]:
+    """Return the dataclass of every section that a configuration file may have."""
     hints = typing.get_type_hints(Config)
-    del hints["sinks"], hints["microphones"]
+    del hints["microphones"]
     return {
         name: next(part for part in typing.get_args(hint) if part is not type(None))
         if isinstance(hint, types.UnionType)
         else hint
         for name, hint in hints.items()
     }
-
-
-def _sinks() -> Registry[ConfiguredSink]:
-    """Return what the event sinks say of their configuration; edge_client/events/publisher.py opens them."""
-    return discover(SINK_PACKAGE, "SINK", SINK_GROUP, ConfiguredSink)
-
-
-def _sink_sections() -> dict[str, type[Any]]:
-    found = {kind.name: kind.section for kind in _sinks().values() if kind.section is not None}
-    if taken := sorted(found.keys() & _own_sections().keys()):
-        raise ConfigError(f"the event sink {taken[0]!r} needs another name: [{taken[0]}] is a section of the device")
-    return found
-
-
-def _with_secrets(config: Config) -> Config:
-    server = config.server
-    if server is not None:
-        server = dataclasses.replace(server, enrol_token=os.environ.get(ENROL_VARIABLE, server.enrol_token))
-    sinks = {}
-    for name, section in config.sinks.items():
-        secrets = _sinks()[name].secrets
-        given = {key: os.environ[variable] for key, variable in secrets.items() if variable in os.environ}
-        sinks[name] = dataclasses.replace(section, **given)
-    return dataclasses.replace(config, server=server, sinks=sinks)

@@ -121,7 +121,6 @@ class MicrophoneConfig:
     """``[microphone]``; without this section the device does not listen."""
 
     device: str = ""
-    backend: Literal["portaudio", "arecord", "file"] = "portaudio"
     rate_hz: int = 0
     channel: int = 0
     silent_s: float = 10.0
@@ -134,18 +133,18 @@ class MicrophoneConfig:
         require(possible, "rate_hz", self.rate_hz, "must be 0 (automatic) or from 4000 to 768000")
         require(0 <= self.channel <= 64, "channel", self.channel, "must be 0 (the mean of all) or from 1 to 64")
         require(self.silent_s >= 1, "silent_s", self.silent_s, "must be at least 1")
-        named = self.backend != "file" or self.file is not None
-        require(named, "backend", self.backend, "needs the key file too, a recording or a folder of recordings")
+        alone = self.file is None or not self.device
+        require(alone, "file", self.file, "stands in the place of device; leave one of them out")
         if self.url:
             problem = _stream_problem(self.url)
             require(not problem, "url", "...", problem)  # no part of a secret appears in a log
-            alone = not self.device and self.backend != "file"
-            require(alone, "url", "...", 'stands in the place of device and backend = "file"; leave one of them out')
+            alone = not self.device and self.file is None
+            require(alone, "url", "...", "stands in the place of device and file; leave one of them out")
 
     @property
-    def source(self) -> str:
-        """What brings the sound: the backend, or ``stream``."""
-        return "stream" if self.url else self.backend
+    def source(self) -> Literal["arecord", "file", "stream"]:
+        """What brings the sound."""
+        return "stream" if self.url else "arecord" if self.file is None else "file"
 
 
 def _stream_problem(url: str) -> str:
@@ -223,17 +222,44 @@ def label_problem(label: str) -> str:
 
 @dataclass(frozen=True)
 class EventsConfig:
-    """``[events]``: where events go besides the journal."""
+    """``[events]``: the journal, and standard output."""
 
     stdout: bool = True
-    command: tuple[str, ...] = ()
-    command_timeout_s: float = 10.0
     journal_days: float = 90.0
     journal_mb: float = 50.0
 
     def __post_init__(self) -> None:
-        require_above_zero(self, "command_timeout_s", "journal_days")
+        require_above_zero(self, "journal_days")
         require(self.journal_mb >= 1, "journal_mb", self.journal_mb, "must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MqttConfig:
+    """``[mqtt]``; without this section nothing is published."""
+
+    host: str
+    port: int = 1883
+    username: str = ""
+    password: str = ""
+    tls: bool = False
+    ca: Path | None = None
+    topic: str = "auricle"
+    discovery: str = "homeassistant"
+
+    def __post_init__(self) -> None:
+        require_between(self, 1, 65_535, "port")
+        require(bool(self.host), "host", self.host, "must name the broker")
+        port = ":" in self.host and not _is_address(self.host.partition("%")[0])
+        fits = not port and not set(self.host) & set(" /\t[]@")
+        way_out = (
+            "must be a name or an address alone, such as 192.0.2.7 or ::1: the port is [mqtt] port, TLS tls = true"
+        )
+        require(fits, "host", self.host, way_out)
+        require(self.ca is None or self.tls, "ca", self.ca, "is for tls = true")
+        for key in ("topic", "discovery"):
+            value = getattr(self, key)
+            require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
+        require(bool(self.topic), "topic", self.topic, "must not be empty")
 
 
 @dataclass(frozen=True)
@@ -249,17 +275,6 @@ class ClipsConfig:
     def __post_init__(self) -> None:
         require_above_zero(self, "quota_mb", "unknown_days", "detected_days")
         require_between(self, 0, 10_000, "unknown_count", "detected_count")
-
-
-@dataclass(frozen=True)
-class MetricsConfig:
-    """``[metrics]``; with this section the daemon answers Prometheus at ``/metrics``."""
-
-    address: str = "127.0.0.1"
-    port: int = 9471
-
-    def __post_init__(self) -> None:
-        require_between(self, 0, 65_535, "port")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ class Answers:
     state: str
     bundle: str
     microphone: str | None
-    backend: str = "portaudio"
     played: Path | None = None
     share_names: bool = False
     recordings: Path | None = None
@@ -76,7 +75,6 @@ bundle = {_quoted(answers.bundle)}
         text += f"""
 [microphone]
 # Recordings in the place of a microphone.
-backend = "file"
 file = {_quoted(str(answers.played))}
 """
     elif answers.microphone is not None:
@@ -84,7 +82,6 @@ file = {_quoted(str(answers.played))}
 [microphone]
 # Part of its name (`auricle-edge devices`); "": the system's default.
 device = {_quoted(answers.microphone)}
-backend = {_quoted(answers.backend)}
 """
     if answers.recordings is not None:
         text += f"""

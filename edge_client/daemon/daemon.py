@@ -24,7 +24,6 @@ from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.daemon.listening_loop import ListeningLoop, load_listening
-from edge_client.daemon.metrics import MetricsServer
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status import StatusFile, health_of, listening_name, model_status, resident_mb, temperature_c
 from edge_client.daemon.supervisor import Supervisor, notify
@@ -45,7 +44,6 @@ from edge_client.owner_changes import empty_deleted
 from edge_client.questions.answers import answer, finish_all
 from edge_client.questions.asking import Asker
 from edge_client.room.memory import RoomMemory
-from edge_client.storage.backup import finish_restore
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.command_line import version
@@ -138,12 +136,9 @@ class Daemon:
         self._supervisor.add("teaching", _TEACHING_STUCK_S, self._teaching.run)
         for name in config.inputs:
             self._supervisor.add(listening_name(name), _LISTENING_STUCK_S, partial(self._listen, name))
-        self._metrics = MetricsServer(config.metrics, self.status) if config.metrics else None
 
     def _put_in_order(self) -> None:
-        """Finish what a crash interrupted, mend what is damaged, and test what computes."""
-        if finish_restore(self._state.folder):
-            log.warning("finished a restore that was interrupted")
+        """Remove what a crash left, mend what is damaged, and test what computes."""
         self._state.remove_leftovers()
         self._mend()
         self._test_runtime()
@@ -182,8 +177,6 @@ class Daemon:
         self._publisher.close()
         if self._room is not None:
             self._room.save()
-        if self._metrics is not None:
-            self._metrics.close()
         self._write_status()
 
     @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -30,7 +31,7 @@ from fleet_protocol.errors import AuricleError, CertificateError, LinkError, Ref
 
 Verdict = Literal["ok", "warning", "problem"]
 
-_LISTEN_S = 2.0
+_LISTEN_S, _BROKER_S = 2.0, 5.0
 _LEAST_FREE_MB, _LITTLE_FREE_MB = 50.0, 500.0
 # Certificates of this release are younger; a board without a clock of its own starts in 1970.
 _RELEASED = 1_735_689_600.0
@@ -81,7 +82,7 @@ def _checks(config: Config) -> dict[str, Callable[[Config], Result]]:
         "bundle": _bundle,
         "recordings": _recordings,
         **(inputs or {"microphone": lambda _: ("ok", "none: without [microphone] this device does not listen")}),
-        **({"mqtt": _mqtt} if config.microphone and config.sinks.get("mqtt") else {}),
+        **({"mqtt": _mqtt} if config.microphone and config.mqtt else {}),
         "aggregator": _aggregator,
     }
 
@@ -255,10 +256,14 @@ def _refused(error: RefusedError, config: Config, *, running: bool) -> Result:
 
 
 def _mqtt(config: Config) -> Result:
-    from edge_client.events.mqtt import trouble_of
-
-    section = config.sinks["mqtt"]
-    at = f"{section.host}:{section.port}"
-    if trouble := trouble_of(section):
-        return "problem", f"no MQTT broker at {at}: {trouble}"
-    return "ok", f"the broker {at} takes this device"
+    """Say what a daemon that runs says of the broker; else whether anything listens there."""
+    assert config.mqtt is not None
+    state, at = DeviceState(config.device.state), f"{config.mqtt.host}:{config.mqtt.port}"
+    if state.locked("daemon"):
+        trouble = (read_status(state).get("mqtt") or {"trouble": "the daemon does not say yet"})["trouble"]
+        return ("problem", trouble, "see the message") if trouble else ("ok", f"the broker {at} takes this device")
+    try:
+        with socket.create_connection((config.mqtt.host, config.mqtt.port), _BROKER_S):
+            return "ok", f"something listens at {at}; the daemon says whether it takes this device"
+    except OSError as error:
+        return "problem", f"no MQTT broker at {at}: {error}", "is it running, and are [mqtt] host and port right?"

@@ -1,17 +1,13 @@
-"""What the device heard, and where the news of it goes: the journal, standard output, a program, an MQTT broker.
-
-A module of this package that exports ``SINK`` is a sink; docs/listening.md says how a package brings its own.
-"""
+"""What the device heard, and where the news of it goes: the journal, standard output, an MQTT broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from edge_client.config import Config
     from fleet_protocol.arrays import Floats
 
 Document = dict[str, str | float | None]
@@ -165,7 +161,7 @@ class Sink:
         """Take how the device is; called every few seconds."""
 
     def ask(self, questions: Sequence[Asked]) -> None:
-        """Take the questions that are open now, the newest first; answers go to ``SinkDevice.answer``."""
+        """Take the questions that are open now, the newest first."""
 
     def stored(self) -> Stored | None:
         """Say how the storing of events goes; None of a sink that stores none."""
@@ -175,37 +171,3 @@ class Sink:
 
     def close(self) -> None:
         """Finish what was taken, within a few seconds."""
-
-
-@dataclass(frozen=True)
-class SinkDevice:
-    """The device for which a sink is opened.
-
-    Attributes:
-        answer: Takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot
-            be taken. None where nothing is asked.
-        device_id: Identifier of the device, 32 hex digits.
-        section: The sink's own configuration section, an object of ``SinkKind.section``; None where the file has none.
-    """
-
-    config: Config
-    device_id: str
-    section: Any = None
-    answer: Callable[[Reply], None] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinkKind:
-    """A kind of sink: what its module exports as ``SINK``.
-
-    Attributes:
-        name: Name of the kind, and of its section in the configuration file.
-        open: Opens the sink; returns None where the configuration does not ask for it.
-        section: Dataclass of its configuration section, which checks its own values; None for a sink without one.
-        secrets: Environment variables that replace keys of the section, by key.
-    """
-
-    name: str
-    open: Callable[[SinkDevice], Sink | None]
-    section: type[Any] | None = None
-    secrets: Mapping[str, str] = field(default_factory=dict)

@@ -8,26 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from edge_client.events import Document, Event, Sink
 from edge_client.logs import RateLimitedLog
 
 Item = TypeVar("Item")
-
-
-class DocumentSink(Sink):
-    """A sink that hands on each event, and each end of a sound, as a document."""
-
-    def __init__(self, delivery: Delivery[Document]) -> None:
-        self._delivery = delivery
-
-    def publish(self, event: Event) -> None:
-        """Queue an event."""
-        self._delivery.put(event.to_json())
-
-    def follow(self, event: Event) -> None:
-        """Queue the end of a sound."""
-        if event.ended is not None:
-            self._delivery.put(event.to_end_json())
 
 
 class Delivery(Generic[Item]):
@@ -77,12 +60,6 @@ class Delivery(Generic[Item]):
             self._thread.join(timeout_s)
             return not self._thread.is_alive()
         return True
-
-    def discard(self) -> None:
-        """Drop what waits."""
-        with self._changed:
-            self.dropped += len(self._waiting)
-            self._waiting.clear()
 
     def _run(self) -> None:
         while True:

@@ -12,11 +12,11 @@ import threading
 import time
 
 from edge_client.errors import StateError
-from edge_client.events import Event, Sink, SinkDevice, SinkKind, Stored
+from edge_client.events import Event, Sink, Stored
 from edge_client.events.delivery import Delivery
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.ages import DAY_S, FIRST_CLOCK_S
-from edge_client.storage.database import FILE, VERSION, WAL_PAGES, Database
+from edge_client.storage.database import VERSION, WAL_PAGES, Database
 
 log = logging.getLogger(__name__)
 
@@ -174,12 +174,3 @@ def forget_events(database: Database, label: str) -> int:
         removed = connection.execute("DELETE FROM events WHERE label = ?", (label,)).rowcount
     database.erase()
     return removed
-
-
-def _open(device: SinkDevice) -> Journal:
-    events = device.config.events
-    database = Database(device.config.device.state / FILE)
-    return Journal(database, days=events.journal_days, megabytes=events.journal_mb)
-
-
-SINK = SinkKind(name="journal", open=_open)

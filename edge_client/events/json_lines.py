@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from typing import TextIO
 
-from edge_client.events import Document, SinkDevice, SinkKind
-from edge_client.events.delivery import Delivery, DocumentSink
+from edge_client.events import Document, Event, Sink
+from edge_client.events.delivery import Delivery
 from fleet_protocol.command_line import json_line
 
 log = logging.getLogger(__name__)
@@ -16,13 +15,22 @@ log = logging.getLogger(__name__)
 _GRACE_S = 2.0
 
 
-class JsonLines(DocumentSink):
-    """Writes a line for every event and flushes it."""
+class JsonLines(Sink):
+    """Writes a line for every event and every end of a sound, and flushes it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._gone = False
-        super().__init__(Delivery("the reader of standard output", self._write))
+        self._delivery: Delivery[Document] = Delivery("the reader of standard output", self._write)
+
+    def publish(self, event: Event) -> None:
+        """Queue an event."""
+        self._delivery.put(event.to_json())
+
+    def follow(self, event: Event) -> None:
+        """Queue the end of a sound."""
+        if event.ended is not None:
+            self._delivery.put(event.to_end_json())
 
     def close(self) -> None:
         """Write what waits."""
@@ -41,10 +49,3 @@ class JsonLines(DocumentSink):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
             os.close(nowhere)
-
-
-def _open(device: SinkDevice) -> JsonLines | None:
-    return JsonLines(sys.stdout) if device.config.events.stdout else None
-
-
-SINK = SinkKind(name="stdout", open=_open)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
+import ssl
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.config.sections import require, require_between
+from edge_client.config.sections import MqttConfig
 from edge_client.errors import ConfigError, EdgeError
-from edge_client.events import Asked, Event, Health, Reply, Sink, SinkDevice, SinkKind
+from edge_client.events import Asked, Event, Health, Reply, Sink
 from edge_client.events.delivery import Delivery
 from edge_client.events.home_assistant import AnnouncedKeys, discovery, label_key, question_topics, sensor_topic
-from edge_client.events.mqtt_broker import broker_trouble, context_of
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION, asked, reply_of, shown
 from edge_client.logs import RateLimitedLog
 from edge_client.storage.database import FILE, Database
@@ -43,34 +41,6 @@ _ANSWERS = 8
 _LONGEST = 250
 
 
-@dataclass(frozen=True, kw_only=True)
-class MqttSection:
-    """``[mqtt]``; without this section nothing is published."""
-
-    host: str
-    port: int = 1883
-    username: str = ""
-    password: str = ""
-    tls: bool = False
-    ca: Path | None = None
-    topic: str = "auricle"
-    discovery: str = "homeassistant"
-
-    def __post_init__(self) -> None:
-        require_between(self, 1, 65_535, "port")
-        require(bool(self.host), "host", self.host, "must name the broker")
-        fits = not set(self.host) & set(" /\t[]@") and (":" not in self.host or _is_address(self.host))
-        way_out = (
-            "must be a name or an address alone, such as 192.0.2.7 or ::1: the port is [mqtt] port, TLS tls = true"
-        )
-        require(fits, "host", self.host, way_out)
-        require(self.ca is None or self.tls, "ca", self.ca, "is for tls = true")
-        for key in ("topic", "discovery"):
-            value = getattr(self, key)
-            require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
-        require(bool(self.topic), "topic", self.topic, "must not be empty")
-
-
 class MqttSink(Sink):
     """Sends events, labels, health and questions to a broker.
 
@@ -80,7 +50,7 @@ class MqttSink(Sink):
 
     def __init__(
         self,
-        config: MqttSection,
+        config: MqttConfig,
         device_id: str,
         name: str,
         folder: Path | None = None,
@@ -187,7 +157,7 @@ class MqttSink(Sink):
             client.username_pw_set(config.username, config.password or None)
         if config.tls:
             try:
-                client.tls_set_context(context_of(config.ca))
+                client.tls_set_context(ssl.create_default_context(cafile=config.ca))
             except OSError as error:
                 raise ConfigError(f"[mqtt] ca = {config.ca} cannot be read as certificates (PEM): {error}") from error
         client.will_set(f"{self._base}/availability", "offline", qos=1, retain=True)
@@ -230,13 +200,13 @@ class MqttSink(Sink):
             self._answers.put(bytes(message.payload))
 
     def _failed(self, _client: Client, _data: object) -> None:
-        self._away(trouble_of(self._config))
+        self._away(getattr(self._client, "failure", ""))
 
     def _disconnected(self, _client: Client, _data: object, _flags: object, reason: Any, _properties: object) -> None:  # noqa: ANN401  (paho's)
         if not reason.is_failure:
             return
         if self._reason:  # it never was connected: a broker that ends a connection at once does not say why
-            self._away(trouble_of(self._config))
+            self._away("it ends the connection; see [mqtt] port and tls, and the broker's log")
         else:
             self._reason = f"the connection was lost ({reason})"
             self._trouble.warning("lost the MQTT broker %s (%s); connecting again", self._config.host, reason)
@@ -317,29 +287,24 @@ class MqttSink(Sink):
             self._client.publish(f"{self._config.discovery}/{topic}", payload, qos=1, retain=True)
 
 
-def trouble_of(config: MqttSection) -> str:
-    """Return why the broker is not reached, with the way out; "" where it is. It waits for at most some seconds."""
-    return broker_trouble(
-        config.host, config.port, tls=config.tls, ca=config.ca, username=config.username, password=config.password
-    )
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
-
-
 def _bounded(client: type[Client]) -> type[Client]:
     """Return a client that ends the connection when the broker begins a packet that is too large.
 
     paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
-    "maximum packet size" is no more than a request to the broker.
+    "maximum packet size" is no more than a request to the broker. ``failure`` says why it could not connect, which paho
+    does not hand on.
     """
 
     class BoundedClient(client):  # type: ignore[misc, valid-type]
+        failure = ""
+
+        def reconnect(self) -> Any:  # noqa: ANN401  (paho's)
+            try:
+                return super().reconnect()
+            except OSError as error:
+                self.failure = _failure(error)
+                raise
+
         def _sock_recv(self, bufsize: int) -> bytes:
             if bufsize > _LARGEST_PACKET:
                 raise ConnectionAbortedError(f"a packet of {bufsize} bytes; at most {_LARGEST_PACKET} are taken")
@@ -349,11 +314,10 @@ def _bounded(client: type[Client]) -> type[Client]:
     return BoundedClient
 
 
-def _open(device: SinkDevice) -> MqttSink | None:
-    if device.section is None:
-        return None
-    named = device.config.device
-    return MqttSink(device.section, device.device_id, named.name, named.state, device.answer)
-
-
-SINK = SinkKind(name="mqtt", open=_open, section=MqttSection, secrets={"password": "AURICLE_MQTT_PASSWORD"})
+def _failure(error: OSError) -> str:
+    """Return why no connection could be made, with the way out."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted ({error.verify_message}); see [mqtt] ca"
+    if isinstance(error, ssl.SSLError):
+        return f"it does not speak TLS there ({error.reason}); see [mqtt] tls and port"
+    return f"{error.strerror or error}; see [mqtt] host and port"

@@ -1,39 +1,40 @@
-"""Opens the sinks, which modules of this package and of others export as ``SINK``, and hands each what was heard."""
+"""Opens the sinks, and hands each what was heard."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Sequence
 
-from edge_client.config import ENROL_VARIABLE, SINK_GROUP, SINK_PACKAGE, Config
-from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, SinkDevice, SinkKind, Stored
+from edge_client.config import Config
+from edge_client.events import Asked, Event, Health, Heard, Reply, Sink, Stored
 from edge_client.events.delivery import Delivery
-from fleet_protocol.registry import discover
+from edge_client.events.journal import Journal
+from edge_client.events.json_lines import JsonLines
+from edge_client.events.mqtt import MqttSink
+from edge_client.storage.database import FILE, Database
 
 # Sounds that may wait for the disk, 64 kB each.
 _MAX_WAITING = 16
 _GRACE_S = 2.0
 
 
-def sink_kinds() -> Mapping[str, SinkKind]:
-    """Return every kind of sink by name."""
-    return discover(SINK_PACKAGE, "SINK", SINK_GROUP, SinkKind)
-
-
 def open_sinks(config: Config, device_id: str, answer: Callable[[Reply], None] | None = None) -> list[Sink]:
-    """Open every sink for which the configuration asks; ``answer`` is that of ``SinkDevice``.
+    """Open every sink for which the configuration asks.
+
+    Args:
+        device_id: identifier of the device, 32 hex digits.
+        answer: takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot
+            be taken. None: nothing is asked.
 
     Raises ConfigError if a sink is configured, but its library is not installed.
     """
-    sections = config.sinks
-    opened = (
-        kind.open(SinkDevice(config, device_id, sections.get(name), answer)) for name, kind in sink_kinds().items()
-    )
-    return [sink for sink in opened if sink is not None]
-
-
-def secret_variables() -> frozenset[str]:
-    """Return the environment variables that hold secrets, which no program of the owner's gets."""
-    return frozenset({ENROL_VARIABLE, *(name for kind in sink_kinds().values() for name in kind.secrets.values())})
+    events, device = config.events, config.device
+    sinks: list[Sink] = [Journal(Database(device.state / FILE), events.journal_days, events.journal_mb)]
+    if events.stdout:
+        sinks.append(JsonLines(sys.stdout))
+    if config.mqtt is not None:
+        sinks.append(MqttSink(config.mqtt, device_id, device.name, device.state, answer))
+    return sinks
 
 
 class Publisher:

@@ -33,10 +33,7 @@ _UNKNOWN = 401
 
 @cache
 def versions(bundle: Path) -> Versions:
-    """Return what this process runs. An upgrade changes files under it, and counts when the process starts anew.
-
-    Raises ModelError if the environment names a runtime that there is none of.
-    """
+    """Return what this process runs. An upgrade changes files under it, and counts when the process starts anew."""
     return Versions(
         program=_fit(version()),
         bundle=_fit(bundle.stem) if bundle.parent == FOLDER else "",

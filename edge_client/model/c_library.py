@@ -1,7 +1,7 @@
 """TensorFlow Lite's C library, driven by ctypes: signatures, variables, and networks without signatures.
 
-The library does not depend on Python's version, so one file serves every Python of a processor. What a runtime's Python
-interface offers and `interpreter.py` needs has the same names here.
+The library does not depend on Python's version, so one file serves every Python of a processor. Names are those of the
+Python interfaces of TensorFlow Lite and LiteRT.
 """
 
 from __future__ import annotations

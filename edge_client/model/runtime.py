@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.errors import ModelError
-from edge_client.model.greeting import without_greeting
 from edge_client.model.interpreter import open_graph
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
@@ -33,7 +32,6 @@ class ModelRuntime:
 
     Attributes:
         manifest: Manifest of the bundle.
-        runtime_name: Package of the runtime, such as ``pymicro-wakeword``.
     """
 
     def __init__(self, bundle: Bundle, threads: int = 1) -> None:
@@ -46,9 +44,8 @@ class ModelRuntime:
         self._input_shape, self._output_shape = self.manifest.input_shape, self.manifest.output_shape
         self._predicting = threading.Lock()
         self._good_mask: tuple[tuple[int, ...], bytes] | None = None
-        self.runtime_name, self._signatures = open_graph(bundle.graph, threads)
-        with without_greeting():  # the runtime says it when a signature is first called
-            self.set_weights(bundle.weights)
+        self._signatures = open_graph(bundle.graph, threads)
+        self.set_weights(bundle.weights)
 
     @classmethod
     def open(cls, path: Path, threads: int = 1) -> ModelRuntime:

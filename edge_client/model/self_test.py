@@ -20,7 +20,7 @@ from fleet_protocol.ready_bundles import find_bundle
 
 _BUNDLE = "cnn2"
 _CLASSES, _RATE = 10, 0.05
-# Projections of the step's results, which Keras, tflite-runtime and LiteRT agree about to 1e-6 of their length.
+# Projections of the step's results, about which Keras and TensorFlow Lite agree to 1e-6 of their length.
 _EXPECTED = {
     "the loss": 2.3144515,
     "conv1/bias": 1.3194501e-4,
@@ -45,8 +45,8 @@ def check_runtime() -> None:
         if not abs(found - _EXPECTED[name]) <= _TOLERANCE * length:  # a NaN is wrong, too
             raise ModelError(
                 f"{describe_runtime()} computes wrongly on this machine: {name} after one training step is {found:.6g} "
-                f"and should be {_EXPECTED[name]:.6g}; install the runtime anew, choose another one by AURICLE_RUNTIME "
-                "(tflite or litert), and if it persists, test the board's memory and power supply"
+                f"and should be {_EXPECTED[name]:.6g}; install the runtime anew, and if it persists, test the board's "
+                "memory and power supply"
             )
 
 

@@ -102,7 +102,7 @@ class OwnedDevice:
     def plays(self) -> str:
         """Return which recordings it listens to in place of a microphone; "" where it does not."""
         microphone = self.config.microphone
-        return str(microphone.file) if microphone is not None and microphone.backend == "file" else ""
+        return str(microphone.file) if microphone is not None and microphone.source == "file" else ""
 
     def status(self) -> dict[str, Any]:
         """Return the daemon's status; with ``running`` false and ``error`` where it has none."""

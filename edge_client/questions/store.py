@@ -164,7 +164,7 @@ class QuestionStore:
         if not found:
             raise ClipError(
                 f"no question is called {given[:100]!r} (any more): it was answered, or a day has passed; "
-                "`auricle-edge questions` lists those that are open"
+                "the owner's page shows those that are open"
             )
         if len(found) > 1:
             names = ", ".join(one.question_id for one in found[:5])

@@ -53,8 +53,6 @@ CREATE TABLE IF NOT EXISTS candidates (
 ) STRICT;
 """
 _TABLES = ("events", "notes", "renamings", "wrong_detections", "questions", "candidates")
-# What was heard in a room stays in no backup, and says nothing of the labels that come back.
-_OF_THE_ROOM = ("wrong_detections", "questions", "candidates")
 ROOM_LEARNED, SELF_TEST = "room_learned", "self_test"
 """Notes that belong to the room, and to the machine."""
 # What SQLite says when the disk or another process is in the way; anything else is damage.
@@ -205,23 +203,6 @@ class Database:
     def key(self) -> tuple[tuple[int, int, int], ...]:
         """Return what changes whenever a row does, by whatever process."""
         return tuple(_stat(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal")))
-
-    def copy(self) -> bytes:
-        """Return a copy as one file, without what was heard in the room; other processes may write meanwhile.
-
-        Raises StateError, OSError as :meth:`rows`.
-        """
-        with self.errors(), closing(_connect(self.path)) as source, closing(sqlite3.connect(":memory:")) as target:
-            source.backup(target)
-            if (found := target.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
-                raise sqlite3.DatabaseError(found)
-            if _version(target, self.path):
-                for table in _OF_THE_ROOM:
-                    target.execute(f"DELETE FROM {table}")
-                target.execute("DELETE FROM notes WHERE name IN (?, ?)", (ROOM_LEARNED, SELF_TEST))
-                target.commit()
-                target.execute("VACUUM")
-            return target.serialize()
 
     def mend(self) -> list[str]:
         """Put a damaged file aside and begin a new one with what can be read; return what was damaged, in sentences.

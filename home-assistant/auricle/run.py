@@ -38,7 +38,7 @@ def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) ->
     sections: dict[str, dict[str, Any]] = {
         "device": {"name": options["name"], "state": str(data / "state")},
         "model": {"bundle": options.get("bundle") or _bundle_of(data)},
-        "microphone": {"backend": "arecord"},
+        "microphone": {},
         "detector": {"false_accepts_per_hour": options["false_accepts_per_hour"]},
         "ui": {"host": "0.0.0.0", "port": port, "proxy": proxy},  # noqa: S104  (the proxy alone is answered)
     }

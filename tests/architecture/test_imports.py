@@ -16,8 +16,8 @@ BASE = {"numpy", "safetensors", "dacite"}
 ALLOWED = {
     "fleet_protocol": BASE | {"argcomplete", "httpx"},
     "edge_client": BASE
-    | {"fleet_protocol", "httpx", "sounddevice", "soundfile", "tflite_runtime", "ai_edge_litert", "paho", "rich"}
-    | {"prometheus_client", "wyoming", "starlette", "uvicorn", "jinja2"},
+    | {"fleet_protocol", "httpx", "soundfile", "paho", "rich"}
+    | {"wyoming", "starlette", "uvicorn", "jinja2"},
     "aggregator_server": BASE
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
     | {"httpx", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}
@@ -123,7 +123,7 @@ def test_the_aggregator_knows_every_method_without_the_devices_package():
 
 def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
     loaded = loaded_by("import edge_client.cli")
-    assert loaded & {"tflite_runtime", "ai_edge_litert", "sounddevice", "soundfile", "httpx", "paho"} == set()
+    assert loaded & {"soundfile", "httpx", "paho"} == set()
 
 
 def test_what_only_larger_fleets_need_is_not_loaded_by_a_server():

@@ -56,8 +56,6 @@ SELECTIONS = {
     ("bookworm", "arm64"): ON_PROCESSOR,
     ("trixie", "arm64"): ("edge_client/model",),
 }
-# tflite-runtime is there to compare bytes with; its parity with Keras is tested on x86-64.
-PARITY_OF_ANOTHER_RUNTIME = "not (test_parity and tflite)"
 LARGER_NETWORKS = "larger_network"
 
 # How quick emulation is, and how much memory the emulator itself takes, says nothing about a board. A lesson of a head
@@ -136,9 +134,9 @@ def prepare() -> None:
 
 def test(system: System, *options: str) -> int:
     """Run tests in a system's root; return pytest's status."""
-    everything, chosen = ("",), PARITY_OF_ANOTHER_RUNTIME
+    everything, chosen = ("",), ""
     if options == ("computes",):
-        options, everything, chosen = (), ON_PROCESSOR, f"{PARITY_OF_ANOTHER_RUNTIME} and not {LARGER_NETWORKS}"
+        options, everything, chosen = (), ON_PROCESSOR, f"not {LARGER_NETWORKS}"
     tests = options or device_tests(system, everything)
     pytest = ["python", "-m", "pytest", "-p", "no:cacheprovider", "--timeout=1200", *tests]
     pytest += [f"--deselect={name}" for name in NOT_UNDER_EMULATION]

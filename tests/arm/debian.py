@@ -19,7 +19,6 @@ _OTHER_NAMES = {"bookworm": "oldstable", "trixie": "stable"}
 _BUILD = Path(__file__).resolve().parent.parent.parent / "build"
 # What a Pi takes from its distribution: Python, and what has no wheel for it (docs/pi.md).
 _PACKAGES = (
-    "libportaudio2",
     "python3",
     "python3-venv",
     "systemd",  # makes the user of the Debian package

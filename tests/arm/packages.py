@@ -25,9 +25,7 @@ _ENVIRONMENT = "opt/auricle"
 def install(system: System, checkout: Path) -> None:
     """Bring the environment of a root up to date with what the checkout asks for; quick where it is already."""
     root, target = system.folder, _target(system)
-    # The oracle of the C library, where it has a wheel.
-    wanted = (*_WANTED, "auricle[tflite]") if target.python == "3.11" else _WANTED
-    packages = needed(target, *wanted)
+    packages = needed(target, *_WANTED)
     project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
     constraints = (checkout / "constraints.txt").read_text()
     asked = hashlib.sha256(json.dumps([packages, project, constraints]).encode()).hexdigest()
@@ -44,7 +42,7 @@ def install(system: System, checkout: Path) -> None:
         shutil.copy(checkout / "constraints.txt", wheels)
         pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         offline = ["--no-index", "--find-links=/mnt", "--constraint=/mnt/constraints.txt"]
-        run(*enter(root, *pip, "install", *offline, *wanted, sources=wheels))
+        run(*enter(root, *pip, "install", *offline, *_WANTED, sources=wheels))
         run(*enter(root, *pip, "check"))
         if target.alone:
             run(*enter(root, *pip, "install", *offline, "--no-deps", *target.alone, sources=wheels))

@@ -184,7 +184,7 @@ def test_a_device_listens_on_a_full_disk_says_so_and_journals_once_there_is_room
     write_clips(tmp_path / "clips", "yes", 6, seed=3)
     write_clips(tmp_path / "clips", "stop", 6, seed=3)
     write_clips(tmp_path / "played", "yes", 3, seed=5)
-    sections = f'[microphone]\nbackend = "file"\nfile = "{tmp_path / "played"}"\n[training]\nteach_epochs = 10\n'
+    sections = f'[microphone]\nfile = "{tmp_path / "played"}"\n[training]\nteach_epochs = 10\n'
     with EdgeDaemon(disk / "shelf", find_bundle("base"), sections) as device:
         device.command("import", str(tmp_path / "clips"))
         ended(worker(device.config))

@@ -2,7 +2,6 @@
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -10,8 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
@@ -87,10 +84,3 @@ def without_tensorflow(folder: Path) -> dict[str, str]:
         (folder / "absent" / f"{name}.py").write_text(f"raise ImportError('{name} is not installed here')\n")
     path = os.pathsep.join([str(folder / "absent"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": path}
-
-
-def require_runtime(name: str) -> None:
-    """Skip the test where there is no wheel of a TensorFlow Lite runtime: `c`, `tflite` or `litert`."""
-    module = {"c": "pymicro_wakeword", "tflite": "tflite_runtime", "litert": "ai_edge_litert"}[name]
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{module} is not installed: it has no wheel for this Python and processor")

@@ -33,7 +33,6 @@ HEAVY = frozenset(
         "sklearn",
         "sklearn_extra",
         "tensorflow",
-        "tflite_runtime",
         "yaml",
     }
 )

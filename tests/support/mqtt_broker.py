@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from edge_client.config.sections import MqttConfig
 from edge_client.events import Event
-from edge_client.events.mqtt import MqttSection
 from tests.support.desk import free_port
 
 DEVICE = "0123456789abcdef0123456789abcdef"
@@ -61,7 +61,7 @@ class Broker:
 
     def config(self, **other):
         login = {"username": "pi", "password": self.password} if self.password else {}
-        return MqttSection(host="127.0.0.1", port=self.port, **login, **other)
+        return MqttConfig(host="127.0.0.1", port=self.port, **login, **other)
 
 
 class Reader:

@@ -11,7 +11,7 @@ from aggregator_server.limits import LEAST_FREE_SHARE
 from tests.support.checkout import ROOT
 
 RULES = ROOT / "systemd/auricle.rules.yml"
-SERVER, DEVICE = 'instance="server:8470", job="auricle-aggregator"', 'instance="hall:9471", job="auricle-devices"'
+SERVER = 'instance="server:8470", job="auricle-aggregator"'
 # Of each alert: what a minute-by-minute scrape shows, and when it fires. Of the others of the list none fires then.
 FIRES = {
     "AuricleAggregatorDown": ({f"up{{{SERVER}}}": "1 0x20"}, "10m"),
@@ -24,19 +24,10 @@ FIRES = {
     "AuricleRoundFailed": ({f'auricle_rounds{{state="failed", {SERVER}}}': "0x10 1x10"}, "15m"),
     "AuricleRoundLasts": ({f"auricle_open_round{{{SERVER}}}": "3x1500"}, "1450m"),
     "AuricleWrongTokens": ({f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"}, "16m"),
-    "AuricleDeviceDown": ({f"up{{{DEVICE}}}": "0x30"}, "20m"),
-    "AuricleDeviceLoopFails": ({f'auricle_loop_well{{loop="listening", {DEVICE}}}': "0x30"}, "15m"),
-    "AuricleDeviceDeaf": ({f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0+60x30"}, "15m"),
-    "AuricleDeviceSlow": ({f"auricle_real_time_factor{{{DEVICE}}}": "0.9x30"}, "20m"),
-    "AuricleDeviceHot": ({f"auricle_temperature_celsius{{{DEVICE}}}": "84x30"}, "15m"),
-    "AuricleDeviceDamaged": ({f"auricle_damage{{{DEVICE}}}": "1x5"}, "3m"),
-    "AuricleDeviceTrainingFails": ({f"auricle_training_failed_total{{{DEVICE}}}": "0+1x20"}, "15m"),
-    "AuricleDeviceAlone": ({f"auricle_aggregator_reached{{{DEVICE}}}": "0x90"}, "70m"),
 }
 # A fleet that is well. What an alert's own series say replaces these.
 WELL = {
     f"up{{{SERVER}}}": "1x3000",
-    f"up{{{DEVICE}}}": "1x3000",
     f"auricle_disk_free_bytes{{{SERVER}}}": "50x3000",
     f"auricle_disk_bytes{{{SERVER}}}": "100x3000",
     f"auricle_last_backup_timestamp_seconds{{{SERVER}}}": "0+60x3000",
@@ -47,13 +38,6 @@ WELL = {
     f'auricle_rounds{{state="failed", {SERVER}}}': "2x3000",
     f"auricle_open_round{{{SERVER}}}": "0x700 4x60 0x2240",
     f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "3x3000",
-    f'auricle_loop_well{{loop="listening", {DEVICE}}}': "1x3000",
-    f"auricle_last_frame_age_seconds{{{DEVICE}}}": "0.1x3000",
-    f"auricle_real_time_factor{{{DEVICE}}}": "0.2x3000",
-    f"auricle_temperature_celsius{{{DEVICE}}}": "55x3000",
-    f"auricle_damage{{{DEVICE}}}": "0x3000",
-    f"auricle_training_failed_total{{{DEVICE}}}": "1x3000",
-    f"auricle_aggregator_reached{{{DEVICE}}}": "1x3000",
 }
 
 

@@ -97,10 +97,10 @@ def test_options_become_a_configuration_in_which_no_option_is_more_than_a_value(
     assert config.detector.false_accepts_per_hour == options["false_accepts_per_hour"]
     assert (config.ui.proxy, config.ui.port) == ("172.30.32.2", 8099)
     if "mqtt_host" in given:
-        mqtt = config.sinks["mqtt"]
+        mqtt = config.mqtt
         assert (mqtt.host, mqtt.port, mqtt.username, mqtt.password) == ("core-mosquitto", 1884, "auricle", "")
     else:
-        assert config.sinks == {}
+        assert config.mqtt is None
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_device_of_another_front_end_learns_its_clips_anew_and_teaches_its_new
     with device_fleet(tmp_path / "former", base, lambda: start_aggregator("former"), own=6) as (former, of_former):
         one, other = of_former("one", "base", ("yes", "stop")), device("other", new, ("yes", "no"))
         write_clips(tmp_path / "played", "stop", 20, seed=5)
-        one.config.write_text(f'{one.config.read_text()}teach_epochs = 10\n[microphone]\nbackend = "file"\n')
+        one.config.write_text(f"{one.config.read_text()}teach_epochs = 10\n[microphone]\n")
         with one.config.open("a") as config:
             config.write(f'file = "{tmp_path / "played"}"\n')
         one.start()

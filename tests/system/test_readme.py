@@ -77,7 +77,7 @@ class Reader(Desk):
         if program in ("auricle-aggregator new", "auricle-aggregator run"):
             command += f" --port {self.port}"
         elif program == "auricle-edge init":
-            command += " --microphone shelf --backend arecord"
+            command += " --microphone shelf"
         elif program == "auricle-edge ui":
             command += " --port 0"
         command = command.replace("LINK", self.link)

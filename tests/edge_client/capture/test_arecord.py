@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from edge_client.capture.arecord import arecord_devices, open_arecord
@@ -22,7 +23,7 @@ case "$*" in
     fi
     printf 'HW Params of device "hw":\n----\nFORMAT:  S16_LE S24_3LE\nCHANNELS: 2\nRATE: [8000 48000]\n----\n' >&2
     exit 1 ;;
-*plughw*) exec cat /dev/zero ;;
+*plughw*) while cat "$(dirname "$0")/frames"; do :; done ;;
 *"-f S16_LE -c 2 -r 44100"*|*"-f S16_LE -c 2 -r 48000"*) ;;
 *) echo 'Warning: rate is not accurate (requested = 16000Hz, got = 44100Hz)' >&2 ;;
 esac
@@ -31,6 +32,7 @@ esac
 
 @pytest.fixture(autouse=True)
 def card(tmp_path, monkeypatch):
+    (tmp_path / "frames").write_bytes(np.tile(np.array([[1_024, -8_192]], "<i2"), (500, 1)).tobytes())
     program = tmp_path / "arecord"
     program.write_text(CARD)
     program.chmod(0o755)
@@ -39,7 +41,7 @@ def card(tmp_path, monkeypatch):
 
 
 def recorded_at(rate_hz, model_hz):
-    stream = open_arecord(MicrophoneConfig(backend="arecord", rate_hz=rate_hz), model_hz, threading.Event())
+    stream = open_arecord(MicrophoneConfig(rate_hz=rate_hz), model_hz, threading.Event())
     stream.process.close()
     assert (stream.device, stream.channels) == ("plughw:CARD=Mic,DEV=0", 1)
     return stream.rate_hz
@@ -69,3 +71,13 @@ def test_a_device_in_use_is_named_with_the_reason(card):
     (card / "busy").touch()
     with pytest.raises(AudioError, match=r"'hw:CARD=Mic,DEV=0'.*Device or resource busy; is another program using it"):
         recorded_at(0, 16_000)
+
+
+@pytest.mark.parametrize(("channel", "level"), [(1, 1 / 32), (2, -1 / 4)])
+def test_one_of_its_channels_is_heard_alone(channel, level):
+    stream = open_arecord(MicrophoneConfig(channel=channel), 48_000, threading.Event())
+    stream.process.wait(60.0, threading.Event())
+    assert set(stream.read(1.0)) == {np.float32(level)}
+    stream.process.close()
+    with pytest.raises(AudioError, match=r"2 channels; \[microphone\] channel = 7"):
+        open_arecord(MicrophoneConfig(channel=7), 48_000, threading.Event())

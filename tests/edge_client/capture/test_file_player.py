@@ -10,7 +10,7 @@ import soundfile
 
 from edge_client.capture.file_player import _sound, playable
 from edge_client.capture.microphone import Microphone
-from edge_client.config.sections import MicrophoneConfig, RefusedValueError
+from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 
 RATE_HZ = 16_000
@@ -29,7 +29,7 @@ def heard(tmp_path):
     opened = []
 
     def read(seconds, **options):
-        source = Microphone(MicrophoneConfig(backend="file", file=tmp_path, **options), RATE_HZ)
+        source = Microphone(MicrophoneConfig(file=tmp_path, **options), RATE_HZ)
         opened.append(source)
         parts = [source.read(RATE_HZ // 10, 60.0) for _ in range(round(10 * seconds))]
         assert source.overflows == source.reopened == 0
@@ -93,11 +93,6 @@ def test_nothing_to_play_is_an_error_that_names_it(content, said, tmp_path):
         for name, data in content.items():
             (folder / name).write_bytes(data)
     with pytest.raises(AudioError, match=rf"\[microphone\] file = {folder}: .*{said}"):
-        Microphone(MicrophoneConfig(backend="file", file=folder), RATE_HZ)
+        Microphone(MicrophoneConfig(file=folder), RATE_HZ)
     with pytest.raises(AudioError, match=str(folder)):
         playable(folder)
-
-
-def test_the_configuration_must_say_what_to_play():
-    with pytest.raises(RefusedValueError, match="needs the key file too"):
-        MicrophoneConfig(backend="file")

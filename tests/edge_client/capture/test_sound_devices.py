@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device
+from edge_client.capture.sound_devices import CaptureDevice, candidate_rates, matching_device, port_of
 from edge_client.errors import AudioError
 
 USB = CaptureDevice("USB PnP Sound Device: Audio (hw:1,0)")
@@ -45,3 +45,18 @@ def test_the_models_rate_is_tried_first_then_the_next_above_and_one_that_was_ask
     assert candidate_rates(0, 14_400)[:4] == (14_400, 16_000, 22_050, 32_000)
     assert candidate_rates(0, 16_000)[:3] == (16_000, 22_050, 32_000)
     assert candidate_rates(48_000, 16_000) == (48_000,)
+
+
+def test_two_equal_microphones_are_told_apart_by_their_ports(tmp_path):
+    cards, names = tmp_path / "sound", tmp_path / "asound"
+    names.mkdir()
+    for number, (card, port) in enumerate((("Device", "1-1.2"), ("Device_1", "1-1.3"))):
+        (cards / f"card{number}").mkdir(parents=True)
+        (cards / f"card{number}" / "device").symlink_to(f"../../../1-1/{port}/{port}:1.0")
+        (names / card).symlink_to(f"card{number}")
+    ports = [port_of(f"plughw:CARD={name},DEV=0", cards, names) for name in ("Device", "Device_1", "Other")]
+    assert ports == ["usb port 1-1.2", "usb port 1-1.3", ""]
+    devices = [CaptureDevice("USB PnP", port) for port in ports[:2]]
+    assert matching_device("usb port 1-1.3", devices) is devices[1]
+    with pytest.raises(AudioError, match="its port"):
+        matching_device("USB PnP", devices)

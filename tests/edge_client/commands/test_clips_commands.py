@@ -23,11 +23,10 @@ from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest
 from tests.support.checkout import ROOT
 from tests.support.edge_commands import EdgeCommands
-from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.edge_process import wait_for
 from tests.support.sounds import melody, write_clips
 
 RATE = 16_000
@@ -92,7 +91,7 @@ def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
         folder.chmod(0o755)
     config = str(edge.config)
     code = (  # the interpreter may be where another user cannot read, so the process becomes that user later
-        "import os, pathlib, sys, edge_client.daemon.status, edge_client.config as reader\n"
+        "import locale, os, pathlib, sys, edge_client.daemon.status, edge_client.config as reader\n"
         f"from edge_client.cli import main; reader.load_config(pathlib.Path({config!r}))\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.argv[1:] = ['status', '--config', sys.argv[1]]; sys.exit(main())"
@@ -221,24 +220,6 @@ def test_an_option_before_an_action_counts_for_it(edge, capsys):
     found = json.loads(edge("clips", "--json"))
     assert [(item["label"], item["clips"]) for item in found["labels"]] == [("yes", 1)]
     assert Path(found["folder"]) == edge.folder / "state" / "clips"
-
-
-@pytest.mark.slow
-def test_a_command_waits_until_the_daemon_has_learned(edge, tmp_path, sound_server):
-    assert sound_server
-    write_clips(edge.folder / "recordings", "yes", 4, seed=1)
-    assert "learns in rounds alone" in edge("import", edge.folder / "recordings", "--wait", status=1)
-    sections = '[microphone]\ndevice = "shelf"\nbackend = "arecord"\n[training]\nteach_epochs = 3\n'
-    daemon = EdgeDaemon(tmp_path, find_bundle("base"), sections)
-    edge("clips", "delete", "--yes", "--for-good", "--label", "yes")
-    assert "the daemon does not run" in edge("import", edge.folder / "recordings", "--wait", status=1)
-    daemon.start(dict(os.environ))
-    try:
-        wait_for(lambda: daemon.status().get("loops"), what="the daemon")
-        assert "4 were there already" in edge("import", edge.folder / "recordings", "--wait")
-        assert labels(edge) == ("yes",)
-    finally:
-        assert daemon.end(signal.SIGTERM) == 0
 
 
 def test_a_name_is_taken_back_with_all_that_moved_and_a_clip_that_both_had_stays(edge):

@@ -10,7 +10,6 @@ import pytest
 from edge_client.config import load_config
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import ENROL
-from tests.support.checkout import ROOT
 from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_server import no_sound_devices
@@ -23,14 +22,12 @@ def edge(tmp_path, capsys):
 
 
 def test_options_alone_write_a_configuration_and_what_is_there_stays(edge):
-    out = edge(
-        "init", "--microphone", 'a "shelf"', "--backend", "arecord", "--bundle", "cnn1", "--alone", "--name", "x"
-    )
+    out = edge("init", "--microphone", 'a "shelf"', "--bundle", "cnn1", "--alone", "--name", "x")
     assert "next: auricle-edge doctor" in out
     assert "its bundle is cnn1; to choose another now" in out
     config = load_config(edge.config)
     assert (config.device.name, config.device.share_names, config.server) == ("x", False, None)
-    assert (config.microphone.device, config.microphone.backend) == ('a "shelf"', "arecord")
+    assert config.microphone.device == 'a "shelf"'
     assert config.model.bundle.stem == "cnn1"
     assert config.device.state == edge.folder / "state"
     assert edge.config.stat().st_mode & 0o777 == 0o644
@@ -61,7 +58,7 @@ def test_a_bundle_that_does_not_exist_leaves_no_file(edge):
 def test_three_answers_at_a_terminal_write_a_configuration(edge, sound_server):
     assert sound_server
     # No such number; the first real microphone; words and sounds; alone.
-    status, out, errors = edge.answered(b"99\n2\n3\n\n", "init", "--backend", "arecord")
+    status, out, errors = edge.answered(b"99\n2\n3\n\n", "init")
     assert status == 0, errors
     assert "'99' is none of these numbers" in errors
     assert f"wrote {edge.config}" in out
@@ -93,7 +90,7 @@ def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_t
 
 
 def test_what_is_wrong_is_found_with_its_way_out(edge, monkeypatch):
-    edge("init", "--microphone", "no such thing", "--backend", "arecord", "--alone", "--bundle", "cnn1")
+    edge("init", "--microphone", "no such thing", "--alone", "--bundle", "cnn1")
     text = edge.config.read_text() + '[recordings]\nfolder = "gone"\n[server]\nurl = "http://127.0.0.1:9"\n'
     edge.config.write_text(text + 'enrol_token = "x"\n[training]\nmax_temperature_c = 1\n')
     (edge.state.folder / "model.safetensors").write_bytes(b"damaged")
@@ -110,7 +107,7 @@ def test_what_is_wrong_is_found_with_its_way_out(edge, monkeypatch):
 
 @pytest.mark.slow
 def test_a_microphone_is_heard_and_one_that_is_muted_is_found(edge, sound_server):
-    edge("init", "--microphone", "shelf", "--backend", "arecord", "--alone", "--bundle", "cnn1")
+    edge("init", "--microphone", "shelf", "--alone", "--bundle", "cnn1")
     assert "silent" in findings(edge, 1)["microphone"]["found"]  # nothing is played: digital silence
     sound_server.play_on(0.1 * np.random.default_rng(0).standard_normal(48_000 * 10))
     heard = wait_for(lambda: (got := finding_of(edge, "microphone"))["verdict"] == "ok" and got, what="the sound")
@@ -150,23 +147,17 @@ def deaf(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def without_portaudio(tmp_path, monkeypatch):
-    """The system's library is not there, for the real package that looks for it."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(
-        "import ctypes.util\nfind = ctypes.util.find_library\n"
-        "ctypes.util.find_library = lambda name: None if 'portaudio' in name else find(name)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+def without_arecord(monkeypatch):
+    """ALSA's programs are not there."""
+    monkeypatch.setenv("PATH", "/nonexistent")
 
 
 NONE = ("no microphone is there: plug one in", "init --play FOLDER")
-NO_LIBRARY = ("sudo apt install libportaudio2", 'backend = "arecord"')
+NO_PROGRAM = ("cannot run arecord", "sudo apt install alsa-utils")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lack", "words"), [("deaf", NONE), ("without_portaudio", NO_LIBRARY)])
+@pytest.mark.parametrize(("lack", "words"), [("deaf", NONE), ("without_arecord", NO_PROGRAM)])
 def test_without_a_microphone_every_step_says_so_and_what_to_do(edge, lack, words, request):
     request.getfixturevalue(lack)
     out, errors = edge.ended(0, "init", "--alone", "--bundle", "cnn1")

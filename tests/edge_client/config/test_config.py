@@ -75,7 +75,7 @@ def test_a_ready_bundle_is_found_by_its_name_and_a_file_by_its_path(tmp_path):
             "[training]\nwindow = '25:00-3:00'\n[recordings]",
             "line 11: [training] window = '25:00-3:00'",
         ),
-        ("[recordings]", "[microphone]\nbackend = 'oss'\n[recordings]", "line 11: [microphone] backend = 'oss'"),
+        ("[recordings]", "[microphone]\nfile = 'x'\ndevice = 'y'\n[recordings]", "line 11: [microphone] file = "),
         ("[recordings]", "mqtt = 7\n[recordings]", "unknown key 'mqtt' in [model]"),
         ("[device]", "mqtt = 7\n[device]", "[mqtt] must be a section"),
         ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),
@@ -103,7 +103,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, message):
 def test_sections_that_are_left_out_are_off_or_hold_their_defaults(tmp_path):
     config = load(tmp_path, GOOD.replace('folder = "clips"', ""))
     assert config.microphone is None
-    assert config.sinks == {}
+    assert config.mqtt is None
     assert config.detector.hop_s is None
     assert config.clips_folder == tmp_path / "state" / "clips"
 

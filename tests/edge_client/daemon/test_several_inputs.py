@@ -3,16 +3,13 @@
 import contextlib
 import logging
 import os
-import re
 import signal
 import threading
 from pathlib import Path
 
-import httpx
 import numpy as np
 import pytest
 import soundfile
-from prometheus_client.parser import text_string_to_metric_families
 
 from edge_client.capture import microphone, stream
 from edge_client.daemon.daemon import Daemon
@@ -33,7 +30,7 @@ def write_bang(path, seed):
 
 
 def played(path):
-    return f'backend = "file"\nfile = "{path}"'
+    return f'file = "{path}"'
 
 
 @contextlib.contextmanager
@@ -54,13 +51,6 @@ def running(device):
 def found_of_inputs(device):
     findings = examine(device.folder / "edge.toml")
     return {finding.check: finding for finding in findings if finding.check.startswith("microphone")}
-
-
-def metrics_of(log):
-    """Samples of the metrics, of which the log has the address, by name and input."""
-    text = httpx.get(re.search(r"metrics at (\S+)", log)[1], timeout=180).text
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    return {(sample.name, sample.labels.get("input")): sample.value for sample in samples}
 
 
 def recorders(device):
@@ -95,7 +85,7 @@ def test_an_input_that_dies_is_opened_again_and_the_other_goes_on(tmp_path):
 
 
 @needs_ffmpeg
-def test_doctor_and_metrics_tell_of_each_input_with_and_without_a_daemon(tmp_path, monkeypatch, caplog):
+def test_doctor_tells_of_each_input_with_and_without_a_daemon(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(microphone, "_LONGEST_PAUSE_S", 0.5)
     write_bang(tmp_path / "hall.wav", 1)
@@ -105,7 +95,6 @@ def test_doctor_and_metrics_tell_of_each_input_with_and_without_a_daemon(tmp_pat
         "microphones.camera": f'url = "{camera.url("rtsp")}"',
         "microphones.garage": 'url = "rtsp://127.0.0.1:9/nobody"',
         "microphones.attic": played(tmp_path / "gone.wav"),
-        "metrics": "port = 0",
     }
     device = Device(tmp_path, "base", **sections)
     try:
@@ -129,7 +118,6 @@ def test_doctor_and_metrics_tell_of_each_input_with_and_without_a_daemon(tmp_pat
             told = found_of_inputs(device)
             assert "the daemon has it" in told["microphone camera"].found
             assert "the daemon gets no sound: cannot record from" in told["microphone garage"].found
-            samples = metrics_of(caplog.text)
             camera.close()
             wait_for(
                 lambda: "Connection refused" in found_of_inputs(device)["microphone camera"].found,
@@ -140,9 +128,6 @@ def test_doctor_and_metrics_tell_of_each_input_with_and_without_a_daemon(tmp_pat
             )
     finally:
         camera.close()
-    for name in ("auricle_frames_total", "auricle_windows_total", "auricle_last_frame_age_seconds", "auricle_level_db"):
-        assert {label for metric, label in samples if metric == name} == {"microphone", "camera"}
-    assert samples["auricle_frames_total", "camera"] > 0
 
 
 def test_each_input_has_its_events_and_its_state_and_one_that_fails_disturbs_no_other(tmp_path):

@@ -1,4 +1,4 @@
-"""Events reach the journal, standard output and the owner's program, whatever happens outside."""
+"""Events reach the journal, and standard output, whatever happens outside."""
 
 import json
 import logging
@@ -9,15 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from edge_client.events import Event
-from edge_client.events.command import CommandHook
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal, past_events
-from edge_client.events.publisher import secret_variables
 from edge_client.storage.database import FILE, Database
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
@@ -183,72 +180,6 @@ def test_a_reader_that_goes_away_ends_nothing():
     assert message.count("nobody reads events") == 1
     assert message.endswith("done\n")
     assert "Traceback" not in message
-
-
-def hook(tmp_path, script, timeout_s=180.0):
-    program = tmp_path / "hook"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o700)
-    command = [str(program), str(tmp_path / "out"), "an argument; with $signs"]
-    return CommandHook(command, timeout_s, secret_variables())
-
-
-def test_the_command_gets_the_event_and_its_arguments_and_no_secrets(tmp_path, monkeypatch):
-    monkeypatch.setenv("AURICLE_MQTT_PASSWORD", "secret")
-    sink = hook(tmp_path, 'cat > "$1.part"; echo "$2 $AURICLE_MQTT_PASSWORD" >> "$1.part"; mv "$1.part" "$1"')
-    sink.publish(event(7))
-    wait_for((tmp_path / "out").exists)
-    document, rest = (tmp_path / "out").read_text().splitlines()
-    assert json.loads(document) == event(7).to_json()
-    assert rest == "an argument; with $signs "
-    sink.close()
-
-
-def test_one_command_runs_at_a_time_and_none_is_lost(tmp_path):
-    sink = hook(tmp_path, 'mkdir "$1.lock" || echo overlap >> "$1"; sleep 0.05; echo ran >> "$1"; rmdir "$1.lock"')
-    for number in range(5):
-        sink.publish(event(number))
-    wait_for(lambda: (tmp_path / "out").exists() and len((tmp_path / "out").read_text().split()) >= 5)
-    assert (tmp_path / "out").read_text().split() == ["ran"] * 5
-    sink.close()
-
-
-def is_running(pid):
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-
-
-def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path, caplog):
-    timeout_s = 0.2
-    while not (tmp_path / "out").exists() or not (tmp_path / "out").read_text().endswith("\n"):
-        timeout_s *= 2  # a busy machine takes longer to start a command
-        sink = hook(tmp_path, 'sleep 600 & echo $! > "$1"; wait', timeout_s)
-        sink.publish(event())
-        wait_for(lambda wanted=f"was killed after {timeout_s:g} s": wanted in caplog.text)
-    child = int((tmp_path / "out").read_text())
-    wait_for(lambda: not is_running(child))
-    sink.close()
-
-
-def test_closing_does_not_wait_for_a_command_that_hangs(tmp_path):
-    sink = hook(tmp_path, 'echo $$ > "$1"; exec sleep 600', timeout_s=600)
-    sink.publish(event())
-    wait_for(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
-    sink.close()
-    assert not is_running(int((tmp_path / "out").read_text()))
-
-
-def test_a_command_that_fails_or_is_missing_is_logged_and_not_raised(tmp_path, caplog):
-    failing = hook(tmp_path, "exit 3")
-    failing.publish(event())
-    wait_for(lambda: "ended with status 3" in caplog.text)
-    failing.close()
-    missing = CommandHook([str(tmp_path / "nothing")], 1.0)
-    missing.publish(event())
-    wait_for(lambda: "cannot run" in caplog.text)
-    missing.close()
 
 
 def test_a_slow_receiver_costs_dropped_items_and_never_time(caplog):

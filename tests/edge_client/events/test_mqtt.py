@@ -9,9 +9,13 @@ import time
 
 import pytest
 
+from edge_client.config.sections import MqttConfig
+from edge_client.daemon.diagnosis import examine
 from edge_client.errors import ConfigError
 from edge_client.events.home_assistant import label_key
-from edge_client.events.mqtt import MqttSection, MqttSink
+from edge_client.events.mqtt import MqttSink
+from tests.support.desk import free_port
+from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.listener import Listener
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 
@@ -70,9 +74,9 @@ def test_a_device_that_dies_is_reported_by_the_broker(tmp_path, start):
     reader = start(Reader, broker)
     code = f"""
 import time
-from edge_client.events.mqtt import MqttSection, MqttSink
-from tests.support.listener import Listener
-sink = MqttSink(MqttSection(host="127.0.0.1", port={broker.port}), "{DEVICE}", "shelf")
+from edge_client.config.sections import MqttConfig
+from edge_client.events.mqtt import MqttSink
+sink = MqttSink(MqttConfig(host="127.0.0.1", port={broker.port}), "{DEVICE}", "shelf")
 time.sleep(600)
 """
     device = subprocess.Popen([sys.executable, "-c", code])
@@ -143,10 +147,56 @@ def test_a_wrong_password_is_said_once_and_stops_nothing(tmp_path, start, caplog
     assert caplog.text.count("refuses this device") == 1
 
 
-def test_a_missing_library_is_named_with_the_way_out(monkeypatch):
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for 127.0.0.1 that signs itself, with its key."""
+    path = tmp_path_factory.mktemp("authority") / "broker.pem"
+    names = ["-subj", "/CN=broker", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-keyout", path.with_suffix(".key"), "-out", path]
+    subprocess.run(["openssl", "req", *made, *names], check=True, capture_output=True)
+    path.write_text(path.read_text() + path.with_suffix(".key").read_text())
+    return path
+
+
+def test_why_a_broker_is_not_reached_is_said_with_the_way_out(tmp_path, start, certificate, caplog):
+    for folder in (plain := tmp_path / "plain", secure := tmp_path / "secure"):
+        folder.mkdir()
+    open_, own = start(Broker, plain), start(Broker, secure, None, certificate)
+    cases = {
+        own.config(tls=True, ca=certificate): "",
+        own.config(tls=True): "its certificate cannot be trusted",
+        own.config(): "see [mqtt] port and tls",
+        open_.config(tls=True): "it does not speak TLS there",
+        MqttConfig(host="127.0.0.1", port=free_port()): "Connection refused; see [mqtt] host and port",
+    }
+    for config, words in cases.items():
+        sink = start(MqttSink, config, DEVICE, "shelf")
+        found = wait_for(lambda sink=sink: (said := sink.trouble()) == "" or ("not conn" not in said and said))
+        assert (found is True) == (words == ""), found
+        assert words in caplog.text
+
+
+def test_what_cannot_be_used_is_named_when_it_is_read(tmp_path, monkeypatch):
+    for host in ("mqtt://broker", "broker:1883", "127.0.0.1:21201", " broker", "[::1]", "user@broker", ""):
+        with pytest.raises(ConfigError, match=r"must be a name or an address alone|must name the broker"):
+            MqttConfig(host=host)
+    for good in ("broker", "broker.local", "127.0.0.1", "::1", "fe80::1%eth0"):
+        assert MqttConfig(host=good).host == good
+    (tmp_path / "ca.pem").write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"ca\.pem cannot be read as certificates"):
+        MqttSink(MqttConfig(host="127.0.0.1", tls=True, ca=tmp_path / "ca.pem"), DEVICE, "shelf")
+    with pytest.raises(ConfigError, match="is for tls = true"):
+        MqttConfig(host="127.0.0.1", ca=tmp_path / "ca.pem")
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(ConfigError, match=r"auricle\[mqtt\]"):
-        MqttSink(MqttSection(host="127.0.0.1"), DEVICE, "shelf")
+        MqttSink(MqttConfig(host="127.0.0.1"), DEVICE, "shelf")
+
+
+def test_doctor_says_whether_anything_listens(tmp_path, bundles):
+    more = f'[microphone]\nfile = "none"\n[mqtt]\nhost = "127.0.0.1"\nport = {free_port()}\n'
+    device = EdgeDaemon(tmp_path, bundles["cnn1"], more)
+    found = {finding.check: finding for finding in examine(device.config)}
+    assert (found["mqtt"].verdict, "Connection refused" in found["mqtt"].found) == ("problem", True)
 
 
 class Hostile(Listener):
@@ -157,7 +207,7 @@ class Hostile(Listener):
         super().__init__()
 
     def config(self):
-        return MqttSection(host="127.0.0.1", port=int(self.url.rpartition(":")[2]))
+        return MqttConfig(host="127.0.0.1", port=int(self.url.rpartition(":")[2]))
 
     def serve(self, client):
         client.settimeout(180)

@@ -184,7 +184,6 @@ def test_what_is_tapped_on_the_phone_is_an_answer_to_its_device():
 
 SECTIONS = """
 [microphone]
-backend = "file"
 file = "recordings"
 [training]
 teach_epochs = 60
@@ -215,8 +214,6 @@ def test_a_running_device_is_in_doubt_asks_and_learns_what_home_assistant_answer
         device_id = DeviceState(device.state).identity.load().device_id
         question = json.loads(reader.next(f"auricle/{device_id}/question/asked").payload)
         assert (question["label"], question["detected"]) == ("kettle", False)
-        listed = json.loads(device.command("questions", "--json").stdout)
-        assert question["id"] in [one["id"] for one in listed]
         reply = json.dumps({"id": question["id"], "answer": "yes"})
         reader.client.publish(question["answer_topic"], reply, qos=1).wait_for_publish(180)
         taught = DeviceState(device.state).model.taught()

@@ -12,7 +12,6 @@ from edge_client.model.interpreter import open_network
 from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
 from fleet_protocol.errors import BundleError, ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
-from tests.support.checkout import require_runtime
 
 
 @pytest.fixture
@@ -29,11 +28,7 @@ def noise(clips, settings, seed=0):
     return (0.1 * np.random.default_rng(seed).standard_normal((clips, settings.clip_samples))).astype(np.float32)
 
 
-@pytest.mark.alone
-@pytest.mark.parametrize("runtime", ["c", "tflite", "litert"])
-def test_it_is_the_network_of_the_scaled_log_mel_features(settings, monkeypatch, runtime):
-    require_runtime(runtime)
-    monkeypatch.setenv("AURICLE_RUNTIME", runtime)
+def test_it_is_the_network_of_the_scaled_log_mel_features(settings):
     clips = noise(3, settings)
     found = open_front_end(settings)(clips)
     scaled = (LogMel(settings.log_mel)(clips) + 6) / 5

@@ -7,7 +7,6 @@ import pytest
 
 from edge_client.events import Event, Heard
 from edge_client.live.feed import BANDS, LiveFeed, LiveReader, Spectrum
-from tests.support.checkout import run_module
 
 RATE = 16_000
 STANDING = {"kettle": (0.25, 0.7)}
@@ -114,10 +113,3 @@ def test_more_watchers_than_there_is_room_for_are_turned_away(feed, tmp_path):
     assert all(reader.read(5) is not None for reader in readers)
     for reader in (*readers, ninth):
         reader.close()
-
-
-def test_watch_says_that_no_daemon_runs(tmp_path):
-    (tmp_path / "edge.toml").write_text('[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "base"\n')
-    result = run_module("edge_client.cli", "watch", "--config", tmp_path / "edge.toml")
-    assert result.returncode == 1
-    assert "start it with: auricle-edge run" in result.stderr

@@ -1,8 +1,7 @@
-"""TensorFlow Lite's C library computes what the wheels compute, keeps no memory, and refuses what is no graph."""
+"""TensorFlow Lite's C library keeps no memory, and refuses what is no graph."""
 
 import gc
 import os
-import platform
 from pathlib import Path
 
 import numpy as np
@@ -11,50 +10,14 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.model.c_library import Interpreter
 from edge_client.model.interpreter import open_network
-from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
-from tests.support.checkout import require_runtime
 
 CAPACITY = 32
-
-
-@pytest.fixture(autouse=True)
-def _there(monkeypatch):
-    require_runtime("c")
-    monkeypatch.setenv("AURICLE_RUNTIME", "c")
 
 
 @pytest.fixture
 def graph(bundles):
     return read_bundle(bundles["cnn2"]).graph
-
-
-def trained(bundle: Path) -> dict[str, np.ndarray]:
-    """What five steps on fixed clips lead to: weights, probabilities, embeddings, a gradient."""
-    runtime, generator = ModelRuntime.open(bundle), np.random.default_rng(0)
-    shape, batch = runtime.manifest.input_shape, runtime.manifest.batch
-    mask = np.zeros(CAPACITY, np.float32)
-    mask[:5] = 1
-    for rows in (batch, batch, 3, batch, 1):
-        x = generator.normal(size=(rows, *shape)).astype(np.float32)
-        targets = np.eye(CAPACITY, dtype=np.float32)[generator.integers(0, 5, rows)]
-        runtime.train_step(x, targets, mask, learning_rate=0.05)
-    found = {"predict": runtime.predict(x, mask), "embed": runtime.embed(x)}
-    found["gradient"], _ = runtime.input_gradient(x, targets, mask)
-    return runtime.get_weights() | found
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize("name", ["cnn1", "cnn2", "dscnn3", "ann3"])
-def test_it_trains_to_the_bytes_of_the_wheel_for_arm(bundles, name, monkeypatch):
-    require_runtime("tflite")
-    ours = trained(bundles[name])
-    monkeypatch.setenv("AURICLE_RUNTIME", "tflite")
-    # The two versions of the library add up in another order: on 64-bit ARM everywhere, on 32-bit ARM cnn1's bias.
-    machine = platform.machine()
-    relative = 1e-5 if machine == "aarch64" or (name == "cnn1" and machine.startswith("arm")) else 0.0
-    for what, value in trained(bundles[name]).items():
-        np.testing.assert_allclose(ours[what], value, rtol=relative, atol=relative * 1e-2, err_msg=what)
 
 
 def test_signatures_called_by_turns_compute_what_each_computes_alone(graph):

@@ -6,7 +6,6 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle, write_bundle
-from tests.support.checkout import require_runtime
 
 
 def with_foreign(graph: bytes, change) -> bytes:
@@ -32,10 +31,7 @@ def newer(code, _schema):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("change", "operator"), [(custom, "NoSuchOperator"), (newer, "CONV_2D' version '99'")])
-def test_a_bundle_that_needs_another_operator_is_refused_by_its_name(bundles, tmp_path, monkeypatch, change, operator):
-    require_runtime("litert")  # it brings the format's classes
-    require_runtime("c")
-    monkeypatch.setenv("AURICLE_RUNTIME", "c")
+def test_a_bundle_that_needs_another_operator_is_refused_by_its_name(bundles, tmp_path, change, operator):
     bundle = read_bundle(bundles["cnn1"])
     path = tmp_path / "foreign.auricle"
     path.write_bytes(write_bundle(bundle.manifest, with_foreign(bundle.graph, change), bundle.weights))

@@ -11,14 +11,9 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.model import library_file
 from edge_client.model.library_file import PACKAGE, PACKAGE_VERSION, VARIABLE, library_path
-from tests.support.checkout import ROOT, require_runtime
+from tests.support.checkout import ROOT
 
 FIRST_64_BITS, MACHINE = 4, slice(18, 20)  # in an ELF header
-
-
-@pytest.fixture(autouse=True)
-def _there():
-    require_runtime("c")
 
 
 @pytest.fixture

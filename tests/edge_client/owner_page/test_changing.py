@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 
 SECTIONS = """
 [microphone]
-backend = "file"
 file = "recordings"
 [training]
 teach_epochs = 8

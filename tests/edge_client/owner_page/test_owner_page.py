@@ -1,11 +1,7 @@
 """The owner's page beside a real daemon with a real microphone, as its owner uses it in Chromium."""
 
-import json
 import os
 import re
-import signal
-import subprocess
-import sys
 
 import httpx
 import numpy as np
@@ -13,7 +9,6 @@ import pytest
 
 from edge_client.audio.resampling import resample
 from edge_client.clips.files import clip_files
-from tests.support.checkout import ROOT
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
 from tests.support.sound_server import SINK_RATE_HZ
@@ -263,22 +258,3 @@ def test_beyond_this_machine_he_signs_in_first(page, shelf):
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
     finally:
         assert ui.end()[0] == 0
-
-
-@pytest.mark.parametrize("options", [["--json"], []])
-def test_watch_follows_the_same_source_in_the_terminal(shelf, options):
-    command = [sys.executable, "-m", "edge_client.cli", "watch", *options, "--config", str(shelf.daemon.config)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
-        try:
-            lines = [watch.stdout.readline() for _ in range(2)]
-            watch.send_signal(signal.SIGINT)
-            _, errors = watch.communicate(timeout=180)
-        finally:
-            watch.kill()
-    assert watch.returncode == 130, errors
-    if options:
-        first, second = map(json.loads, lines)
-        assert first["time"] <= second["time"]
-        assert set(NAMES.values()) <= set(second["scores"])
-    else:
-        assert all(re.fullmatch(r"\d\d:\d\d:\d\d  +-\d+ dB  .+ \d\.\d\d\n", line) for line in lines), lines

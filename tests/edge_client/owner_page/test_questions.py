@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 SECTIONS = """
 [microphone]
-backend = "file"
 file = "recordings"
 [training]
 teach_epochs = 8
