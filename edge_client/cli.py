@@ -8,7 +8,6 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from edge_client.commands import clips, daemon, devices, events, fleet, init, teach, try_
 from fleet_protocol.command_line import describe_missing, parse, program, with_version
@@ -16,8 +15,6 @@ from fleet_protocol.errors import AuricleError
 
 _COMMANDS = (try_, init, daemon, teach, clips, events, devices, fleet)
 _DESCRIPTION = "Hear sounds, learn new ones from you, and learn with other devices. Begin with `auricle-edge try`."
-# Users below are services (login.defs(5), UID_MIN).
-_FIRST_PERSON = 1000
 # Which extra brings a module that is not there.
 _EXTRAS = {"starlette": "ui", "uvicorn": "ui", "jinja2": "ui", "wyoming": "wyoming"}
 
@@ -69,24 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _not_allowed(error: PermissionError, arguments: Sequence[str]) -> str:
-    """Say as whom a command may do what it was refused."""
+    """Say how a command may do what it was refused."""
     refusal = f"not allowed to use {error.filename}" if error.filename else str(error)
-    owner = _service(Path(error.filename)) if isinstance(error.filename, str) else None
-    user = "" if owner is None else f"-u {owner} "
-    return f"{refusal}: sudo {user}auricle-edge {shlex.join(arguments)}"
-
-
-def _service(path: Path) -> str | None:
-    """Return the service to which a file belongs, or the nearest folder above it that can be read."""
-    for place in (path, *path.absolute().parents):
-        try:
-            found = place.stat()
-            return place.owner() if 0 < found.st_uid < _FIRST_PERSON else None
-        except PermissionError:
-            continue
-        except (OSError, KeyError):  # it is not there, or its owner has no name
-            return None
-    return None
+    return f"{refusal}: sudo auricle-edge {shlex.join(arguments)}"
 
 
 if __name__ == "__main__":

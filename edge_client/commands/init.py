@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from edge_client.capture.sound_devices import CaptureDevice
 
 _NO_MICROPHONE = "none"
-# Stands for the choice of recordings, among the names of microphones.
-_PLAYED = "\0"
 # What somebody wants to be heard, and the bundle for it.
 _HEARD = (("words", FIRST_CHOICE), ("everyday sounds", "sounds_2s"), ("both", "words_and_sounds"))
 _FLEET = "3. Paste the invitation of a fleet to learn with others, or press Enter to learn alone:"
@@ -151,20 +149,8 @@ def _ask_for_microphone(options: argparse.Namespace, found: Sequence[CaptureDevi
     choices = [(default, "")]
     choices += [(f"{device.name} {device.description}".rstrip(), device.name) for device in found]
     choices.append(("none: this device does not listen", _NO_MICROPHONE))
-    choices.append(("recordings in its place, to try it", _PLAYED))
-    chosen = _choose("1. Which microphone shall it listen with?", choices)
-    if chosen != _PLAYED:
-        options.microphone = chosen
-        return
-    options.play = Path(_ask("   Which recording, or which folder of recordings?"))
-    _choose_microphone(options, asking=True)
+    options.microphone = _choose("1. Which microphone shall it listen with?", choices)
 
 
 def _ask_for_bundle() -> str:
-    from fleet_protocol.ready_bundles import ready_names
-
-    listed = [bundle for _, bundle in _HEARD]
-    choices = [*_HEARD, ("something else: another bundle that comes with Auricle", "")]
-    others = [(name, name) for name in ready_names() if name not in listed]
-    bundle = _choose("2. What shall it recognise, once you taught it?", choices)
-    return str(bundle or _choose("   Which one? docs/models.md says what each is for.", others))
+    return str(_choose("2. What shall it recognise, once you taught it?", _HEARD))

@@ -281,7 +281,6 @@ class ClipsConfig:
 class TrainingConfig:
     """``[training]``."""
 
-    window: str = ""
     max_temperature_c: float = 75.0
     deadline_s: float = 3600.0
     nice: int = 10
@@ -289,7 +288,6 @@ class TrainingConfig:
     teach_learning_rate: float = 0.02
 
     def __post_init__(self) -> None:
-        window_minutes(self.window)
         require_between(self, 0, 150, "max_temperature_c")
         require_above_zero(self, "deadline_s")
         require_between(self, 0, 19, "nice")
@@ -333,20 +331,3 @@ def _is_address(given: str) -> bool:
         return str(ipaddress.ip_address(given)) == given
     except ValueError:
         return False
-
-
-def window_minutes(window: str) -> tuple[int, int] | None:
-    """Return the minutes of the day at which a training window begins and ends; None where it is always open.
-
-    Raises ConfigError if it is not written like ``22:00-06:00``.
-    """
-    if not window:
-        return None
-    ends = []
-    for part in window.split("-"):
-        hours, colon, minutes = part.strip().partition(":")
-        proper = bool(colon) and hours.isdecimal() and minutes.isdecimal()
-        require(proper and int(hours) < 24 and int(minutes) < 60, "window", window, "must be written like 22:00-06:00")
-        ends.append(60 * int(hours) + int(minutes))
-    require(len(ends) == 2 and ends[0] != ends[1], "window", window, "must be written like 22:00-06:00")
-    return ends[0], ends[1]

@@ -38,7 +38,7 @@ from edge_client.learning.forgotten_labels import forget_noted
 from edge_client.live.feed import LiveFeed
 from edge_client.logs import RateLimitedLog, set_up_log
 from edge_client.model.interpreter import installed_runtime
-from edge_client.model.self_test import check_runtime, runtime_here
+from edge_client.model.self_test import check_runtime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import empty_deleted
 from edge_client.questions.answers import answer, finish_all
@@ -141,7 +141,7 @@ class Daemon:
         """Remove what a crash left, mend what is damaged, and test what computes."""
         self._state.remove_leftovers()
         self._mend()
-        self._test_runtime()
+        check_runtime()
         for key, folder in self._config.recordings.missing_folders().items():  # its disk may be mounted later
             log.warning(
                 "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
@@ -212,17 +212,6 @@ class Daemon:
 
     def _reply(self, reply: Reply) -> None:
         answer(Teaching.open(self._config_path), reply.question_id, reply.says, reply.label)
-
-    def _test_runtime(self) -> None:
-        """Have the runtime compute what is known, once on a machine: a new library or processor is asked again."""
-        here = runtime_here()
-        if self._state.self_test() != here:
-            check_runtime()
-            log.info("computes as it should: %s", here)
-            try:
-                self._state.save_self_test(here)
-            except (AuricleError, OSError) as error:  # as on a full disk: it is tested again at the next start
-                log.warning("cannot note that the runtime passed its test: %s", error)
 
     def _mend(self) -> None:
         for sentence in self._state.mend():

@@ -19,7 +19,7 @@ from edge_client.capture.microphone import Microphone
 from edge_client.config import FIRST_INPUT, Config, load_config
 from edge_client.config.location import find_config
 from edge_client.config.sections import MicrophoneConfig
-from edge_client.daemon.status import listening_name, read_status, temperature_c
+from edge_client.daemon.status import listening_name, read_status
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.model.interpreter import describe_runtime
 from edge_client.model.runtime import ModelRuntime
@@ -76,9 +76,7 @@ def _checks(config: Config) -> dict[str, Callable[[Config], Result]]:
     return {
         "permission": _permission,
         "clock": _clock,
-        "temperature": _temperature,
         "disk": _disk,
-        **({"journal": _journal} if config.microphone else {}),
         "bundle": _bundle,
         "recordings": _recordings,
         **(inputs or {"microphone": lambda _: ("ok", "none: without [microphone] this device does not listen")}),
@@ -133,17 +131,6 @@ def _disk(config: Config) -> Result:
     return "problem" if free < _LEAST_FREE_MB else "warning", found, way_out
 
 
-def _journal(config: Config) -> Result:
-    """Say what a daemon that runs says of the journal."""
-    state = DeviceState(config.device.state)
-    journal = (read_status(state).get("journal") if state.locked("daemon") else None) or {"trouble": "", "lost": 0}
-    if journal["trouble"]:
-        found = f"it takes no events: {journal['trouble']}"
-        return "problem", found, "the daemon tries it again and goes on by itself"
-    lost = f"; {journal['lost']} events were lost since the daemon started" if journal["lost"] else ""
-    return "ok", f"{state.database.path}{lost}"
-
-
 def _recordings(config: Config) -> Result:
     for key, folder in config.recordings.missing_folders().items():
         return "problem", f"[recordings] {key} = {folder} is no folder", "correct the path, or mount the disk"
@@ -190,16 +177,6 @@ def _judged_level(found: str, level_db: float, source: str) -> Result:
         return "warning", f"{found}: silent", "make a noise there, and ask again"
     way_out = "unmute it (`alsamixer`, F4, raise Capture), or choose another one (`auricle-edge devices`)"
     return "problem", f"{found}: silent", way_out
-
-
-def _temperature(config: Config) -> Result:
-    hot, limit = temperature_c(), config.training.max_temperature_c
-    if hot is None:
-        return "ok", "this board does not report it"
-    found = f"{hot:.0f} degrees"
-    if 0 < limit < hot:
-        return "warning", found, f"cool the board; nothing is trained above {limit:.0f} ([training] max_temperature_c)"
-    return "ok", found
 
 
 def _clock(_: Config) -> Result:

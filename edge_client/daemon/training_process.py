@@ -12,12 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from edge_client.config import Config
-from edge_client.config.sections import TrainingConfig, window_minutes
+from edge_client.config.sections import TrainingConfig
 from edge_client.daemon.status import temperature_c
 from edge_client.errors import WorkError
 from edge_client.learning.teaching.job import to_teach
@@ -57,26 +56,18 @@ class TrainingProcess:
         self._on_begin = on_begin
         self._on_trained = on_trained
         self._one_at_a_time = threading.Lock()
-        self._window = window_minutes(config.window)
         self.status: dict[str, Any] = {"training": None, "waiting_for": None, "trained": 0, "failed": 0, "error": ""}
 
-    def obstacle(self, *, owner_waits: bool) -> str | None:
-        """Return why no training may begin now, or None. What the owner taught is learned at any time of the day."""
-        now = datetime.now()
-        if self._window is not None and not owner_waits:
-            begin, end = self._window
-            minute = 60 * now.hour + now.minute
-            inside = begin <= minute < end if begin < end else minute >= begin or minute < end
-            if not inside:
-                return f"the training window {self._config.window}"
+    def obstacle(self) -> str | None:
+        """Return why no training may begin now, or None."""
         hot, limit = temperature_c(), self._config.max_temperature_c
         if hot is not None and 0 < limit < hot:
             return f"the processor to cool down from {hot:.0f} to {limit:.0f} degrees"
         return None
 
-    def wait(self, beat: Callable[[], None], *, owner_waits: bool = False) -> None:
+    def wait(self, beat: Callable[[], None]) -> None:
         """Wait until training may begin, or until stopped."""
-        while (obstacle := self.obstacle(owner_waits=owner_waits)) and not self._stop.is_set():
+        while (obstacle := self.obstacle()) and not self._stop.is_set():
             if self.status["waiting_for"] != obstacle:
                 log.info("training waits for %s", obstacle)
             self.status["waiting_for"] = obstacle
@@ -185,7 +176,7 @@ class TeachingLoop:
             self.status["waiting_to_be_learned"] = found is not None and found != failed
             if not settled or found == failed:
                 continue
-            self._training.wait(beat, owner_waits=True)
+            self._training.wait(beat)
             try:
                 self._training.train(None, "what the owner taught", beat)
                 self.status["error"] = ""
@@ -200,7 +191,7 @@ class TeachingLoop:
         """Have all clips learned beside what was heard in the room, once a night; a night that fails is left out."""
         try:
             if night_is_due(self._config, self._state, time.time()):
-                self._training.wait(beat, owner_waits=True)  # the owner's teaching waits behind it
+                self._training.wait(beat)  # the owner's teaching waits behind it
                 self._training.train(None, "the room", beat)
         except (WorkError, OSError) as error:
             if not self._stop.is_set():

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
-import struct
 import sys
 from functools import cache
 from importlib import metadata
@@ -31,16 +29,14 @@ _TESTED = {
 _WAY_OUT = f"pip install --no-deps {PACKAGE}=={PACKAGE_VERSION}"
 _CPUINFO = Path("/proc/cpuinfo")
 _PROCESSORS_LIST = Path("/sys/devices/system/cpu/possible")
-# Of an ELF file's header: its size and the layout of its fields up to the last, by its class (32 or 64 bit).
-_HEADERS = {1: struct.Struct("<16sHHIIIIIHHHHHH"), 2: struct.Struct("<16sHHIQQQIHHHHHH")}
+# What an ELF file's header calls processors.
 _ARM, _AARCH64 = 40, 183
-_PROCESSORS = {3: "x86 (32-bit)", _ARM: "ARM (32-bit)", 62: "x86-64", _AARCH64: "aarch64", 243: "RISC-V"}
 
 
 def library_path() -> Path:
-    """Return where the library is, after checking that it is whole and for this processor.
+    """Return where the library is; the package's after checking that it is the one that the tests ran with.
 
-    Raises ModelError: there is none, it is damaged or for another processor, or the package's was never tested.
+    Raises ModelError: there is none, or the package's is damaged, was never tested, or is too new for this processor.
     """
     _check_cpuinfo()
     named = os.environ.get(VARIABLE, "")
@@ -48,7 +44,6 @@ def library_path() -> Path:
         path = Path(named)
         if not path.is_file():
             raise ModelError(f"{VARIABLE} names {named}, which is no file; unset it, or name a libtensorflowlite_c.so")
-        _check_elf(path, f"name a whole one for this processor in {VARIABLE}, or unset it and take the package's")
         return path
     try:
         path = Path(str(metadata.distribution(PACKAGE).locate_file(_FILE)))
@@ -61,7 +56,6 @@ def library_path() -> Path:
     again = f"{_WAY_OUT} --force-reinstall"
     if not path.is_file():
         raise ModelError(f"{path} is missing; {again}")
-    _check_elf(path, again)
     if digest_of(path) not in _TESTED:
         raise ModelError(
             f"{path} ({PACKAGE} {metadata.version(PACKAGE)}, SHA-256 {digest_of(path)[:12]}) is damaged, or no library "
@@ -78,35 +72,10 @@ def digest_of(path: Path) -> str:
 
 def why_not_loaded(path: Path, error: Exception) -> ModelError:
     """Return what to tell of a library that the system's loader refused."""
-    if wanted := re.search(r"version `(GLIBC\w*_[\d.]+)' not found", str(error)):
-        here = " ".join(platform.libc_ver()) or "another C library"
-        return ModelError(
-            f"{path} needs {wanted[1]}, and this system has {here}; take Debian 12, Ubuntu 22.04 or a later system, or "
-            f"name a library that was built for this one in {VARIABLE}"
-        )
     return ModelError(
-        f"{path} cannot be loaded: {error}; {_WAY_OUT} --force-reinstall, or name another one in {VARIABLE}"
+        f"{path} cannot be loaded: {error}; {_WAY_OUT} --force-reinstall, take Debian 12, Ubuntu 22.04 or a later "
+        f"system, or name another one in {VARIABLE}"
     )
-
-
-def _check_elf(path: Path, way_out: str) -> None:
-    """Refuse what the loader would refuse without a reason, or crash on: no library, a part of one, a foreign one."""
-    with path.open("rb") as file:
-        start = file.read(64)
-    size = path.stat().st_size
-    layout = _HEADERS.get(start[4]) if start[:4] == b"\x7fELF" and len(start) == 64 else None
-    if layout is None:
-        raise ModelError(f"{path} ({size} bytes) is no library; {way_out}")
-    fields = layout.unpack_from(start)
-    processor, sections_at, section_size, sections = fields[2], fields[6], fields[11], fields[12]
-    # The table of sections is a file's last part.
-    if size < (whole := sections_at + section_size * sections):
-        raise ModelError(f"{path} is damaged: it has {size} of its {whole} bytes; {way_out}")
-    if processor != (own := _own_processor()):
-        raise ModelError(
-            f"{path} is a library for {_PROCESSORS.get(processor, f'processor {processor}')}, and this Python is a "
-            f"program for {_PROCESSORS.get(own, f'processor {own}')}; {way_out}"
-        )
 
 
 def _check_cpuinfo(cpuinfo: Path = _CPUINFO, processors: Path = _PROCESSORS_LIST) -> None:

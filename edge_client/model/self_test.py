@@ -5,10 +5,6 @@ A library that was damaged or built wrongly, or a processor that fails, computes
 
 from __future__ import annotations
 
-import hashlib
-import platform
-from pathlib import Path
-
 import numpy as np
 
 from edge_client.errors import ModelError
@@ -32,8 +28,6 @@ _EXPECTED = {
     "a probability": -1.0165205e-1,
 }
 _TOLERANCE = 1e-3
-# What of /proc/cpuinfo tells one processor from another.
-_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU ")
 
 
 def check_runtime() -> None:
@@ -48,14 +42,6 @@ def check_runtime() -> None:
                 f"and should be {_EXPECTED[name]:.6g}; install the runtime anew, and if it persists, test the board's "
                 "memory and power supply"
             )
-
-
-def runtime_here() -> str:
-    """Return what a passed test holds for: the runtime with its digest, and the processor.
-
-    Raises ModelError: this machine has no runtime.
-    """
-    return f"{describe_runtime()} on {platform.machine()} {_processor()}"
 
 
 def _results() -> dict[str, tuple[float, float]]:
@@ -81,13 +67,3 @@ def _numbers(*shape: int) -> Floats:
     """Return numbers from -1 to 1 without an order to see, the same ones everywhere."""
     count = np.arange(1, 1 + int(np.prod(shape)), dtype=np.uint64)
     return ((count * 2_654_435_761 % 2**32) / 2**31 - 1).astype(np.float32).reshape(shape)
-
-
-def _processor() -> str:
-    """Return a short digest of what the kernel says of the processor; "" where it says nothing."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return ""
-    told = sorted({line for line in lines if line.startswith(_PROCESSOR)})
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:12]

@@ -53,8 +53,8 @@ CREATE TABLE IF NOT EXISTS candidates (
 ) STRICT;
 """
 _TABLES = ("events", "notes", "renamings", "wrong_detections", "questions", "candidates")
-ROOM_LEARNED, SELF_TEST = "room_learned", "self_test"
-"""Notes that belong to the room, and to the machine."""
+ROOM_LEARNED = "room_learned"
+"""The note that belongs to the room."""
 # What SQLite says when the disk or another process is in the way; anything else is damage.
 _IN_USE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}

@@ -10,7 +10,7 @@ from typing import Any
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.checked_files import file_digest, finished_files, mend_twice, read_checked, write_checked
-from edge_client.storage.database import FILE, SELF_TEST, Database
+from edge_client.storage.database import FILE, Database
 from edge_client.storage.identity import IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
 from edge_client.storage.owner_choices import OwnerChoices
@@ -150,14 +150,6 @@ class DeviceState:
         They are nothing, too, where they are damaged: the next teaching makes them again.
         """
         return list(self.database.note(_ADVICE) or ())
-
-    def save_self_test(self, passed: str) -> None:
-        """Keep which runtime passed its test, and where (``edge_client.model.self_test.runtime_here``)."""
-        self.database.set_note(SELF_TEST, passed)
-
-    def self_test(self) -> str:
-        """Return what was saved; "" where nothing was, or it is damaged."""
-        return str(self.database.note(SELF_TEST) or "")
 
 
 def _mended(path: Path) -> str:

@@ -18,12 +18,3 @@ def test_one_warning_of_each_format_is_logged_per_interval_and_the_others_are_co
         "something else",
         "lost 1000 times, 100% of them (999 more since the last such line)",
     ]
-
-
-def test_a_trace_is_logged_where_it_is_asked_for(caplog):
-    log = RateLimitedLog(logging.getLogger("limited"))
-    try:
-        raise OSError("the disk is full")
-    except OSError as error:
-        log.warning("cannot write: %s", error, exc_info=True)
-    assert "Traceback" in caplog.text

@@ -8,16 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.audio.level import FLOOR_DB, peak_dbfs, rms_dbfs
-from edge_client.audio.recordings import (
-    Recordings,
-    duration_s,
-    encode_wave,
-    is_recording,
-    loudest_stretch,
-    read_clip,
-    read_recording,
-    speaker_of,
-)
+from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
 from tests.support.checkout import run_python
@@ -81,17 +72,6 @@ def test_what_is_no_label_has_no_clips(tmp_path, label):
     assert Recordings(tmp_path / "data", KWS).clips_for_round(1, label) == []
 
 
-def test_linked_labels_and_files_work(tmp_path):
-    fill(tmp_path / "elsewhere", "barks", 3)
-    (tmp_path / "data" / "yes").mkdir(parents=True)
-    (tmp_path / "data" / "dog").symlink_to(tmp_path / "elsewhere" / "barks")
-    (tmp_path / "data" / "yes" / "one.wav").symlink_to(tmp_path / "elsewhere" / "barks" / "000_nohash_0.wav")
-    source = Recordings(tmp_path / "data", KWS)
-    assert source.labels() == ("dog", "yes")
-    assert len(source.load(source.clips_for_round(1, "dog"))) == 3
-    assert len(source.load(source.clips_for_round(1, "yes"))) == 1
-
-
 def test_a_share_is_drawn_again_alike_and_differs_by_round_label_and_device(tmp_path):
     for label in ("yes", "no"):
         fill(tmp_path, label, 40)
@@ -145,12 +125,6 @@ def test_the_order_of_clips_is_kept_and_short_ones_are_padded_at_their_end(tmp_p
     loaded = source.load(clips)
     np.testing.assert_allclose(loaded[:, :160] * 1_000, np.tile(numbers, (160, 1)).T, atol=0.05)
     assert not loaded[:, 160:].any()
-
-
-def test_a_steady_recording_gives_its_start():
-    samples = np.full(40_000, 0.5, np.float32)
-    samples[0] = 0.6
-    np.testing.assert_array_equal(loudest_stretch(samples, KWS), samples[:16_000])
 
 
 @given(length=st.integers(1, 60_000), seed=st.integers(0, 99))
@@ -227,42 +201,3 @@ print(len(samples), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     count, more_mb = run_python("-c", code, str(path)).split()
     assert int(count) == 30 * 16_000
     assert float(more_mb) < 120  # all of its channels at once take 184 MB, and as much again for their sum
-
-
-@pytest.mark.parametrize("size", [0, 0xFFFF_FFFF])
-def test_a_wave_file_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, size):
-    path = tmp_path / "piped.wav"
-    whole = encode_wave(np.linspace(-0.5, 0.5, RATE, dtype=np.float32), RATE)
-    at = whole.index(b"data") + 4
-    path.write_bytes(whole[:at] + size.to_bytes(4, "little") + whole[at + 4 :])
-    np.testing.assert_allclose(read_recording(path, RATE), np.linspace(-0.5, 0.5, RATE), atol=1e-4)
-    assert duration_s(path) == 1.0
-
-
-@pytest.mark.parametrize("seconds", [3, 70])
-def test_a_flac_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, seconds):
-    samples = 0.1 * np.random.default_rng(0).standard_normal(seconds * 1_000)
-    whole = bytearray(write(tmp_path / "known.flac", samples, 1_000).read_bytes())
-    whole[21] &= 0xF0  # STREAMINFO's 36 bits of the number of samples
-    whole[22:26] = bytes(4)
-    path = tmp_path / "piped.flac"
-    path.write_bytes(whole)
-    np.testing.assert_allclose(read_recording(path, 1_000), samples[:60_000], atol=1e-4)
-    np.testing.assert_allclose(read_recording(path, 1_000, 2), samples[2_000:62_000], atol=1e-4)
-    assert duration_s(path) == min(60, seconds)
-    assert not len(read_recording(path, 1_000, seconds))
-
-
-@pytest.mark.parametrize("suffix", [".oga", ".aiff", ".caf"])
-def test_what_libsndfile_reads_is_a_recording_whatever_it_is_called(tmp_path, suffix):
-    path = tmp_path / f"bell{suffix}"
-    soundfile.write(path, np.full(RATE, 0.25), RATE, format="OGG" if suffix == ".oga" else suffix[1:].upper())
-    assert is_recording(path)
-    assert len(read_recording(path, RATE)) == RATE
-
-
-def test_what_cannot_be_read_is_to_be_saved_again_never_to_be_removed(tmp_path):
-    (tmp_path / "song.mp3").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
-    with pytest.raises(RecordingError, match="ffmpeg -i") as caught:
-        read_recording(tmp_path / "song.mp3", RATE)
-    assert "remove" not in str(caught.value)

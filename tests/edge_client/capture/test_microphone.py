@@ -101,14 +101,6 @@ def test_a_tone_is_heard_at_its_pitch_and_level_without_a_gap(open_source, sound
     assert source.reopened == 0
 
 
-def test_reading_counts_frames_and_gives_fewer_only_when_the_time_is_up(open_source):
-    source = open_source(config())
-    assert len(source.read(RATE_HZ, 120)) == RATE_HZ
-    few = len(source.read(100 * RATE_HZ, 0.3))
-    assert few < 100 * RATE_HZ
-    assert source.frames == RATE_HZ + few
-
-
 def test_a_name_or_a_rate_that_is_not_there_is_an_error_that_lists_those_that_are(sound_server, capsys):
     with pytest.raises(AudioError, match=r"named like 'Attic'; present: .*'shelf_microphone'.*part of its name"):
         Microphone(config(device="Attic"), RATE_HZ)
@@ -153,19 +145,6 @@ def test_a_microphone_that_is_pulled_is_heard_again_once_it_is_back(open_source,
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert any("shelf_microphone" in text and "opening it again" in text for text in warnings)
     assert len(warnings) < 6
-
-
-def test_digital_silence_is_reopened_ever_more_rarely_and_heard_when_it_ends(open_source, sound_server, caplog):
-    source = open_source(config(silent_s=1.0))
-    heard = []
-    while sum(map(len, heard)) < 4.5 * RATE_HZ:  # of sound, however long that takes
-        heard.append(source.read(RATE_HZ // 10, 1.0))
-    assert not np.any(np.concatenate(heard))
-    assert 1 <= source.reopened <= 3
-    assert "nothing but digital zeros" in caplog.text
-    assert "is it muted? look with `alsamixer`" in caplog.text
-    sound_server.play_on(tone())
-    assert read_until_sound(source)
 
 
 def test_closing_leaves_no_process_and_wakes_who_reads(open_source):
@@ -227,19 +206,6 @@ def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
             held = held[count:]
 
 
-def test_more_than_it_holds_can_be_taken_while_it_is_filled():
-    ring = SampleRing(100)
-    taken = []
-    reader = threading.Thread(target=lambda: taken.append(ring.take(1_000, 30)))
-    reader.start()
-    for start in range(0, 1_000, 50):
-        while len(ring._held) > 50:
-            time.sleep(0.001)
-        ring.put(np.arange(start, start + 50, dtype=np.float32))
-    reader.join()
-    np.testing.assert_array_equal(taken[0], np.arange(1_000))
-
-
 def test_closing_wakes_the_reader_with_what_there_is():
     ring = SampleRing(10)
     ring.put(np.ones(3, np.float32))
@@ -273,9 +239,3 @@ def test_any_sound_makes_it_watch_closely_again():
     assert alarms(watch, 35) == [10, 30]
     watch.hear(np.array([0, 0, 1 / 32_768], np.float32), RATE)
     assert alarms(watch, 35) == [10, 30]
-
-
-def test_no_samples_are_no_silence():
-    watch = SilenceWatch(1)
-    for _ in range(100):
-        watch.hear(np.empty(0, np.float32), RATE)

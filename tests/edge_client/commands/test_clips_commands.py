@@ -82,7 +82,7 @@ def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge)
     assert f"{kept} were there already" in edge("import", edge.folder / "recordings")
 
 
-def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
+def test_whoever_may_not_is_told_how_to_run_it(edge):
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder to a service's user")
     edge.state.folder.chmod(0o700)
@@ -99,7 +99,7 @@ def test_whoever_may_not_is_told_as_whom_to_run_it(edge):
     command = [sys.executable, "-c", code, config]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert result.returncode == 1
-    assert f"sudo -u daemon auricle-edge status --config {edge.config}" in result.stderr, result.stderr
+    assert f"sudo auricle-edge status --config {edge.config}" in result.stderr, result.stderr
     assert "Errno" not in result.stderr
 
 

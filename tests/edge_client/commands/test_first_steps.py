@@ -81,7 +81,7 @@ def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_t
     edge("init", "--microphone", "none", "--alone", "--bundle", "cnn1")
     found = findings(edge, 0)
     assert list(found) == [
-        *("versions", "configuration", "permission", "clock", "temperature", "disk", "bundle", "recordings"),
+        *("versions", "configuration", "permission", "clock", "disk", "bundle", "recordings"),
         *("microphone", "aggregator"),
     ]
     assert {finding["verdict"] for finding in found.values()} <= {"ok", "warning"}
@@ -92,7 +92,7 @@ def test_a_device_that_is_well_is_told_so_and_one_without_a_configuration_what_t
 def test_what_is_wrong_is_found_with_its_way_out(edge, monkeypatch):
     edge("init", "--microphone", "no such thing", "--alone", "--bundle", "cnn1")
     text = edge.config.read_text() + '[recordings]\nfolder = "gone"\n[server]\nurl = "http://127.0.0.1:9"\n'
-    edge.config.write_text(text + 'enrol_token = "x"\n[training]\nmax_temperature_c = 1\n')
+    edge.config.write_text(text + 'enrol_token = "x"\n')
     (edge.state.folder / "model.safetensors").write_bytes(b"damaged")
     monkeypatch.setenv("PATH", "/nonexistent")  # no arecord
     found = findings(edge, 1)
@@ -182,16 +182,10 @@ def listening(daemon):
 
 
 @pytest.mark.slow
-def test_somebody_without_a_microphone_is_offered_recordings(edge, deaf, tmp_path):
+def test_somebody_without_a_microphone_can_play_recordings(edge, deaf, tmp_path):
+    assert "nowhere: there is no such file or folder" in edge("init", "--play", "nowhere", "--alone", status=1)
+    assert not edge.config.exists()
     write_clips(tmp_path / "rec", "yes", 2, seed=1)
-    # Recordings in its place, a folder that is not there.
-    status, _, errors = edge.answered(b"3\nnowhere\n", "init")
-    assert (status, edge.config.exists()) == (1, False)
-    assert "nowhere: there is no such file or folder" in errors
-    # Another bundle than the three that are for words, sounds or both.
-    status, _, errors = edge.answered(f"3\n{tmp_path / 'rec'}\n4\n2\n\n".encode(), "init")
-    assert status == 0, errors
-    assert load_config(edge.config).model.bundle.stem == "base"
-    assert "plugged in later" in errors
+    edge("init", "--play", tmp_path / "rec", "--alone", "--bundle", "base")
     assert load_config(edge.config).microphone.file == tmp_path / "rec"
     assert findings(edge, 0)["microphone"]["found"].startswith("none: it plays recordings")

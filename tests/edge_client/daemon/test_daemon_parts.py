@@ -8,12 +8,11 @@ import time
 
 import pytest
 
-from edge_client.commands.daemon import _value
-from edge_client.config.sections import TrainingConfig, window_minutes
-from edge_client.daemon.status import StatusFile, health_of, read_status, resident_mb, temperature_c
+from edge_client.config.sections import TrainingConfig
+from edge_client.daemon.status import StatusFile, health_of, read_status, temperature_c
 from edge_client.daemon.supervisor import Supervisor, notify
 from edge_client.daemon.training_process import TrainingProcess
-from edge_client.errors import ConfigError, StateError, WorkError
+from edge_client.errors import StateError, WorkError
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import written_durably
 from tests.support.edge_process import wait_for
@@ -129,41 +128,12 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
             os.kill(int(pid), 0)
 
 
-@pytest.mark.parametrize(("window", "minutes"), [("22:00-06:00", (1320, 360)), (" 1:05 - 2:10", (65, 130)), ("", None)])
-def test_windows_are_read(window, minutes):
-    assert window_minutes(window) == minutes
-
-
-@pytest.mark.parametrize("window", ["22-6", "24:00-06:00", "22:00", "22:00-22:00", "22:00-06:60", "a:b-c:d"])
-def test_what_is_no_window_is_refused(window):
-    with pytest.raises(ConfigError, match="22:00-06:00"):
-        window_minutes(window)
-
-
-def clock(offset_minutes):
-    moment = time.localtime(time.time() + 60 * offset_minutes)
-    return f"{moment.tm_hour:02d}:{moment.tm_min:02d}"
-
-
-def test_rounds_wait_for_the_training_window_and_the_owner_does_not(tmp_path):
-    later = f"{clock(120)}-{clock(180)}"
-    now = f"{clock(-60)}-{clock(60)}"
-    assert later in training(tmp_path, window=later).obstacle(owner_waits=False)
-    assert training(tmp_path, window=later).obstacle(owner_waits=True) is None
-    assert training(tmp_path, window=now).obstacle(owner_waits=False) is None
-
-
 def test_the_hottest_zone_counts_and_a_broken_one_does_not(tmp_path):
     for number, text in enumerate(("41000\n", "56500\n", "no number\n")):
         (tmp_path / f"thermal_zone{number}").mkdir()
         (tmp_path / f"thermal_zone{number}" / "temp").write_text(text)
     assert temperature_c(tmp_path) == 56.5
     assert temperature_c(tmp_path / "none") is None
-
-
-def test_memory_is_that_of_the_process():
-    assert 5 < resident_mb() < 4000
-    assert resident_mb(os.getpid()) == pytest.approx(resident_mb(), rel=0.2)
 
 
 def test_systemd_hears_the_words_and_without_systemd_nothing_happens(tmp_path, monkeypatch):
@@ -209,12 +179,6 @@ def test_half_written_files_are_removed_and_nothing_else(tmp_path):
     assert not left.exists()
     assert all(path.exists() for path in keep)
     assert (tmp_path / "state" / "page.key").read_bytes() == b"half"
-
-
-def test_the_status_says_numbers_as_numbers():
-    assert [_value(value) for value in (0, 1, True, False, None, "", 0.12345, {"a": 0})] == [
-        *("0", "1", "yes", "no", "-", "-", "0.1235", "(a 0)")
-    ]
 
 
 STARTED = 1_000.0

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.messages import Work, parse
 from fleet_protocol.tensors import digest
 from tests.support.device_fleet import SETTINGS_OF_ROUND, enrolled, finished, open_round
 from tests.support.edge_process import EdgeDaemon, wait_for
-from tests.support.taught_device import ended, worker
 
 pytestmark = pytest.mark.slow
 
@@ -42,39 +39,6 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     assert [participant["upload"] for participant in found["participants"]] == [digest(sent)]
     assert edge.log().count("contribute") == 1  # it was not trained for a second time
     assert not update.exists()
-
-
-@pytest.mark.timeout(1800)
-def test_a_device_killed_while_it_trains_does_the_very_same_work_again(fleet):
-    server, device = fleet
-    edge = device("edge", "cnn3", ("yes", "no")).start()
-    enrolled(server, 1)
-    round_id = open_round(server, settings=SETTINGS_OF_ROUND | {"epochs": 1_000})
-    for times in (1, 2):
-        wait_for(lambda times=times: edge.log().count(": contribute") >= times, what="the start of training")
-        wait_for(lambda: _children(edge.process.pid), what="the training process")
-        time.sleep(1.0)
-        edge.end(signal.SIGKILL)
-        assert not edge.device_state().outbox.update_path(round_id).exists()  # it was in the middle of its training
-        edge.start()
-    found = finished(server, round_id, seconds=600)  # as long as the training takes on a busy machine
-    assert edge.end() == 0
-    progress = edge.progress()
-    assert (progress.contributed, progress.learned) == (round_id, round_id)
-    assert not list(edge.folder.rglob(".*.safetensors.*"))  # nothing half-written stays
-
-    undisturbed = edge.folder / "state"
-    (undisturbed / "model.safetensors").unlink()
-    with server.client() as client:
-        classes = client.get("/v1/classes").json()
-        blob = client.get(f"/v1/blobs/{found['public_set']}").content
-    write_durably(edge.device_state().blobs.path(found["public_set"]), blob)
-    work = {"kind": "contribute", "round_id": round_id, "plan": found["plan"], "classes": classes}
-    work |= {"public_set": found["public_set"], "consensus": None}
-    with worker(edge.config, parse(Work, work)) as again:
-        ended(again)
-    sent = edge.device_state().outbox.read(edge.device_state().outbox.update_path(round_id))
-    assert digest(sent) == found["participants"][0]["upload"]
 
 
 def test_training_ends_with_its_daemon_whether_that_is_killed_or_asked_to_end(fleet):

@@ -2,10 +2,7 @@
 
 import contextlib
 import logging
-import os
-import signal
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,37 +48,6 @@ def running(device):
 def found_of_inputs(device):
     findings = examine(device.folder / "edge.toml")
     return {finding.check: finding for finding in findings if finding.check.startswith("microphone")}
-
-
-def recorders(device):
-    """Processes of this daemon's that play recordings, by the recording."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            for word in path.read_bytes().decode(errors="replace").split("\0"):
-                if word.startswith(str(device.folder)) and word.endswith(".wav"):
-                    found[Path(word).stem] = int(path.parent.name)
-    return found
-
-
-def test_an_input_that_dies_is_opened_again_and_the_other_goes_on(tmp_path):
-    for name in ("hall", "kitchen"):
-        write_bang(tmp_path / f"{name}.wav", len(name))
-    sections = {"microphone": played(tmp_path / "hall.wav"), "microphones.kitchen": played(tmp_path / "kitchen.wav")}
-    device = Device(tmp_path, "base", **sections)
-    with running(device) as daemon:
-
-        def counted(name, key):
-            return (daemon.status()["inputs"][name] or {}).get(key, 0)
-
-        wait_for(lambda: counted("microphone", "frames") and counted("kitchen", "frames"), what="sound of both")
-        os.kill(recorders(device)["kitchen"], signal.SIGKILL)
-        wait_for(lambda: counted("kitchen", "reopened"), what="the input to be opened again")
-        before = {name: counted(name, "windows") for name in ("microphone", "kitchen")}
-        wait_for(lambda: all(counted(name, "windows") > before[name] for name in before), what="both to listen on")
-        status = daemon.status()
-    assert counted("microphone", "reopened") == 0
-    assert [loop["restarts"] for name, loop in status["loops"].items() if name.startswith("listening")] == [0, 0]
 
 
 @needs_ffmpeg

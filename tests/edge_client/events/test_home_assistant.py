@@ -1,7 +1,6 @@
 """What Home Assistant sees of a device on a real broker: its sounds, its health, its versions; and the blueprint."""
 
 import json
-import os
 import re
 
 import jinja2
@@ -13,7 +12,7 @@ from edge_client.events.home_assistant import discovery, label_key
 from edge_client.events.mqtt import MqttSink
 from fleet_protocol.command_line import version
 from tests.support.checkout import ROOT
-from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 
 NODE, BASE = f"auricle_{DEVICE}", f"auricle/{DEVICE}"
@@ -175,28 +174,6 @@ def test_health_and_versions_are_told_when_they_change(house, start):
     assert (messages[1]["problem"], messages[1]["listening"]) == ("ON", "OFF")
     assert messages[1]["what"] == "listening failed: no microphone"
     assert len(messages[1]["error"]) <= 255
-
-
-@needs_broker
-@pytest.mark.slow
-def test_a_running_device_whose_microphone_is_missing_says_so_and_waits_for_it(tmp_path, start, bundles, sound_server):
-    broker = start(Broker, tmp_path)
-    sections = f'[microphone]\ndevice = "no such thing"\n[mqtt]\nhost = "127.0.0.1"\nport = {broker.port}\n'
-    with EdgeDaemon(tmp_path / "deaf", bundles["cnn2"], sections).start(dict(os.environ)) as device:
-
-        def states(found):
-            return [json.loads(payload) for topic, payload in found.items() if topic.endswith("/status")]
-
-        found = retained(broker, lambda found: states(found) and states(found)[0]["problem"] == "ON")
-        (status,) = states(found)
-        assert status["listening"] == "OFF"
-        assert "no such thing" in status["what"]
-        assert "no such thing" in status["error"]
-        assert (status["bundle"], status["auricle"]) == ("cnn2", version())
-        assert re.fullmatch(r"[\w-]+ [\d.]+", status["runtime"])
-        assert any("/problem/config" in topic for topic in found)
-        wait_for(lambda: device.command("status", check=False).returncode == 4, what="a status that says so")
-        assert device.end() == 0
 
 
 class Blueprint(yaml.SafeLoader):

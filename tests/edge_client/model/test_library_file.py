@@ -13,8 +13,6 @@ from edge_client.model import library_file
 from edge_client.model.library_file import PACKAGE, PACKAGE_VERSION, VARIABLE, library_path
 from tests.support.checkout import ROOT
 
-FIRST_64_BITS, MACHINE = 4, slice(18, 20)  # in an ELF header
-
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
@@ -74,31 +72,13 @@ def test_without_the_package_the_message_says_how_to_install_it(tmp_path):
     assert f"or name a libtensorflowlite_c.so in {VARIABLE}" in said
 
 
-@pytest.mark.parametrize("kept", [0, 63, 100_000, -1])
-def test_a_truncated_copy_is_refused_before_the_loader_crashes_on_it(own, kept):
-    data = own.read_bytes()
-    own.write_bytes(data[:kept])
-    with pytest.raises(
-        ModelError, match=rf"{own} (is damaged: it has \d+ of its {len(data)} bytes|.*is no library; name a whole one)"
-    ):
-        library_path()
-
-
-def test_a_library_for_another_processor_is_named_with_this_one(own):
-    data = bytearray(own.read_bytes())
-    foreign, name = (183, "aarch64") if data[MACHINE] != (183).to_bytes(2, "little") else (62, "x86-64")
-    data[MACHINE] = foreign.to_bytes(2, "little")
-    own.write_bytes(data)
-    with pytest.raises(ModelError, match=rf"{own} is a library for {name}, and this Python is a program for .*; name"):
-        library_path()
-
-
 def test_a_library_for_a_newer_system_names_both_versions(own):
     data = own.read_bytes()
     assert b"GLIBC_2.34\0" in data
     own.write_bytes(data.replace(b"GLIBC_2.34\0", b"GLIBC_2.99\0"))
     said = loaded()
-    assert said.startswith(f"refused: {own} needs GLIBC_2.99, and this system has glibc 2.")
+    assert said.startswith(f"refused: {own} cannot be loaded: ")
+    assert "GLIBC_2.99" in said
     assert "take Debian 12, Ubuntu 22.04 or a later system" in said
 
 

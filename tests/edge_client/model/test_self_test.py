@@ -7,8 +7,7 @@ import subprocess
 import pytest
 
 from edge_client.model.library_file import VARIABLE, library_path
-from edge_client.model.self_test import check_runtime, runtime_here
-from edge_client.storage.device_state import DeviceState
+from edge_client.model.self_test import check_runtime
 from tests.support.checkout import run_module
 
 
@@ -65,7 +64,6 @@ def test_a_device_does_not_start_with_a_library_that_computes_wrongly(tmp_path, 
     assert "computes wrongly on this machine: a probability after one training step is" in found.stderr
     assert "install the runtime anew" in found.stderr
     assert "Traceback" not in found.stderr
-    assert DeviceState(tmp_path / "state").self_test() == ""
 
 
 def test_a_number_that_is_none_is_wrong_too(tmp_path, bundles, wrong_library):
@@ -73,15 +71,3 @@ def test_a_number_that_is_none_is_wrong_too(tmp_path, bundles, wrong_library):
         "a probability after one training step is nan"
         in started(tmp_path, bundles["cnn1"], wrong_library("(0.0f/0.0f)")).stderr
     )
-
-
-@pytest.mark.slow
-def test_what_passed_is_known_by_library_and_processor(tmp_path):
-    state = DeviceState(tmp_path)
-    assert state.self_test() == ""
-    state.save_self_test(runtime_here())
-    assert DeviceState(tmp_path).self_test() == runtime_here()
-    with state.database.changing() as connection:
-        connection.execute("UPDATE notes SET value = 'damaged'")
-    assert state.self_test() == ""
-    assert "the note self_test in state.sqlite3 was damaged" in " ".join(state.mend())
