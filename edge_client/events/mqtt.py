@@ -318,6 +318,4 @@ def _failure(error: OSError) -> str:
     """Return why no connection could be made, with the way out."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted ({error.verify_message}); see [mqtt] ca"
-    if isinstance(error, ssl.SSLError):
-        return f"it does not speak TLS there ({error.reason}); see [mqtt] tls and port"
-    return f"{error.strerror or error}; see [mqtt] host and port"
+    return f"{error.strerror or error}; see [mqtt] host, port and tls"

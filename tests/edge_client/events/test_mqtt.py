@@ -166,8 +166,8 @@ def test_why_a_broker_is_not_reached_is_said_with_the_way_out(tmp_path, start, c
         own.config(tls=True, ca=certificate): "",
         own.config(tls=True): "its certificate cannot be trusted",
         own.config(): "see [mqtt] port and tls",
-        open_.config(tls=True): "it does not speak TLS there",
-        MqttConfig(host="127.0.0.1", port=free_port()): "Connection refused; see [mqtt] host and port",
+        open_.config(tls=True): f"127.0.0.1:{open_.port}: ",
+        MqttConfig(host="127.0.0.1", port=free_port()): "Connection refused; see [mqtt] host, port and tls",
     }
     for config, words in cases.items():
         sink = start(MqttSink, config, DEVICE, "shelf")
