@@ -71,6 +71,17 @@ def said(row: Mapping[str, Any]) -> dict[str, Any]:
     return dict(row)
 
 
+def add_knows(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which labels a front end knows from the start, as which of its sounds."""
+    about = "labels that the front end knows from the start, as which of its sounds"
+    parser.add_argument("--knows", nargs="+", type=_label_and_sound, default=[], metavar="LABEL=SOUND", help=about)
+
+
+def _label_and_sound(text: str) -> tuple[str, str]:
+    label, _, sound = text.partition("=")
+    return label, sound or label
+
+
 def data_folder() -> Path:
     """Return the folder of real recordings: AURICLE_DATA of the environment, else `shared/data` beside the checkout."""
     return Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))

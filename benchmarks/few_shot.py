@@ -11,16 +11,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.command import BenchmarkError, Command, said
+from benchmarks.command import BenchmarkError, Command, add_knows, said
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.embedding_statistics import Scatter
+from fleet_protocol.arrays import Floats
+from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.joint_statistics import unpack_statistics
 from model_export.front_ends import PRECISIONS, find_front_end
@@ -48,13 +50,27 @@ def open_ear(name: str, precision: str) -> Ear:
     return Ear(name, found.settings, statistics)
 
 
-def measure(ear: Ear, folder: Path, seed: int) -> list[FewShot]:
-    """Measure a front end on a folder's words."""
+def measure(ear: Ear, folder: Path, seed: int, knows: Sequence[tuple[str, str]] = ()) -> list[FewShot]:
+    """Measure a front end on a folder's words; ``knows``: labels, and which sounds they are that it knows."""
     front_end = open_front_end(ear.settings)
     features, words, speakers = read_features(folder, ear.settings, front_end)
     spoken = words != NOISE
     embeddings = features.reshape(len(features), -1)[spoken]
-    return few_shot(folder.name, embeddings, words[spoken], speakers[spoken], ear.statistics, seed)
+    found = few_shot(folder.name, embeddings, words[spoken], speakers[spoken], ear.statistics, seed)
+    return [*_without_takes(ear, folder.name, embeddings, words[spoken], dict(knows)), *found]
+
+
+def _without_takes(
+    ear: Ear, corpus: str, embeddings: Floats, words: NDArray[np.str_], knows: Mapping[str, str]
+) -> list[FewShot]:
+    """Return how many of all clips are recognised by what the front end knows from the start."""
+    known = ear.statistics.known if isinstance(ear.statistics, EmbeddingStatistics) else None
+    if not knows or known is None:
+        return []
+    chosen = np.isin(words, list(knows))
+    logits = known.logits(embeddings[chosen], tuple(knows.values()))
+    right = np.array(list(knows))[logits.argmax(axis=1)] == words[chosen]
+    return [FewShot(corpus, 0, 0, len(knows), None, round(100 * float(right.mean()), 1))]
 
 
 def means(found: list[FewShot], folders: int) -> list[FewShot]:
@@ -81,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = "words, base, ... or FILE.frontend (default: base)"
     parser.add_argument("--front-end", nargs="+", default=["base"], metavar="NAME", help=known)
     parser.add_argument("--precision", default="float32", choices=PRECISIONS, help="of networks (default: float32)")
+    add_knows(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
     return parser.run(work, arguments)
 
@@ -90,7 +107,7 @@ def work(chosen: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
     for name in chosen.front_end:
         ear = open_ear(name, chosen.precision)
-        found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed)]
+        found = [case for folder in chosen.data for case in measure(ear, folder, chosen.seed, chosen.knows)]
         for case in found:
             row = {"front_end": name, "data": case.corpus, **dataclasses.asdict(case)}
             del row["corpus"]

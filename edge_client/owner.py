@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.clips.files import check_folder, check_label, is_label, rejected
+from edge_client.clips.files import check_folder, check_label, is_label, known_labels, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config, load_config
@@ -17,6 +17,7 @@ from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import Progress
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.labels import LabelMap
 
@@ -76,7 +77,18 @@ class Teaching:
 
     def known_labels(self) -> list[str]:
         """Return what the model knows, and what it has yet to learn from clips, in alphabetical order."""
-        return sorted({*self.label_map.labels, *self.store.labels()})
+        return sorted({*self.label_map.labels, *self.store.labels(), *self.chosen})
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """The sounds that the owner chose of those that the device knows from the start, by label."""
+        return known_labels(self.store.folder)
+
+    @cached_property
+    def offered(self) -> tuple[str, ...]:
+        """The sounds that the device knows from the start, of which an owner chooses."""
+        statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
+        return () if statistics is None or statistics.known is None else statistics.known.names
 
     def next_number(self) -> int:
         """Return the number of the owner's next change, while the store is held: the highest is the newest.
@@ -127,7 +139,8 @@ class Teaching:
 
         Raises EdgeError if the model cannot be read.
         """
-        emptied = sorted({label for label in labels if is_label(label)} - set(self.store.labels()))
+        left = {*self.store.labels(), *self.chosen}
+        emptied = sorted({label for label in labels if is_label(label)} - left)
         if not emptied:
             return []
         note_forgotten(self.state, emptied)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.files import DELETED, Clip, clip_files, is_label, rejected
+from edge_client.clips.files import DELETED, Clip, choose_known, clip_files, is_label, rejected
 from edge_client.clips.store import ClipStore, is_changing
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
@@ -164,3 +164,36 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
             teaching.state.choices.rename_threshold(renaming.label, renaming.former)
         teaching.forget_emptied([renaming.label])
     return back
+
+
+def know(teaching: Teaching, sound: str, label: str = "") -> str:
+    """Listen for a sound that the device knows from the start, under a label, or its own name; return the label.
+
+    Raises ClipError if it knows no such sound, the text cannot be a label, no slot is free, or another process is
+    changing the store.
+    """
+    if sound not in teaching.offered:
+        names = ", ".join(teaching.offered)
+        raise ClipError(
+            f"the bundle {teaching.config.bundle.stem} knows no {sound[:100]!r} from the start; "
+            + (f"it knows: {names}" if names else "sounds, sounds_2s and words_and_sounds know some")
+        )
+    with teaching.store.changing():
+        label = teaching.require_slot(label or sound)
+        choose_known(teaching.store.folder, label, sound)
+    return label
+
+
+def know_no_more(teaching: Teaching, label: str) -> list[str]:
+    """Let a label be no sound that the device knows from the start any more; return lines to show.
+
+    Raises ClipError if it is none, or another process is changing the store.
+    """
+    with teaching.store.changing():
+        if label not in teaching.chosen:
+            names = ", ".join(teaching.chosen) or "none"
+            raise ClipError(
+                f"{label[:100]!r} is no sound that you chose of those known from the start; there is: {names}"
+            )
+        choose_known(teaching.store.folder, label, None)
+        return teaching.forget_emptied([label])

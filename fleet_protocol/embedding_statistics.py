@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.errors import BundleError
+from fleet_protocol.known_sounds import KnownSounds
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 _SHRINKAGE = 0.05
@@ -105,6 +106,7 @@ class EmbeddingStatistics(Scatter):
     noise: Floats  # Embeddings of clips in which nobody speaks, float32 [clips, embedding]
     varied: Scatter  # Statistics of the same words, over clips and variants of them: moved, stretched, in noise
     speech: Scatter  # Statistics of one class, windows in which words follow one another without a pause, in noise
+    known: KnownSounds | None = field(default=None, kw_only=True)  # What the network knows with nothing taught
 
     def word_directions(self, embeddings: Floats) -> Doubles:
         """Return the whitened directions of embeddings as of words, float64 [clips, embedding] of length 1."""
@@ -122,9 +124,11 @@ class EmbeddingStatistics(Scatter):
             "varied_covariance": self.varied.within,
             "speech_means": self.speech.means,
             "speech_covariance": self.speech.within,
+            **({} if self.known is None else self.known.arrays()),
             **(more or {}),
         }
-        return pack(arrays, {"words": list(self.words)})
+        named = {} if self.known is None else {"known": list(self.known.names)}
+        return pack(arrays, {"words": list(self.words), **named})
 
     @classmethod
     def unpack(cls, data: bytes) -> EmbeddingStatistics:
@@ -148,4 +152,7 @@ class EmbeddingStatistics(Scatter):
             or {len(words), len(samples), len(counts)} != {len(means)}
         ):
             raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
-        return cls(means, within, words, counts, samples, noise, varied, speech)
+        known = KnownSounds.of(arrays, document.get("known"))
+        if known is not None and len(known.hidden) != numbers:
+            raise BundleError("the sounds known from the start are of another network; make the bundle again")
+        return cls(means, within, words, counts, samples, noise, varied, speech, known=known)

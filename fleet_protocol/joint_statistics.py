@@ -144,6 +144,7 @@ def join(words: EmbeddingStatistics, sounds: EmbeddingStatistics) -> JointStatis
         are_sounds=np.repeat([False, True], [len(words.words), len(sounds.words)]),
         talk=talk,
         beyond_words=beyond_words,
+        known=sounds.known,  # of the last numbers
     )
 
 

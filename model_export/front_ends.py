@@ -63,7 +63,9 @@ def find_front_end(name: str, precision: str) -> FoundFrontEnd:
     if precision == "int8" and not file.int8:
         raise ExportError(f"{name} has no int8 form: its float32 network has weights of float16 on disk; take float32")
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
-    statistics = EmbeddingStatistics.unpack(pack(file.statistics, {"words": list(file.words)}))
+    statistics = EmbeddingStatistics.unpack(
+        pack(file.statistics, {"words": list(file.words), "known": list(file.known)})
+    )
     return FoundFrontEnd(
         dataclasses.replace(settings, network=network), _measured(statistics.samples), (statistics.pack(),)
     )

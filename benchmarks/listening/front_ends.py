@@ -6,11 +6,13 @@ import wave
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
 from benchmarks.bundles import build_bundles, find_bundles
 from benchmarks.listening.material import RATE_HZ
+from edge_client.clips.files import choose_known
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState
@@ -57,10 +59,21 @@ background = "room"
 """
 
 
-def taught_device(folder: Path, bundle: Path, takes: Mapping[str, Iterable[Path]], room: Iterable[Floats]) -> Config:
-    """Set a device up in a folder and teach it takes by label; return its configuration."""
+def taught_device(
+    folder: Path,
+    bundle: Path,
+    takes: Mapping[str, Iterable[Path]],
+    room: Iterable[Floats],
+    known: Mapping[str, str] = MappingProxyType({}),
+) -> Config:
+    """Set a device up in a folder and teach it takes by label; return its configuration.
+
+    ``known``: by label, which sound it is that the front end knows from the start.
+    """
+    for label, sound in known.items():
+        choose_known(folder / "clips", label, sound)
     for label, paths in takes.items():
-        (folder / "clips" / label).mkdir(parents=True)
+        (folder / "clips" / label).mkdir(parents=True, exist_ok=True)
         for path in paths:
             (folder / "clips" / label / path.name).symlink_to(path.resolve())
     (folder / "room").mkdir(parents=True)

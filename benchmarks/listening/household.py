@@ -2,8 +2,8 @@
 
 `--data` names any folder of recordings ``<label>/<source>_*``. Some of its labels are taught by takes of as many
 sources. The other sources of these labels are played among sounds of all other labels, in synthesised dialogue with
-recorded backgrounds. A miss is a taught sound without an event until two seconds after it ended; every other event is a
-false accept, also a second one of the same sound.
+recorded backgrounds. With `--takes 0` labels are known from the start alone. A miss is a taught sound without an
+event until two seconds after it ended; every other event is a false accept, also a second one of the same sound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.command import BenchmarkError, Command, data_folder, said
+from benchmarks.command import BenchmarkError, Command, add_knows, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import taught_device
 from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
@@ -131,7 +131,7 @@ def measure(name: str, household: Household, chosen: argparse.Namespace) -> list
     rows = []
     with tempfile.TemporaryDirectory() as place:
         room = (noise[: len(noise) // 2] for noise in household.noise)
-        config = taught_device(Path(place), find_bundle(name), household.taught, room)
+        config = taught_device(Path(place), find_bundle(name), household.taught, room, dict(chosen.knows))
         loaded = load_listening(config)
         for snr_db in SNRS_DB:
             stream, sounds = make_stream(household, snr_db, chosen.hours, chosen.seed)
@@ -176,6 +176,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="recordings <label>/<source>_*")
     parser.add_argument("--labels", nargs="+", required=True, metavar="LABEL", help="which are taught")
     parser.add_argument("--takes", type=int, default=5, help="of each label, from as many sources (%(default)s)")
+    add_knows(parser)
     parser.add_argument("--front-ends", nargs="+", default=["base", "sounds", "sounds_2s"], metavar="NAME|FILE")
     parser.add_argument("--hours", type=float, default=10.0, help="at each ratio (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)

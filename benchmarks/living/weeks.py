@@ -74,7 +74,7 @@ def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.d
 
 def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
-    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes)
+    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
     scores = scorer(part.embeddings.astype(np.float32)[:, None])
     scores[_is_quiet(part, config)] = 0.0
     return averaged(scores, times(part), layout.averaged * part.hop_s)

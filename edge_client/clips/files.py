@@ -115,16 +115,44 @@ def _names(folder: Path) -> list[str]:
 
 
 def store_digest(folder: Path) -> str | None:
-    """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has a clip.
+    """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has a clip
+    or is a sound known from the start.
 
     Only names are read, no file is opened.
     """
     paths = clip_files(folder)
-    if not any(is_label(folder_of(path, folder)) for path in paths):
+    known = _marks(folder)
+    if not known and not any(is_label(folder_of(path, folder)) for path in paths):
         return None
-    names = "\n".join(path.relative_to(folder).as_posix() for path in paths)
+    names = "\n".join([*(path.relative_to(folder).as_posix() for path in paths), *known])
     return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 WORD, SOUND = "word", "sound"
 """What a label is, on a front end that hears both: a spoken word, or an everyday sound."""
+# Without a dot, so that it goes into a backup: where nothing was taught there is no clip to say that the label exists.
+_KNOWN = "known-"
+
+
+def known_labels(folder: Path) -> dict[str, str]:
+    """Return by label which sound it is that the front end knows from the start, where the owner chose one."""
+    return {label: sound for label, _, sound in (mark.partition(f"/{_KNOWN}") for mark in _marks(folder))}
+
+
+def choose_known(folder: Path, label: str, sound: str | None) -> None:
+    """Remember that a label is a sound that the front end knows from the start; None: it is none any more."""
+    place = folder / label
+    for name in _names(place):
+        if name.startswith(_KNOWN) and name != f"{_KNOWN}{sound}":
+            (place / name).unlink(missing_ok=True)
+    if sound is not None:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (place / f"{_KNOWN}{sound}").touch(mode=0o600)
+    elif place.is_dir() and not any(place.iterdir()):
+        place.rmdir()
+
+
+def _marks(folder: Path) -> list[str]:
+    """Return the marks of labels that are sounds known from the start, as paths in the store."""
+    labels = [path for path in label_folders(folder) if is_label(folder_of(path / "any", folder))]
+    return [f"{path.name}/{name}" for path in labels for name in _names(path) if name.startswith(_KNOWN)]

@@ -41,27 +41,39 @@ def add(commands: Commands) -> None:
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
     chosen.add_argument("--label", default=argparse.SUPPRESS, help="all clips of this label")
     action("undo", "take back what was deleted, relabelled or answered last", _undo)
+    knows = action("knows", "listen for a sound that the device knows from the start; without one, list them", _knows)
+    knows.add_argument("sound", nargs="?", metavar="SOUND")
+    knows.add_argument("--label", default=argparse.SUPPRESS, metavar="LABEL", help="what you call it (its own name)")
+    knows.add_argument("--off", action="store_true", help="listen for it no more, as far as you did not teach it")
     purge = "remove for good what was deleted, what is known of the room, and questions"
     action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
 
 def _list(options: argparse.Namespace) -> int:
-    from edge_client.commands.daemon import advice_lines, provisional_lines
+    from edge_client.commands.daemon import advice_lines, known_lines, provisional_lines
 
     teaching = open_teaching(options)
     store = teaching.store
     if options.label is not None:
         return _list_label(_of_label(store, options.label), json=options.json)
-    found = [_summary(store, label) for label in (*store.labels(), *store.rejected_folders())]
+    labels = sorted({*store.labels(), *teaching.chosen})
+    found = [_summary(store, label) for label in (*labels, *store.rejected_folders())]
     used, advice = store.size_bytes() / _MB, teaching.state.advice()
     quota = {"used_mb": round(used, 3), "quota_mb": teaching.config.clips.quota_mb, "folder": str(store.folder)}
     lines = (
         _COLUMNS.format("label", "clips", "seconds", "MB"),
         *(_COLUMNS.format(one["label"], one["clips"], f"{one['seconds']:.1f}", f"{one['mb']:.2f}") for one in found),
+        *known_lines(teaching.chosen, {one["label"]: one["clips"] for one in found}),
         *(*advice_lines(advice), *provisional_lines(teaching.provisional)),
         f"{used:.1f} of {quota['quota_mb']:g} MB are used, in {store.folder}",
     )
-    document = {"labels": found, "advice": advice, "provisional": teaching.provisional, **quota}
+    document = {
+        "labels": found,
+        "known": teaching.chosen,
+        "advice": advice,
+        "provisional": teaching.provisional,
+        **quota,
+    }
     return report(document, lines, json=options.json)
 
 
@@ -151,6 +163,23 @@ def _undo(options: argparse.Namespace) -> int:
     what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
     line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
     return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
+
+
+def _knows(options: argparse.Namespace) -> int:
+    from edge_client.owner_changes import know, know_no_more
+
+    teaching = open_teaching(options)
+    if options.sound is None:
+        names = ", ".join(teaching.offered) or "nothing: sounds_2s and words_and_sounds know some sounds"
+        chosen = {"known": teaching.offered, "chosen": teaching.chosen}
+        return report(chosen, [f"{teaching.config.bundle.stem} knows from the start: {names}"], json=options.json)
+    if options.off:
+        lines = know_no_more(teaching, options.label or options.sound)
+        return report({"label": options.label or options.sound, "sound": None}, lines, json=options.json)
+    label = know(teaching, options.sound, options.label or "")
+    return report(
+        {"label": label, "sound": options.sound}, [f"it listens for {label!r} from now on"], json=options.json
+    )
 
 
 def _delete(options: argparse.Namespace) -> int:

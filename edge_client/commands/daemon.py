@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from edge_client.commands import Commands, report, set_command
@@ -179,6 +179,8 @@ def _round_lines(model: dict[str, Any]) -> list[str]:
         found = (f"{key} {value:.1f} %" for key, value in judged.items() if key not in ("round_id", "kept_own"))
         figures = ", ".join(found) or "nothing to judge by"
         lines.append(f"round     the result of round {judged['round_id']} {what} ({figures})")
+    if model["known"]:
+        lines.append(f"          known from the start: {', '.join(model['known'])}")
     if model["not_listened_for"]:
         names = ", ".join(model["not_listened_for"])
         lines.append(f"          not listened for until a round is taken or you teach it: {names}")
@@ -197,6 +199,14 @@ def advice_lines(advice: list[dict[str, Any]]) -> list[str]:
         if any(f"not {found['label']!r}" in line for line in found["lines"]):
             lines.append(f"  to say so: auricle-edge label ID... --not {shlex.quote(found['label'])}")
     return lines
+
+
+def known_lines(known: Mapping[str, str], takes: Mapping[str, int]) -> list[str]:
+    """Return which labels are sounds that the device knows from the start, for people."""
+    return [
+        f"{label!r}{'' if label == sound else f' ({sound})'}: knows from the start, {takes.get(label, 0)} takes"
+        for label, sound in known.items()
+    ]
 
 
 def provisional_lines(labels: Iterable[str]) -> list[str]:

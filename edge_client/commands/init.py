@@ -29,6 +29,8 @@ def add(commands: Commands) -> None:
     init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
     init.add_argument("--play", type=Path, metavar="PATH", help="recordings in its place: a file, or a folder of them")
     init.add_argument("--bundle", metavar="NAME|FILE", help=f"what recognises sounds ({FIRST_CHOICE})")
+    knows = "sounds to listen for with nothing taught, e.g. doorbell,dog; `auricle-edge clips knows` lists them"
+    init.add_argument("--knows", default="", metavar="SOUND,..", help=knows)
     fleet = init.add_mutually_exclusive_group()
     fleet.add_argument("--link", help="join the fleet of this invitation")
     fleet.add_argument("--alone", action="store_true", help="take part in no fleet")
@@ -61,17 +63,35 @@ def _init(options: argparse.Namespace) -> int:
         Answers(options.name, state, bundle, heard, played, share_names=share_names),
         replace=options.force,
     )
+    known = _know(options) if options.knows else []
     joined = _join(options, link) if link else None
     plays = None if played is None else str(played)
-    found = {"config": str(options.config), "bundle": bundle, "microphone": heard, "play": plays, "joined": joined}
+    found = {
+        "config": str(options.config),
+        "bundle": bundle,
+        "microphone": heard,
+        "play": plays,
+        "joined": joined,
+        "knows": known,
+    }
     given = config_option(options.config)
     lines = (
         f"wrote {options.config}",
         *(() if joined is None else (f"joined the fleet of {joined}",)),
+        *([f"it listens for {', '.join(known)}, with nothing taught"] if known else []),
         _described(bundle),
         f"next: auricle-edge doctor{given}, then auricle-edge run{given}",
     )
     return report(found, lines, json=options.json)
+
+
+def _know(options: argparse.Namespace) -> list[str]:
+    """Choose sounds that the device knows from the start; return their labels."""
+    from edge_client.owner import Teaching
+    from edge_client.owner_changes import know
+
+    teaching = Teaching.open(options.config)
+    return [know(teaching, sound) for part in options.knows.split(",") if (sound := part.strip())]
 
 
 def _described(bundle: str) -> str:

@@ -49,11 +49,12 @@ def load_listening(config: Config) -> Loaded:
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
     tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
     labels, near = saved.progress.listening_labels, saved.progress.listening_prototypes
-    here = tails_here(config, state, model, labels, tails, near)
+    known = saved.progress.listening_known
+    here = tails_here(config, state, model, labels, tails, near, known)
     # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
     taught = (one["label"] for one in state.advice() if one.get("kind") == SOUND)
-    lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else taught
-    return Loaded(model, labels, here, near, state.choices.thresholds(), frozenset(lasting))
+    lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else (*taught, *known)
+    return Loaded(model, labels, here, near, known, state.choices.thresholds(), frozenset(lasting))
 
 
 class ListeningLoop:

@@ -112,16 +112,18 @@ def model_status(progress: Progress) -> dict[str, Any]:
     """Return what the status says of the model: labels, and what became of the last round's result.
 
     ``round`` has its number, whether the device kept its own model, and the metrics by which it decided; None before
-    the first. ``not_listened_for`` are labels that the model that listens never learned.
+    the first. ``not_listened_for`` are labels that the model that listens never learned,
+    ``known`` by label the sounds that the front end knows from the start.
     """
-    names, given_up = progress.label_map.names, progress.label_map.given_up
+    names = progress.label_map.names
     judged = dict(progress.judged)
     kept_own = bool(judged.pop("kept_own", 0.0))
     return {
         "architecture": progress.architecture,
         "labels": progress.label_map.labels,
         "provisional": progress.provisional_labels,
-        "not_listened_for": [names[slot] for slot in progress.unheard if slot not in given_up],
+        "not_listened_for": [names[slot] for slot in progress.silent],
+        "known": dict(progress.listening_known),
         "round": {"round_id": progress.learned, "kept_own": kept_own, **judged} if progress.judged else None,
     }
 

@@ -37,6 +37,7 @@ class Loaded:
     Attributes:
         tails: How high other sounds score, by label; a label without one gets a fixed threshold.
         prototypes: Directions of words, float32 [numbers], by label; ``edge_client.detection.scores``.
+        known: Sounds that the front end knows from the start, by label.
         thresholds: The owner's choices by label, 0..1, before all others.
         lasting: Labels of everyday sounds, which have a begin and an end; see :meth:`Detector.take_followed`.
         look: Takes the features of every window, None for one too quiet, the best averaged score, what was detected,
@@ -48,6 +49,7 @@ class Loaded:
     label_map: LabelMap
     tails: Mapping[str, Tail] = field(default_factory=dict)
     prototypes: Mapping[str, Floats] = field(default_factory=dict)
+    known: Mapping[str, str] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
     lasting: frozenset[str] = frozenset()
     look: Callable[[Floats | None, float, str, str], None] | None = None
@@ -115,7 +117,7 @@ class Detector:
             self._doubts.reset()
         self._look = loaded.look
         self._label_map = label_map
-        self._scorer = Scorer(model, label_map, loaded.prototypes)
+        self._scorer = Scorer(model, label_map, loaded.prototypes, loaded.known)
         self._decisions = PosteriorHandler(
             self._thresholds(loaded.tails, loaded.thresholds),
             self._pace.average_s,

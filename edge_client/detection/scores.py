@@ -4,11 +4,15 @@ A head that learned from few takes of one person knows where they lie, not where
 direction of the takes and of variants of them, knows how near another window is (Snell et al. 2017, prototypical
 networks, with whitened cosines). Where other words are of the pretraining the head is the better of the two, where
 they are not the prototype is; both added are better than either everywhere. docs/listening.md has the figures.
+
+A sound that the front end knows from the start has its classifier's logit; where takes were taught too, the head's is
+added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -32,25 +36,46 @@ def prototype(embeddings: Floats, statistics: EmbeddingStatistics) -> Floats:
 class Scorer:
     """Scores windows for every label of a model; labels without a prototype, as of sounds, have the head's score.
 
+    ``known``: by label, which sound it is that the front end knows from the start (``fleet_protocol.known_sounds``).
+
     Attributes:
         labels: How many labels.
     """
 
-    def __init__(self, model: ModelRuntime, label_map: LabelMap, prototypes: Mapping[str, Floats]) -> None:
+    def __init__(
+        self,
+        model: ModelRuntime,
+        label_map: LabelMap,
+        prototypes: Mapping[str, Floats],
+        known: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._model = model
         self._mask = label_map.listening_mask
         self.labels = len(label_map.slots)
-        self._statistics = model.manifest.embedding_statistics if prototypes else None
-        known = [(slot, prototypes[name]) for slot, name in enumerate(label_map.names) if name in prototypes]
-        self._slots = [slot for slot, _ in known]
-        self._directions: Doubles = np.array([direction for _, direction in known], np.float64)
+        self._statistics = model.manifest.embedding_statistics if prototypes or known else None
+        near = [(slot, prototypes[name]) for slot, name in enumerate(label_map.names) if name in prototypes]
+        self._slots = [slot for slot, _ in near]
+        self._directions: Doubles = np.array([direction for _, direction in near], np.float64)
+        from_start = [(slot, known[name]) for slot, name in enumerate(label_map.names) if name in known]
+        self._known_slots = [slot for slot, _ in from_start]
+        self._sounds = tuple(sound for _, sound in from_start)
 
     def __call__(self, features: Floats) -> Floats:
         """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers]."""
         scores = self._model.predict(self._model.normalise(features), self._mask)[:, : self.labels]
-        if self._statistics is None or not self._slots or not len(features):
+        if self._statistics is None or not len(features):
             return scores
-        cosines = self._statistics.word_directions(features[:, 0]) @ self._directions.T
-        found = logits(scores[:, self._slots]) + WORTH * (cosines - NEUTRAL)
-        scores[:, self._slots] = 1 / (1 + np.exp(-np.clip(found, -LARGEST, LARGEST)))
+        if self._slots:
+            cosines = self._statistics.word_directions(features[:, 0]) @ self._directions.T
+            found = logits(scores[:, self._slots]) + WORTH * (cosines - NEUTRAL)
+            scores[:, self._slots] = _probabilities(found)
+        if self._known_slots and self._statistics.known is not None:
+            taught = np.where(self._mask[self._known_slots] > 0, logits(scores[:, self._known_slots]), 0.0)
+            scores[:, self._known_slots] = _probabilities(
+                taught + self._statistics.known.logits(features[:, 0], self._sounds)
+            )
         return scores
+
+
+def _probabilities(found: Doubles) -> Doubles:
+    return np.asarray(1 / (1 + np.exp(-np.clip(found, -LARGEST, LARGEST))))

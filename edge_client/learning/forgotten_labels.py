@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 
-from edge_client.clips.files import labels_with_clips
+from edge_client.clips.files import known_labels, labels_with_clips
 from edge_client.config import Config
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import take_lock
@@ -38,7 +38,7 @@ def forget_noted(config: Config, state: DeviceState) -> bool:
     if lock is None:
         return False
     try:
-        gone = set(_noted(state)) - set(labels_with_clips(config.clips_folder))
+        gone = set(_noted(state)) - {*labels_with_clips(config.clips_folder), *known_labels(config.clips_folder)}
         _forget(config, state, gone)
         state.database.set_note(_FORGOTTEN, None)
     finally:
@@ -78,5 +78,8 @@ def _without(progress: Progress, gone: set[str], names: dict[str, str]) -> Progr
     kept = {label: name for label, name in renamed.items() if name in label_map.labels}
     tails = {kept[label]: tail for label, tail in progress.tails.items() if label in kept}
     prototypes = {kept[label]: direction for label, direction in progress.prototypes.items() if label in kept}
+    from_start = {kept[label]: sound for label, sound in progress.known.items() if label in kept}
     # Clips that come back, as by an undo, are those that were taught; they have to be learned anew all the same.
-    return dataclasses.replace(progress, label_map=label_map, tails=tails, prototypes=prototypes, taught="")
+    return dataclasses.replace(
+        progress, label_map=label_map, tails=tails, prototypes=prototypes, known=from_start, taught=""
+    )

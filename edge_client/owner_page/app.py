@@ -87,6 +87,15 @@ def _sensitivity(teaching: Teaching, form: dict[str, str]) -> str:
     return f"{label} counts as heard from another score on now."
 
 
+def _know(teaching: Teaching, form: dict[str, str]) -> str:
+    """Listen for a ``sound`` that the device knows from the start; without one, for a ``label`` no more."""
+    if sound := form.get("sound", ""):
+        label = owner_changes.know(teaching, sound)
+        return f"{label} is listened for. {teaching.after(terminal=False)}"
+    label = form.get("label", "")
+    return " ".join(owner_changes.know_no_more(teaching, label)) or f"{label} is what you taught alone, from now on."
+
+
 def _taught(teaching: Teaching, label: str) -> list[Clip]:
     """Return the clips of a label. Raises ClipError if there are none."""
     if label not in teaching.store.labels():
@@ -100,6 +109,7 @@ _CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
     "/sounds/rename": _rename,
     "/sounds/delete": _delete,
     "/sounds/undo": _undo,
+    "/sounds/know": _know,
     "/sounds/sensitivity": _sensitivity,
 }
 
@@ -241,6 +251,7 @@ class OwnerPage:
             steps=STEPS,
             listens=self._device.config.microphone is not None,
             sounds=self._device.sounds(teaching),
+            offered=[sound for sound in teaching.offered if sound not in teaching.known_labels()],
             changes=owner_changes.changes(teaching),
             status=self._device.status(),
             clip_s=teaching.settings.clip_s,

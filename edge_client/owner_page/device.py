@@ -64,6 +64,7 @@ class KnownSound:
     """One sound that the device knows.
 
     ``clips`` are names of those it was taught with; ``rejected`` counts those that resemble it and are none.
+    ``known``: whether the owner chose it of the sounds that the device knows from the start.
     ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``advice`` is of
     ``DeviceState.advice``.
     """
@@ -77,6 +78,7 @@ class KnownSound:
     provisional: bool
     advice: dict[str, Any] | None
     sensitivity: Sensitivity | None
+    known: bool = False
 
 
 class OwnedDevice:
@@ -194,7 +196,7 @@ class OwnedDevice:
         advice = {found["label"]: found for found in self.state.advice()}
         sensitive, chosen = self.status().get("sensitivity") or {}, self.state.choices.thresholds()
         found = []
-        for label in sorted({*label_map.labels, *clips}):
+        for label in sorted({*label_map.labels, *clips, *teaching.chosen}):
             learned = label in label_map.labels
             slot = label_map.slot_of(label) if learned else None
             found.append(
@@ -204,10 +206,11 @@ class OwnedDevice:
                     of_fleet=slot is not None and label_map.class_ids[slot] is not None,
                     rejected=others[rejected(label)],
                     learned=learned,
-                    heard=slot is not None and slot not in progress.unheard,
+                    heard=slot is not None and slot not in progress.silent,
                     provisional=label in teaching.provisional,
                     advice=advice.get(label),
                     sensitivity=_sensitivity(sensitive.get(label), chosen.get(label)),
+                    known=label in teaching.chosen,
                 )
             )
         return found

@@ -61,13 +61,14 @@ def tails_here(
     label_map: LabelMap,
     tails: Mapping[str, Tail],
     prototypes: Mapping[str, Floats],
+    known: Mapping[str, str],
 ) -> Mapping[str, Tail]:
     """Return labels' tails for this room, as far as it is known."""
     found = kept_sample(config, state, model.manifest) if tails else None
     if found is None or not len(found[1].at_s):
         return tails
     layout, sample = found
-    scorer = Scorer(model, label_map, prototypes)
+    scorer = Scorer(model, label_map, prototypes, known)
     return room_tails(sample, layout.averaged, scorer, label_map, tails, read_wrong_detections(state.database))
 
 

@@ -35,6 +35,7 @@ class Progress:
         tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
         prototypes: Direction of each word that was last taught, float32 [numbers]
             (``edge_client.detection.scores.prototype``), by label; the tails are those of both scores.
+        known: Sound that the front end knows from the start, by label, as last taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
         unheard: Slots that the weights that listen never learned; they are off.
@@ -51,6 +52,7 @@ class Progress:
     features: str = ""
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     prototypes: Mapping[str, Floats] = field(default_factory=dict, compare=False)
+    known: Mapping[str, str] = field(default_factory=dict)
     background_trained: bool = False
     provisional: tuple[str, ...] = ()
     unheard: tuple[int, ...] = ()
@@ -76,6 +78,17 @@ class Progress:
     def listening_prototypes(self) -> Mapping[str, Floats]:
         """The prototypes for listening, which go with the tails."""
         return self.prototypes if self.background_trained else {}
+
+    @property
+    def listening_known(self) -> Mapping[str, str]:
+        """The sounds known from the start, for listening, which go with the tails."""
+        return self.known if self.background_trained else {}
+
+    @property
+    def silent(self) -> tuple[int, ...]:
+        """Slots of labels that are not listened for: the weights never learned them, nor are they known."""
+        names, given_up = self.label_map.names, self.label_map.given_up
+        return tuple(slot for slot in self.unheard if slot not in given_up and names[slot] not in self.listening_known)
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,7 @@ class ModelStore:
                 features=str(document["features"]) or manifest.feature_settings.digest,
                 tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document["tails"]).items()},
                 prototypes=_prototypes(arrays, manifest),
+                known={str(label): str(sound) for label, sound in dict(document["known"]).items()},
                 background_trained=bool(document["background_trained"]),
                 provisional=tuple(map(str, document["provisional"])),
                 unheard=tuple(map(int, document["unheard"])),

@@ -36,6 +36,7 @@ class FrontEndFile:
     int8: bytes  # the same, quantised; empty where there is no such form
     statistics: Arrays  # arrays that describe the words of its training, and ``head/..``, their classifier, if any
     words: tuple[str, ...]  # these words
+    known: tuple[str, ...] = ()  # sounds that it knows from the start
 
 
 def serialise(
@@ -95,7 +96,8 @@ def read(path: Path) -> FrontEndFile:
     statistics, document = unpack(members[STATISTICS])
     if HEAD in members:
         statistics |= unpack(members[HEAD])[0]
-    return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, tuple(document["words"]))
+    words, known = (tuple(document.get(name, ())) for name in ("words", "known"))
+    return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, words, known)
 
 
 def require_output(path: Path) -> None:

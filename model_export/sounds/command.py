@@ -29,6 +29,7 @@ from model_export.errors import CorpusError, ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
 from model_export.sounds import weights
+from model_export.sounds.known import known_sounds
 
 if TYPE_CHECKING:
     from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -97,7 +98,8 @@ def make(chosen: argparse.Namespace, progress: Progress) -> str:
     varied = dataclasses.replace(material, clips=augment_takes(material.clips, sample_sounds.RATE_HZ, rng, noise))
     whole = SoundNetwork(convolutions)
     heard = {seconds: (_Heard.of(whole, material, seconds), _Heard.of(whole, varied, seconds)) for seconds in SECONDS}
-    projected = _projection(heard[1][0], weights.Classifier.of(arrays))
+    classifier = weights.Classifier.of(arrays)
+    projected = _projection(heard[1][0], classifier)
     network = SoundNetwork(convolutions, projected)
     graph = half_graph(network)
     descriptions = []
@@ -105,6 +107,9 @@ def make(chosen: argparse.Namespace, progress: Progress) -> str:
         features = _settings(seconds, FrozenNetwork.of(graph))
         clips, variants = (one.projected(projected) for one in heard[seconds])
         statistics = _statistics(clips, variants, chosen.seed)
+        every = np.concatenate([part for one in heard[seconds] for part in (one.clips, one.speech)])
+        known = known_sounds(classifier, projected, every, statistics, chosen.seed)
+        statistics = dataclasses.replace(statistics, known=known)
         path = chosen.output if seconds == 1 else chosen.output.with_stem(f"{chosen.output.stem}_{seconds}s")
         description: dict[str, Any] = {
             "name": path.stem,

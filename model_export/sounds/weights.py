@@ -108,6 +108,15 @@ class Classifier:
             arrays["classifier.5.bias"],
         )
 
+    def logits(self, embeddings: Floats) -> Floats:
+        """Return the logits of all classes, [windows, 527], of embeddings, [windows, 384]."""
+        return self.from_hidden(embeddings @ self.first + self.first_bias)
+
+    def from_hidden(self, x: Floats) -> Floats:
+        """Return them from what the hidden layer is before its hard-swish, [windows, 512]."""
+        found: Floats = (x * np.clip(x + 3, 0, 6) / 6) @ self.second + self.second_bias
+        return found
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -130,7 +139,7 @@ def project(embeddings: Floats, scatter: Scatter, classifier: Classifier, number
         numbers: size of the projection.
     """
     hidden = embeddings @ classifier.first + classifier.first_bias
-    slopes = _hard_swish_slope(hidden).mean(axis=0, dtype=np.float64)
+    slopes = hard_swish_slope(hidden).mean(axis=0, dtype=np.float64)
     logits = (classifier.first * slopes) @ classifier.second  # by which an embedding changes them, [384, 527]
     whitening = scatter.whitening
     gradients = np.linalg.solve(whitening, logits)  # in the whitened space
@@ -142,5 +151,6 @@ def project(embeddings: Floats, scatter: Scatter, classifier: Classifier, number
     return Projection(matrix.astype(np.float32), offset.astype(np.float16).astype(np.float32))
 
 
-def _hard_swish_slope(x: Floats) -> Doubles:
+def hard_swish_slope(x: Floats) -> Doubles:
+    """Return the derivative of hard-swish."""
     return np.asarray(np.where(x < -3, 0.0, np.where(x > 3, 1.0, (2 * x + 3) / 6)), np.float64)

@@ -15,13 +15,14 @@ the first time.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.clips.files import SOUND
+from edge_client.clips.files import SOUND, known_labels
 from edge_client.config import Config
 from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
@@ -40,6 +41,7 @@ from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
 from fleet_protocol.fleet_prototypes import FleetPrototypes
+from fleet_protocol.known_sounds import ONCE_AN_HOUR
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.tensors import Arrays
 
@@ -52,7 +54,7 @@ _OTHERS = 4000
 # What a front end for everyday sounds knows of others, synthesised ones, resembles no label enough. In synthesised
 # households (`benchmarks.listening.household`) a label is taken for another sound at least so often; how slowly that
 # falls off with the score is from the tuning rooms of `benchmarks.living --sounds`.
-_SOUNDS = Tail(1.5, 1.5)
+_SOUNDS = Tail(ONCE_AN_HOUR, 1.5)
 # Words of the pretraining lie farther from a prototype than words that no network heard, so they promise too much. How
 # often such words reach a label's score at least: Mandarin ones heard by `base`, and Bengali digits heard across rooms
 # by `words`, among two hundred others an hour.
@@ -61,7 +63,7 @@ _WORDS = Tail(4.0, 1.6)
 
 @dataclass(frozen=True)
 class Taught:
-    """The result of a teaching; tails and prototypes are those of :class:`edge_client.storage.saved_model.Progress`."""
+    """The result of a teaching; tails and what follows are of :class:`edge_client.storage.saved_model.Progress`."""
 
     weights: Arrays
     label_map: LabelMap
@@ -69,6 +71,8 @@ class Taught:
     advice: tuple[Advice, ...]
     tails: Mapping[str, tuple[float, float]]
     prototypes: Mapping[str, Floats]
+    known: Mapping[str, str]
+    unheard: tuple[int, ...]
 
 
 def centres(
@@ -138,11 +142,12 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     public_set = state.blobs.public_set(model.manifest.feature_settings)
     fleet = state.blobs.prototypes(model.manifest.feature_settings)
     former = saved.progress.label_map
-    label_map = take_labels(former, tuple(heard.takes), ())
-    if not label_map.slots:
-        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     statistics = saved.bundle.manifest.embedding_statistics
     assert statistics is not None
+    from_start = _from_start(config, statistics)
+    label_map = take_labels(former, tuple(dict.fromkeys([*heard.takes, *from_start])), ())
+    if not label_map.slots:
+        raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
     # A label whose last clip is gone, and which the fleet does not know, is forgotten.
     known = [slot for slot, class_id in enumerate(former.class_ids) if class_id and slot not in former.given_up]
     prototypes = {} if fleet is None else centres(fleet, statistics, np.random.default_rng([seed, 4]))
@@ -159,27 +164,43 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
         rejected = [clips[:, 0] for clips in heard.rejected.values()]
         negatives = np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected])
-        scorer = Scorer(model, label_map, near := _prototypes(label_map, material, statistics, every_sound))
-        return _Learned(material, weights, near, _tails(scorer, label_map, negatives, near))
+        near = _prototypes(label_map, material, statistics, every_sound)
+        learned = _listening(label_map, material, from_start)
+        scorer = Scorer(model, learned, near, from_start)
+        return _Learned(material, weights, learned, near, _tails(scorer, learned, negatives, near))
 
     if (room := KnownRoom.of(config, state, saved.bundle.manifest)) is not None:
 
         def misses(heard: Heard, held_out: Mapping[str, Floats]) -> int:
             half = learn(heard)
-            scorer = Scorer(model, label_map, half.prototypes)
-            return _misses(scorer, label_map, held_out, half.tails, room, config.detector.false_accepts_per_hour)
+            scorer = Scorer(model, half.label_map, half.prototypes, from_start)
+            return _misses(scorer, half.label_map, held_out, half.tails, room, config.detector.false_accepts_per_hour)
 
         heard = with_room(state, heard, room_negatives(room, heard.takes, statistics), misses)
     learned = learn(heard)
     advice = advice_on(heard, statistics, learned.material.kinds(label_map), hears_sounds=every_sound)
     clips = sum(len(takes) for takes in heard.takes.values())
-    return Taught(learned.weights, label_map, clips, advice, learned.tails, learned.prototypes)
+    unheard = learned.label_map.off
+    return Taught(learned.weights, label_map, clips, advice, learned.tails, learned.prototypes, from_start, unheard)
+
+
+def _from_start(config: Config, statistics: EmbeddingStatistics) -> dict[str, str]:
+    """Return by label the sounds that the owner chose of those that the front end knows from the start."""
+    known = () if statistics.known is None else statistics.known.names
+    return {label: sound for label, sound in known_labels(config.clips_folder).items() if sound in known}
+
+
+def _listening(label_map: LabelMap, material: HeadMaterial, from_start: Container[str]) -> LabelMap:
+    """Return the labels for listening: without the head's outputs of known sounds that it learned nothing of."""
+    bare = (slot for slot, name in enumerate(label_map.names) if name in from_start and slot not in material.slots)
+    return dataclasses.replace(label_map, off=tuple(bare))
 
 
 @dataclass(frozen=True)
 class _Learned:
     material: HeadMaterial
     weights: Arrays
+    label_map: LabelMap
     prototypes: dict[str, Floats]
     tails: dict[str, tuple[float, float]]
 
@@ -219,7 +240,11 @@ def _prototypes(
 def _tails(
     scorer: Scorer, label_map: LabelMap, negatives: Floats, prototypes: Mapping[str, Floats]
 ) -> dict[str, tuple[float, float]]:
-    """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it."""
+    """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it.
+
+    Sounds known from the start have the tail that their rows were made for: some of the negatives may be theirs.
+    """
     found = zip(label_map.names, fit_tails(scorer(negatives[:, None])), strict=True)
     tails = {name: tail.at_least(_WORDS if name in prototypes else _SOUNDS) for name, tail in found}
+    tails |= {label_map.names[slot]: _SOUNDS for slot in label_map.off}
     return {name: (tail.level, tail.scale) for name, tail in tails.items()}

@@ -94,7 +94,8 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
         background_trained=True,
         tails=taught.tails,
         prototypes=taught.prototypes,
-        unheard=(),
+        known=taught.known,
+        unheard=taught.unheard,
     )
     bundle = dataclasses.replace(saved.bundle, weights=taught.weights)
     return DeviceModel(SavedModel(bundle, taught.weights, progress), taught.advice, taught.clips)

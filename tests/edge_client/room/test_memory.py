@@ -70,7 +70,7 @@ def test_what_was_heard_survives_a_restart_and_moves_the_thresholds(device, mode
     detector.push(noise(30))
     room.save()
     tails = {"yes": Tail(3.0, 0.7), "no": Tail(9.0, 0.7)}
-    found = tails_here(device.config, device.state, model, labels, tails, {})
+    found = tails_here(device.config, device.state, model, labels, tails, {}, {})
     assert found["yes"].hours == pytest.approx(28 / 3600, rel=0.05)
     assert len(found["yes"].logits) == 14
     again = RoomMemory.open(device.config, device.state, manifest)

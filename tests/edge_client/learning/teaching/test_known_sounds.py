@@ -1,0 +1,141 @@
+"""A device that listens for sounds which nobody taught it, and learns more of them from takes."""
+
+import json
+import re
+
+import httpx
+import numpy as np
+import pytest
+
+from edge_client.audio.recordings import encode_wave
+from edge_client.clips.files import choose_known, known_labels, store_digest
+from edge_client.config import load_config
+from edge_client.daemon.listening_loop import load_listening
+from edge_client.daemon.status import model_status
+from edge_client.detection.detector import Detector
+from edge_client.detection.scores import Scorer
+from edge_client.detection.thresholds import logits
+from edge_client.learning.teaching.job import to_teach
+from edge_client.model.runtime import ModelRuntime
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.labels import LabelMap
+from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.sample_sounds import takes
+from tests.support.edge_commands import EdgeCommands
+from tests.support.owner_page import OwnerPage
+from tests.support.taught_device import Device
+
+RATE = 16_000
+
+
+def heard_in(device, kind, seed=3):
+    """The labels that a device hears in a stream with one synthesised sound."""
+    detector = Detector(load_listening(device.config), device.config.detector)
+    rng = np.random.default_rng(seed)
+    stream = rng.normal(scale=1e-3, size=RATE * 20).astype(np.float32)
+    sound = takes(kind, 1, 3 * RATE, rng)[0]
+    stream[8 * RATE : 8 * RATE + len(sound)] += sound
+    events = [heard.event.label for part in np.split(stream, 40) for heard in detector.push(part)]
+    return {label for label in events if label != "unknown"}
+
+
+def test_a_sound_is_heard_with_nothing_taught_and_takes_join_what_is_known(tmp_path):
+    device = Device(tmp_path, find_bundle("sounds_2s"))
+    choose_known(device.clips, "Rex", "dog")
+    choose_known(device.clips, "wake", "alarm clock")
+    assert device.to_teach() is not None
+    device.teach()
+    progress = device.state.model.load(device.bundle).progress
+    assert progress.known == {"Rex": "dog", "wake": "alarm clock"}
+    assert (progress.label_map.labels, progress.silent) == (("Rex", "wake"), ())
+    assert len(progress.unheard) == 2  # the head knows nothing of them
+    assert progress.tails["wake"] == (1.5, 1.5)
+    said = model_status(progress)
+    assert (said["known"], said["not_listened_for"]) == (progress.known, [])
+    assert device.to_teach() is None
+    assert heard_in(device, "alarm") == {"wake"}
+    assert heard_in(device, "rain") == set()
+    assert load_listening(device.config).lasting == {"Rex", "wake"}
+
+    for number, take in enumerate(takes("alarm", 5, 2 * RATE, np.random.default_rng(5))):
+        (device.clips / "wake" / f"{number}.wav").write_bytes(encode_wave(take, RATE))
+    device.teach()
+    progress = device.state.model.load(device.bundle).progress
+    assert progress.unheard == (progress.label_map.slot_of("Rex"),)
+    assert heard_in(device, "alarm") == {"wake"}
+    for path in (device.clips / "wake").glob("*.wav"):
+        path.unlink()
+    choose_known(device.clips, "wake", None)
+    assert not (device.clips / "wake").exists()
+    device.teach()
+    assert device.state.model.load(device.bundle).progress.known == {"Rex": "dog"}
+
+
+def test_the_score_of_a_label_with_takes_is_the_head_s_logit_and_the_classifier_s():
+    model = ModelRuntime(read_bundle(find_bundle("words_and_sounds")))
+    statistics = model.manifest.embedding_statistics
+    labels = LabelMap(model.manifest.capacity, reserved=len(model.manifest.background)).add("mine").add("other")
+    features = statistics.samples[-8:, 0][:, None]
+    head = model.predict(model.normalise(features), labels.listening_mask)[:, :2]
+    known = statistics.known.logits(features[:, 0], ("dog",))[:, 0]
+    scores = Scorer(model, labels, {}, {"mine": "dog"})(features)
+    wanted = np.clip(logits(head[:, 0]) + known, -15, 15)
+    np.testing.assert_allclose(logits(scores[:, 0]), wanted, atol=0.05)
+    np.testing.assert_array_equal(scores[:, 1], head[:, 1])
+    off = LabelMap(labels.capacity, labels.slots, labels.reserved, off=(0,))
+    alone = Scorer(model, off, {}, {"mine": "dog"})(features)[:, 0]
+    np.testing.assert_allclose(logits(alone), np.clip(known, -15, 15), atol=0.05)
+
+
+def test_an_owner_chooses_sounds_by_commands(tmp_path, capsys):
+    edge = EdgeCommands(tmp_path, capsys)
+    out = edge(
+        "init", "--alone", "--microphone", "none", "--bundle", "sounds_2s", "--knows", "doorbell, smoke detector"
+    )
+    assert "it listens for doorbell, smoke detector, with nothing taught" in out
+    clips = load_config(edge.config).clips_folder
+    assert known_labels(clips) == {"doorbell": "doorbell", "smoke detector": "smoke detector"}
+    assert "'doorbell': knows from the start, 0 takes" in edge("clips")
+    assert json.loads(edge("clips", "--json"))["known"] == known_labels(clips)
+    assert edge("clips", "knows", "dog", "--label", "Rex") == "it listens for 'Rex' from now on\n"
+    assert "'Rex' (dog): knows from the start" in edge("clips")
+    before = store_digest(clips)
+    edge("clips", "knows", "doorbell", "--off")
+    assert (known_labels(clips).keys(), store_digest(clips) == before) == ({"Rex", "smoke detector"}, False)
+    assert "no sound that you chose" in edge("clips", "knows", "doorbell", "--off", status=1)
+    assert "baby cry" in edge("clips", "knows")
+    for hostile in ("../../etc", "dog/..", "", "x" * 300, "\x1b[31mdog"):
+        assert "from the start; it knows:" in edge("clips", "knows", hostile, status=1)
+    for hostile in ("../up", "_not_", ".hidden", "unknown", "x" * 101):
+        assert "cannot be a label" in edge("clips", "knows", "dog", "--label", hostile, status=1)
+    assert known_labels(clips).keys() == {"Rex", "smoke detector"}
+    assert {path.name for path in clips.iterdir() if path.is_dir()} == {"Rex", "smoke detector"}
+
+
+def test_a_device_for_words_knows_no_sound(tmp_path, capsys):
+    edge = EdgeCommands(tmp_path, capsys)
+    told = edge("init", "--alone", "--microphone", "none", "--bundle", "words", "--knows", "dog", status=1)
+    assert "the bundle words knows no 'dog' from the start; sounds, sounds_2s and words_and_sounds know some" in told
+
+
+@pytest.mark.slow
+def test_an_owner_chooses_sounds_on_the_page(tmp_path):
+    device = Device(tmp_path, find_bundle("sounds"))
+    with OwnerPage(tmp_path / "edge.toml") as page, httpx.Client(base_url=page.url, timeout=180) as client:
+        shown = client.get("/sounds").text
+        assert 'data-do="know" data-sound="doorbell"' in shown
+        token = re.search(r'csrf-token" content="(\w+)"', shown)[1]
+
+        def post(**fields):
+            return client.post("/sounds/know", data=fields, headers={"Origin": page.url, "X-CSRF-Token": token})
+
+        assert "doorbell is listened for" in post(sound="doorbell").json()["message"]
+        shown = client.get("/sounds").text
+        assert "knows from the start, 0 takes" in shown
+        assert 'data-sound="doorbell"' not in shown
+        assert to_teach(device.config, device.state) is not None
+        for fields in ({"sound": "../x"}, {"sound": "dog\x00"}, {"label": "../doorbell"}, {"label": "dog"}, {}):
+            assert post(**fields).status_code == 409
+        assert "leaves the model" in post(label="doorbell").json()["message"]
+        assert (known_labels(device.clips), store_digest(device.clips)) == ({}, None)
+        assert page.end() == (0, "")

@@ -1,0 +1,96 @@
+"""What a front end knows of everyday sounds with nothing taught."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from fleet_protocol.bundle import read_bundle
+from fleet_protocol.embedding_statistics import EmbeddingStatistics
+from fleet_protocol.errors import BundleError
+from fleet_protocol.joint_statistics import join
+from fleet_protocol.known_sounds import ONCE_AN_HOUR, KnownSounds
+from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.tensors import unpack
+
+RNG = np.random.default_rng(0)
+KNOWN = KnownSounds(
+    ("bell", "dog"),
+    RNG.standard_normal((6, 8)).astype(np.float32),
+    RNG.standard_normal(8).astype(np.float32),
+    RNG.standard_normal((8, 3)).astype(np.float32),
+    RNG.standard_normal(3).astype(np.float32),
+    np.array([0, 1, 1]),
+)
+
+
+def statistics_of(name):
+    return read_bundle(find_bundle(name)).manifest.embedding_statistics
+
+
+def test_a_label_has_the_highest_logit_of_its_classes_in_the_order_asked_for():
+    x = RNG.standard_normal((5, 6)).astype(np.float32)
+    hidden = x @ KNOWN.hidden + KNOWN.hidden_bias
+    classes = (hidden * np.clip(hidden + 3, 0, 6) / 6) @ KNOWN.rows + KNOWN.bias
+    wanted = np.stack([classes[:, 1:].max(axis=1), classes[:, 0]], axis=1)
+    np.testing.assert_allclose(KNOWN.logits(x, ("dog", "bell")), wanted, rtol=1e-5)
+    before = np.concatenate([np.ones((5, 2), np.float32), x], axis=1)  # the other network's numbers come first
+    np.testing.assert_allclose(KNOWN.logits(before, ("dog",)), wanted[:, :1], rtol=1e-5)
+    assert KNOWN.logits(x[:0], ("dog",)).shape == (0, 1)
+    with pytest.raises(ValueError, match="not in"):
+        KNOWN.logits(x, ("cat",))
+
+
+def test_front_ends_for_sounds_know_the_same_sounds_and_those_for_words_none():
+    one, two, both = (statistics_of(name).known for name in ("sounds", "sounds_2s", "words_and_sounds"))
+    assert one.names == two.names == both.names
+    assert {"doorbell", "smoke detector", "baby cry", "dog", "glass"} <= set(one.names)
+    assert statistics_of("words").known is None
+    sounds = statistics_of("sounds")
+    joined = join(statistics_of("words"), sounds)
+    rows = joined.samples[-3]
+    np.testing.assert_array_equal(
+        joined.known.logits(rows, ("siren",)), sounds.known.logits(rows[:, joined.split :], ("siren",))
+    )
+
+
+@pytest.mark.parametrize("name", ["sounds", "sounds_2s"])
+def test_talk_and_noise_reach_no_sound_s_threshold(name):
+    statistics = statistics_of(name)
+    talk = statistics.speech.draw(statistics.speech.means[0], 2_000, np.random.default_rng(1))
+    others = tuple(sound for sound in statistics.known.names if sound != "speech")
+    for rows in (talk, statistics.noise):
+        assert (statistics.known.logits(rows, others) < ONCE_AN_HOUR).mean() > 0.999
+
+
+def test_statistics_keep_what_is_known():
+    statistics = statistics_of("sounds")
+    again = EmbeddingStatistics.unpack(statistics.pack())
+    assert again.known.names == statistics.known.names
+    np.testing.assert_array_equal(again.known.rows, statistics.known.rows)
+    assert EmbeddingStatistics.unpack(dataclasses.replace(statistics, known=None).pack()).known is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"known_rows": None},
+        {"known_rows": np.zeros((8, 2), np.float16)},
+        {"known_hidden": np.zeros(6, np.float16)},
+        {"known_bias": np.zeros((3, 1), np.float16)},
+        {"known_sound": np.array([0, 1, 2])},
+        {"known_sound": np.array([-1, 0, 1])},
+        {"known_sound": np.array([0, 0, 0])},
+    ],
+)
+def test_a_bundle_whose_rows_do_not_fit_is_refused(changed):
+    arrays = {name: array for name, array in (KNOWN.arrays() | changed).items() if array is not None}
+    with pytest.raises(BundleError, match="cannot be read"):
+        KnownSounds.of(arrays, ["bell", "dog"])
+
+
+def test_rows_of_another_network_are_refused():
+    statistics = dataclasses.replace(statistics_of("sounds"), known=KNOWN)
+    with pytest.raises(BundleError, match="of another network"):
+        EmbeddingStatistics.unpack(statistics.pack())
+    assert "known" in unpack(statistics.pack())[1]
