@@ -58,8 +58,8 @@ def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tm
 
 def test_a_note_that_is_damaged_counts_as_none_and_is_removed(tmp_path):
     state = DeviceState(tmp_path)
-    state.save_expectations([{"label": "siren"}])
+    state.save_advice([{"label": "siren"}])
     with state.database.changing() as connection:
         connection.execute("UPDATE notes SET value = 'damaged'")
-    assert state.expectations() == []
-    assert "the note expectations in state.sqlite3 was damaged" in " ".join(state.mend())
+    assert state.advice() == []
+    assert "the note advice in state.sqlite3 was damaged" in " ".join(state.mend())
