@@ -36,7 +36,8 @@ class Loaded:
 
     Attributes:
         tails: How high other sounds score, by label; a label without one gets a fixed threshold.
-        prototypes: Directions of words, float32 [numbers], by label; ``edge_client.detection.scores``.
+        prototypes: Directions of words and their parts, float32 [1 + parts, numbers], by label;
+            ``edge_client.detection.scores``.
         known: Sounds that the front end knows from the start, by label.
         thresholds: The owner's choices by label, 0..1, before all others.
         lasting: Labels of everyday sounds, which have a begin and an end; see :meth:`Detector.take_followed`.

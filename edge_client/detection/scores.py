@@ -7,6 +7,9 @@ they are not the prototype is; both added are better than either everywhere. doc
 
 A sound that the front end knows from the start has its classifier's logit; where takes were taught too, the head's is
 added.
+
+A long word's parts, such as its beginning alone or twice, have prototypes too. An embedding is a mean over time and
+hardly says whether all of a word was there: a window must lie nearer to the word than to its parts.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from fleet_protocol.labels import LabelMap
 # Logits that a whitened cosine of 1 is worth more than one of 0, and the cosine that changes nothing. Chosen on
 # Mandarin words with the front end `base`, which never heard them: 10 and 30 were as good within two points.
 WORTH, NEUTRAL = 20.0, 0.5
+# How much the cosine loses of what a window is nearer to a part than to the word. Chosen on phrases of two Bengali
+# digits that `words` never heard: where 5 % are missed at 20 dB, 6 % of beginnings alone are heard and not 19.
+LACK = 4.0
 
 
 def prototype(embeddings: Floats, statistics: EmbeddingStatistics) -> Floats:
@@ -55,7 +61,8 @@ class Scorer:
         self._statistics = model.manifest.embedding_statistics if prototypes or known else None
         near = [(slot, prototypes[name]) for slot, name in enumerate(label_map.names) if name in prototypes]
         self._slots = [slot for slot, _ in near]
-        self._directions: Doubles = np.array([direction for _, direction in near], np.float64)
+        self._directions: Doubles = np.array([rows[0] for _, rows in near], np.float64)
+        self._parts = [(column, rows[1:].T) for column, (_, rows) in enumerate(near) if len(rows) > 1]
         from_start = [(slot, known[name]) for slot, name in enumerate(label_map.names) if name in known]
         self._known_slots = [slot for slot, _ in from_start]
         self._sounds = tuple(sound for _, sound in from_start)
@@ -66,7 +73,11 @@ class Scorer:
         if self._statistics is None or not len(features):
             return scores
         if self._slots:
-            cosines = self._statistics.word_directions(features[:, 0]) @ self._directions.T
+            directions = self._statistics.word_directions(features[:, 0])
+            cosines = directions @ self._directions.T
+            for column, parts in self._parts:
+                part = (directions @ parts).max(axis=1)
+                cosines[:, column] -= LACK * np.maximum(0.0, part - cosines[:, column])
             found = logits(scores[:, self._slots]) + WORTH * (cosines - NEUTRAL)
             scores[:, self._slots] = _probabilities(found)
         if self._known_slots and self._statistics.known is not None:

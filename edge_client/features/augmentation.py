@@ -28,6 +28,9 @@ SHIFT_S = 0.1
 NOISE_VOLUME = 0.1
 NOISE_PROBABILITY = 0.8
 
+# A sound this long, between its first and last frames within 17 dB of the loudest, can be heard in part.
+LONG_S = 0.6
+_FRAME_S, _LOUD = 0.01, 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -181,6 +184,29 @@ def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:
         for place, (origin, quarter) in enumerate(zip(rng.permutation(origins), rng.permutation(4), strict=True)):
             row[place * size : (place + 1) * size] = clips[origin, quarter * size : (quarter + 1) * size]
     return spliced
+
+
+def parts_of(clip: Floats, sample_rate_hz: int) -> Floats:
+    """Return what is less than the whole of a long sound, float32 [parts, samples], from a clip, float32 [samples].
+
+    Its halves alone, at their place and at the other's, each of them twice, and the second before the first. None,
+    [0, samples], of a sound that is shorter than ``LONG_S``.
+    """
+    size = round(_FRAME_S * sample_rate_hz)
+    power = np.square(clip[: len(clip) // size * size].reshape(-1, size)).mean(axis=1)
+    loud = np.flatnonzero(power > _LOUD * power.max(initial=0.0))
+    if not len(loud) or (loud[-1] + 1 - loud[0]) * _FRAME_S < LONG_S:
+        return np.zeros((0, len(clip)), np.float32)
+    begin, half = int(loud[0]) * size, int(loud[-1] + 1 - loud[0]) * size // 2
+    fade = np.minimum(1.0, np.arange(half) / size)
+    first, second = (clip[start : start + half] * (fade * fade[::-1]) for start in (begin, begin + half))
+    nothing = np.zeros_like(first)
+    pairs = [(first, nothing), (nothing, first), (second, nothing), (nothing, second)]
+    pairs += [(first, first), (second, second), (second, first)]
+    parts = np.zeros((len(pairs), len(clip)), np.float32)
+    for part, pair in zip(parts, pairs, strict=True):
+        part[begin : begin + 2 * half] = np.concatenate(pair)
+    return parts
 
 
 def _rms(samples: Floats) -> float:

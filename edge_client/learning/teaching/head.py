@@ -9,8 +9,8 @@ is linear, and both begin with the same weights, so that their logits are averag
 
 What it costs: 60 passes of 50 rows a label, 10 a word of the pretraining and 105 more. With nine labels these are
 49,500 rows in about 1,550 steps, with a fleet at most twice that; `python -m benchmarks.arm_instructions` counts a row
-of a step on ARMv7. The front end computes eight windows for each new take, and 100 more when the device is taught for
-the first time.
+of a step on ARMv7. The front end computes eight windows for each new take, seven more for one of a long word, and 100
+when the device is taught for the first time.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
         rejected = [clips[:, 0] for clips in heard.rejected.values()]
         negatives = np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected])
-        near = _prototypes(label_map, material, statistics, every_sound)
+        near = _prototypes(label_map, material, heard.parts, statistics, every_sound)
         learned = _listening(label_map, material, from_start)
         scorer = Scorer(model, learned, near, from_start)
         return _Learned(material, weights, learned, near, _tails(scorer, learned, negatives, near))
@@ -227,14 +227,27 @@ def _misses(
 
 
 def _prototypes(
-    label_map: LabelMap, material: HeadMaterial, statistics: EmbeddingStatistics, every_sound: bool
+    label_map: LabelMap,
+    material: HeadMaterial,
+    parts: Mapping[str, Floats],
+    statistics: EmbeddingStatistics,
+    every_sound: bool,
 ) -> dict[str, Floats]:
-    """Return the prototypes of labels that are words: of takes and recordings, else of the centres that are known."""
+    """Return the prototypes of labels that are words, and of their parts, float32 [1 + parts, numbers].
+
+    A word's is of takes and recordings, else of the centres that are known.
+    """
     if every_sound:
         return {}
     names = dict(enumerate(label_map.names))
     words = [sound for sound in material.sounds if sound.slot in names and sound.kind != SOUND]
-    return {names[word.slot]: prototype(word.rows if len(word.rows) else word.centres, statistics) for word in words}
+    found = {}
+    for word in words:
+        rows = [word.rows if len(word.rows) else word.centres]
+        if (label := names[word.slot]) in parts:
+            rows += list(parts[label].swapaxes(0, 1))
+        found[label] = np.stack([prototype(row, statistics) for row in rows])
+    return found
 
 
 def _tails(

@@ -59,6 +59,7 @@ class Heard:
         rejected: Embeddings by label of what the owner said is not it; the same axes.
         nothing: Embeddings of windows of the room when nothing happens, and of artificial noise, [windows, numbers].
         spliced: Embeddings of windows made of pieces of several labels' clips, [windows, numbers].
+        parts: Embeddings by label of what is less than the whole of a take, [takes, parts, numbers]; long words alone.
         room: Embeddings of what was heard in the room and is no label's, [windows, numbers]; None without any.
     """
 
@@ -66,6 +67,7 @@ class Heard:
     nothing: Floats
     spliced: Floats
     rejected: Mapping[str, Floats] = field(default_factory=dict)
+    parts: Mapping[str, Floats] = field(default_factory=dict)
     room: Floats | None = None
 
 

@@ -13,7 +13,14 @@ from edge_client.audio.recordings import Recordings, require_whole
 from edge_client.clips.files import BACKGROUND, REJECTED
 from edge_client.config import Config
 from edge_client.errors import RecordingError
-from edge_client.features.augmentation import BackgroundNoise, augment_for_listening, augment_takes, reverberate, splice
+from edge_client.features.augmentation import (
+    BackgroundNoise,
+    augment_for_listening,
+    augment_takes,
+    parts_of,
+    reverberate,
+    splice,
+)
 from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.learning.teaching.head_material import Heard
 from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
@@ -102,8 +109,9 @@ class Hearing:
         quiet = [artificial_noise(_NOISE, self._settings, rng), windows(self._room, self._settings, rng, _ROOM)]
         nothing = np.concatenate([self._windows(part) for part in quiet])
         spliced = self._spliced(paths) if len(paths) > 1 else self._none()
+        parts = self._parts(paths)
         self._cache.save()
-        return Heard(takes, nothing, spliced, rejected)
+        return Heard(takes, nothing, spliced, rejected, parts)
 
     def _takes(self, folder: Path) -> tuple[dict[str, Floats], dict[str, list[Path]]]:
         """Return the embeddings of a folder's clips by label, and the clips that could be read."""
@@ -139,6 +147,24 @@ class Hearing:
 
         rows = self._cache.get(key, compute)
         return rows if len(rows) else None
+
+    def _parts(self, paths: dict[str, list[Path]]) -> dict[str, Floats]:
+        """Return ``Heard.parts`` of labels with a long word; a sound may end and go on as it likes."""
+        if self._settings.hears_sounds:
+            return {}
+        source = self._source(self._config.clips_folder)
+
+        def parts(path: Path) -> Floats:
+            def compute() -> Floats:
+                rng = np.random.default_rng([self._seed, 3, int(clip_key(path), 16)])
+                found = [parts_of(clip, self._settings.sample_rate_hz) for clip in source.load([path])]
+                varied = [self._variant(part, self._settings.sample_rate_hz, rng) for part in found if len(part)]
+                return self._embed(np.concatenate(varied)) if varied else self._none()
+
+            return self._cache.get(f"parts-{clip_key(path)}", compute)
+
+        found = {label: [rows for path in taken if len(rows := parts(path))] for label, taken in paths.items()}
+        return {label: np.stack(rows) for label, rows in found.items() if rows}
 
     def _variant(self, clip: Floats, rate_hz: int, rng: np.random.Generator) -> Floats:
         # A word is taught near the microphone and said across the room. Of sounds this was not measured.

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (
+    LONG_S,
     BackgroundNoise,
     augment,
     augment_for_listening,
     augment_takes,
     change_speed,
     mix_noise,
+    parts_of,
     reverberate,
     splice,
     tilt,
@@ -132,6 +134,18 @@ def test_spliced_clips_are_made_of_clips_of_two_labels_or_more():
         quarters = row.reshape(4, 100)
         assert (quarters == quarters[:, :1]).all()
         assert len({int(value - 1) // 4 for value in quarters[:, 0]}) >= 2
+
+
+def test_parts_of_a_long_sound_are_its_halves_alone_twice_and_in_the_other_order_and_a_short_one_has_none():
+    clip = np.zeros(16_000, np.float32)
+    clip[2_000:8_000], clip[8_000:14_000] = 0.5, -0.25
+    parts = parts_of(clip, 16_000)
+    middles = parts[:, [5_000, 11_000]].tolist()
+    assert middles == [[0.5, 0], [0, 0.5], [-0.25, 0], [0, -0.25], [0.5, 0.5], [-0.25, -0.25], [-0.25, 0.5]]
+    assert not parts[:, :1_900].any()
+    assert not parts[:, 14_100:].any()
+    for silent in (np.where(np.arange(16_000) < 2_000 + 16_000 * LONG_S - 400, clip, 0), np.zeros_like(clip)):
+        assert parts_of(silent, 16_000).shape == (0, 16_000)
 
 
 def test_a_faster_or_slower_clip_has_another_pitch_about_its_middle_and_a_tilted_one_other_balances():

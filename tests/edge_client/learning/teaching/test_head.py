@@ -6,9 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
+from edge_client.audio.recordings import encode_wave
 from edge_client.commands.daemon import advice_lines
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
+from edge_client.detection.scores import Scorer
+from edge_client.detection.thresholds import Tail
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.head import train_head
 from edge_client.learning.teaching.head_material import Heard, head_material
@@ -19,7 +22,7 @@ from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.sounds import melody, write_clips
+from tests.support.sounds import RATE, melody, write_clips
 from tests.support.taught_device import Device, recall, recall_as
 
 NOTHING = np.zeros((0, 64), np.float32)
@@ -89,6 +92,40 @@ def test_sounds_are_told_from_one_another_from_noise_and_from_other_words(tmp_pa
     assert device.to_teach() is None
     told = advice_lines(device.state.advice())
     assert [line for line in told if line[0] != " "] == [f"{label!r}, 8 takes" for label in ("down", "stop", "up")]
+
+
+def phrase(parts, rng):
+    """Two gliding tones of .35 s each, from a frequency to another one, or nothing: float32 [16000]."""
+    clip = rng.normal(scale=0.01, size=RATE)
+    at, size = int(rng.integers(1_600, 3_200)), round(0.35 * RATE)
+    for number, part in enumerate(parts):
+        if part is not None:
+            glide = np.cumsum(np.linspace(*part, size) * rng.uniform(0.95, 1.05))
+            tone = np.sin(2 * np.pi * glide / RATE) * np.sqrt(np.hanning(size))
+            clip[at + number * size :][:size] += rng.uniform(0.3, 0.5) * tone
+    return clip.astype(np.float32)
+
+
+def test_a_part_of_a_phrase_its_repetition_and_the_other_order_are_not_the_phrase(tmp_path):
+    device = Device(tmp_path, find_bundle("words"))
+    rng, first, second = np.random.default_rng(0), (400, 900), (2500, 700)
+    (device.clips / "phrase").mkdir(parents=True)
+    for number in range(5):
+        wave = encode_wave(phrase((first, second), rng), RATE)
+        (device.clips / "phrase" / f"{number:08x}_nohash_0.wav").write_bytes(wave)
+    saved = device.teach()
+    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
+    front_end, near = open_front_end(model.manifest.feature_settings), saved.progress.listening_prototypes["phrase"]
+    threshold = Tail(*saved.progress.listening_tails["phrase"]).threshold(1.0)
+
+    def heard(parts, prototype):
+        features = front_end(np.stack([phrase(parts, np.random.default_rng(take)) for take in range(8)]))
+        return (Scorer(model, labels, {"phrase": prototype})(features)[:, 0] >= threshold).mean()
+
+    others = ((first, None), (first, first), (None, second), (second, first))
+    assert heard((first, second), near) == 1
+    assert [heard(parts, near) for parts in others] == [0, 0, 0, 0]
+    assert min(heard(parts, near[:1]) for parts in others) > 0.5  # as they were without prototypes of parts
 
 
 def test_a_single_sound_is_heard_because_it_is_told_from_what_is_no_label(device):
