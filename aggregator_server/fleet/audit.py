@@ -6,15 +6,13 @@ A row never holds a secret: a token is named by its number, a device by its iden
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Literal
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.schemas import AuditEntry, reply
 from aggregator_server.store import Tables
-from aggregator_server.store.expressions import begins_with, by_code_point
 from aggregator_server.store.tables import AuditRow
 
 What = Literal[
@@ -79,40 +77,6 @@ def audit(session: Session, what: What, by: Actor, now: float, **details: str | 
     session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sought:
-    """Which entries are looked for.
-
-    Attributes:
-        before: Only entries with a smaller number; None: any.
-        after: Only entries with a larger number; None: any.
-        what: Only entries of this kind; None: all.
-        who: Only what they did who are called so or, where nobody is, the first ``NAMES`` whose names begin so.
-        since: Only entries from then on, in seconds since 1970.
-        until: Only entries before then.
-        oldest_first: Whether the oldest come first.
-    """
-
-    before: int | None = None
-    after: int | None = None
-    what: str | None = None
-    who: str = ""
-    since: float | None = None
-    until: float | None = None
-    oldest_first: bool = False
-
-
-def start_of(day: date | None) -> float | None:
-    """Return the first instant of a day (UTC), in seconds since 1970."""
-    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
-
-
-def end_of(day: date | None) -> float | None:
-    """Return the first instant after a day (UTC), in seconds since 1970."""
-    begun = start_of(day)
-    return None if begun is None else begun + _DAY_S
-
-
 class AuditCounts:
     """How many entries of each kind there are. They stay as they are: each is counted once. Any thread may call it."""
 
@@ -136,60 +100,17 @@ class AuditCounts:
             return dict(self._counts)
 
 
-_DAY_S = 86_400.0
-_LARGEST = 2**63 - 1  # of a database
-NAMES = 20
-_called: ColumnElement[str] = by_code_point(AuditRow.who)
-
-
 def list_entries(tables: Tables, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:
-    """Return at most so many entries, newest first, as :func:`find_entries`."""
-    return find_entries(tables, Sought(before=before, what=what), limit)
+    """Return at most so many entries, newest first.
 
-
-def find_entries(tables: Tables, sought: Sought, limit: int) -> tuple[AuditEntry, ...]:
-    """Return at most so many entries. An index has those of every person, every kind and every time."""
-    order = AuditRow.audit_id.asc() if sought.oldest_first else AuditRow.audit_id.desc()
-    rows = select(AuditRow).order_by(order).limit(limit)
-    if sought.what is not None:
-        rows = rows.where(AuditRow.what == sought.what)
+    Args:
+        before: only entries with a smaller number; None: any.
+        what: only entries of this kind; None: all.
+    """
+    rows = select(AuditRow).order_by(AuditRow.audit_id.desc()).limit(limit)
+    if before is not None:
+        rows = rows.where(AuditRow.audit_id < before)
+    if what is not None:
+        rows = rows.where(AuditRow.what == what)
     with tables.reading() as session:
-        low, high = _numbers(session, sought)
-        rows = rows if low is None else rows.where(AuditRow.audit_id >= low)
-        rows = rows if high is None else rows.where(AuditRow.audit_id <= high)
-        # One after the other: of several together, all entries would be sorted.
-        parts = [rows.where(_called == name) for name in _names(session, sought.who)] if sought.who else [rows]
-        found = [row for part in parts for row in session.scalars(part)]
-    found.sort(key=lambda row: row.audit_id, reverse=not sought.oldest_first)
-    return tuple(reply(AuditEntry, row) for row in found[:limit])
-
-
-def _numbers(session: Session, sought: Sought) -> tuple[int | None, int | None]:
-    """Return the smallest and the largest number that an entry can have; they rise with time."""
-    low = None if sought.after is None else sought.after + 1
-    high = None if sought.before is None else sought.before - 1
-    if sought.since is not None:
-        from_then = (
-            select(AuditRow.audit_id)
-            .where(AuditRow.at >= sought.since)
-            .order_by(AuditRow.at, AuditRow.audit_id)
-            .limit(1)
-        )
-        first = session.scalar(from_then)
-        low = max(low or 0, _LARGEST if first is None else first)
-    if sought.until is not None:
-        earlier = select(AuditRow.audit_id).where(AuditRow.at < sought.until)
-        last = session.scalar(earlier.order_by(AuditRow.at.desc(), AuditRow.audit_id.desc()).limit(1))
-        high = min(_LARGEST if high is None else high, last or 0)
-    return low, high
-
-
-def _names(session: Session, who: str) -> list[str]:
-    """Return the names that are meant: this one where it is somebody's, or else those that begin so."""
-    following = select(_called).where(begins_with(_called, who)).order_by(_called).limit(1)
-    found: list[str] = []
-    name = session.scalar(following)
-    while name is not None and len(found) < NAMES:
-        found.append(name)
-        name = None if name == who else session.scalar(following.where(_called > name))
-    return found
+        return tuple(reply(AuditEntry, row) for row in session.scalars(rows))

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mapped_column
 
-from aggregator_server.store.expressions import by_code_point, folded, program_of
+from aggregator_server.store.expressions import folded, program_of
 from fleet_protocol.messages import RoundState
 
 Json = dict[str, Any]
@@ -379,6 +379,4 @@ _partial("participants_missing", ParticipantRow.upload.is_(None), ParticipantRow
 _partial("learned_kept_own", LearnedRow.kept_own.is_(True), LearnedRow.round_id)
 Index("assignments_by_class", AssignmentRow.class_id, AssignmentRow.device_id, AssignmentRow.slot)
 Index("audit_by_what", AuditRow.what, AuditRow.audit_id)
-Index("audit_by_who", by_code_point(AuditRow.who), AuditRow.audit_id)
-Index("audit_by_who_and_what", by_code_point(AuditRow.who), AuditRow.what, AuditRow.audit_id)
 Index("audit_by_time", AuditRow.at, AuditRow.audit_id)

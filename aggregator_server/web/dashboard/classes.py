@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from aggregator_server.errors import AggregatorError, ClassNotFoundError, RefusedError, RoundNotFoundError
-from aggregator_server.fleet.audit import Sought, What, find_entries
+from aggregator_server.fleet.audit import What, list_entries
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.devices import device_names
 from aggregator_server.rounds.views.replies import describe_round
@@ -99,7 +99,7 @@ def _undo_of(store: Store, info: ClassDetail, done: str) -> Undo | None:
 
 
 def _newest_change(store: Store, done: str) -> dict[str, Any]:
-    entries = find_entries(store, Sought(what=_CHANGES[done]), 1) if done in _CHANGES else ()
+    entries = list_entries(store, None, 1, _CHANGES[done]) if done in _CHANGES else ()
     return entries[0].details if entries else {}
 
 

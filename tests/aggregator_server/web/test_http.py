@@ -486,10 +486,6 @@ def test_the_audit_says_what_happened(fleet):
     older = fleet.admin.get("/v1/audit", params={"before": newest[1]["audit_id"], "limit": 1}).json()
     assert [entry["audit_id"] for entry in (*newest, *older)] == [newest[0]["audit_id"] - back for back in range(3)]
     refused(fleet.admin.get("/v1/audit", params={"limit": 0}), 422, "invalid_request", "limit")
-    for wrong in ({"who": "x" * 301}, {"since": "yesterday"}, {"until": "2026-02-30"}):
-        refused(fleet.admin.get("/v1/audit", params=wrong), 422, "invalid_request", next(iter(wrong)))
-    alone = {"what": "class_renamed", "who": renamed[0]["who"], "since": renamed[0]["at"][:10], "until": "9999-12-31"}
-    assert fleet.admin.get("/v1/audit", params=alone).json() == renamed
 
 
 def test_devices_are_listed_part_by_part(fleet):
