@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import Response
 from sqlalchemy import ColumnElement, and_, func, literal, select, true, tuple_
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import AggregatorError, InvalidRequestError, RefusedError
+from aggregator_server.errors import AggregatorError, InvalidRequestError
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import find_devices
@@ -48,7 +45,6 @@ STATES = {
 Listed = tuple[DeviceInfo, str]
 _id: ColumnElement[str] = DeviceRow.device_id.expression
 _name: ColumnElement[str] = folded(DeviceRow.name)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for a formula begins so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +71,11 @@ class Wanted:
         """The first page of the same list."""
         return replace(self, after="")
 
-    def address(self, path: str = "/fleet") -> str:
+    def address(self) -> str:
         """Return the address of this list."""
         fields = {"search": self.search, "state": self.state, "after": self.after}
         shown = {name: value for name, value in fields.items() if value}
-        return f"{path}?{urlencode(shown)}" if shown else path
+        return f"/fleet?{urlencode(shown)}" if shown else "/fleet"
 
 
 def _text(value: str) -> str:
@@ -127,35 +123,7 @@ def _is_in(session: Session, state: str, now: float) -> ColumnElement[bool]:
     return and_(*conditions[state])
 
 
-def as_csv(tables: Tables, wanted: Wanted) -> Iterator[str]:
-    """Yield the parts of all pages as CSV of RFC 4180; a text that a spreadsheet would compute gets an apostrophe."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(
-        ("device_id", "name", "health", "group", "network", "version", "labels", "clips", "seen_at", "enrolled_at")
-    )
-    following: Wanted | None = wanted.first
-    while following is not None:
-        listed, following = find_page(tables, following, time.time())
-        writer.writerows([_harmless(value) for value in _row(*item)] for item in listed)
-        yield text.getvalue()
-        text.seek(0)
-        text.truncate()
-
-
-def _row(device: DeviceInfo, health: str) -> Sequence[object]:
-    told = (device.group or "", device.architecture, device.versions.program, "; ".join(device.labels), device.clips)
-    return (device.device_id, device.name, health, *told, device.seen_at.isoformat(), device.enrolled_at.isoformat())
-
-
-def _harmless(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA) else value
-
-
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-
-_ACTIONS = {"admit": "Admit", "quarantine": "Put in quarantine", "release": "Lift quarantine", "revoke": "Revoke"}
-
 
 Action = Literal["admit", "quarantine", "release", "revoke"]
 _DONE: dict[Action, str] = {
@@ -186,48 +154,6 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
         outdated=outdated,
         wanted=wanted,
         states=STATES,
-    )
-
-
-@router.get("/fleet.csv")
-def export(service: CurrentService, _visit: Signed, wanted: FromAddress) -> Response:
-    """Return the devices that are looked for, all pages of them, as a file."""
-    headers = {"Content-Disposition": 'attachment; filename="fleet.csv"'}
-    parts = (text.encode("utf-8", "backslashreplace") for text in as_csv(service.store, wanted))
-    return StreamingResponse(parts, media_type="text/csv", headers=headers)
-
-
-@router.post("/fleet", dependencies=[Operator])
-def change_chosen(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
-    """Ask whether to do something with the devices that were ticked; once that is confirmed, do it with all or none."""
-    action, chosen = form.text("action"), tuple(dict.fromkeys(form.all("device")))
-    if action not in _ACTIONS or not 1 <= len(chosen) <= PAGE:
-        raise InvalidRequestError("Choose devices of one page, and what to do with them.")
-    if action == "revoke":
-        require(visit, "admin")
-    with service.store.reading() as session:
-        listed = {device.device_id: device for device in devices.find_devices(session, chosen)}
-    strangers = [device_id for device_id in chosen if device_id not in listed]
-    if strangers:
-        raise RefusedError("device_not_found", "One of the chosen devices is not of this fleet. Nothing was changed.")
-    error = None
-    if form.text("confirmed"):
-        try:
-            change_devices(service.store, chosen, action, time.time(), visit.actor, form.text("reason"))
-        except AggregatorError as problem:
-            error = problem
-        else:
-            service.wake()
-            return to_page("/fleet", "changed")
-    shown = [listed[device_id] for device_id in chosen]
-    return render(
-        request,
-        "fleet_chosen.html",
-        error=error,
-        devices=shown,
-        action=action,
-        name=_ACTIONS[action],
-        reason=form.text("reason"),
     )
 
 

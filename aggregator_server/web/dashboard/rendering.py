@@ -115,7 +115,6 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "bytes"))
 NOTES = {
     "admitted": "The device may take part from the next round on.",
     "cancelled": "The round was cancelled.",
-    "changed": "The chosen devices were changed, all of them.",
     "invitation-revoked": "The invitation lets nobody in any more.",
     "merged": "The two classes are one now.",
     "quarantined": "The device's uploads no longer count.",
