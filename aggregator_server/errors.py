@@ -10,7 +10,7 @@ CODES: dict[str, tuple[int, str]] = {
     "internal_error": (500, "The aggregator failed unexpectedly; its log says more."),
     "unauthorised": (401, "The bearer token is missing, or is not one that opens this address."),
     "role_too_low": (403, "The token is valid, but its role may not do this."),
-    "forged_form": (403, "A form of the dashboard was not opened in the session that sends it."),
+    "forged_form": (403, "Another site sent a form of the dashboard."),
     "invitation_spent": (403, "The invitation was used up, has expired or was revoked."),
     "device_waiting": (403, "An operator has yet to admit the device; it asks again later."),
     "device_revoked": (403, "An administrator revoked the device, or it left."),

@@ -126,16 +126,6 @@ def _info(row: TokenRow) -> TokenInfo:
     return reply(TokenInfo, row, role=_role(row.role))
 
 
-def draw_session() -> str:
-    """Draw a session's secret; it opens nothing until somebody signs in with it."""
-    return secrets.token_urlsafe(32)
-
-
-def form_token(secret: str) -> str:
-    """Return what the forms of a session's pages carry: nobody can make it who does not know the secret."""
-    return _mark(secret, "form")
-
-
 def sign_in(tables: Tables, token: str, first: str, address: str | None, now: float) -> str:
     """Begin a session and return its secret.
 
@@ -146,7 +136,7 @@ def sign_in(tables: Tables, token: str, first: str, address: str | None, now: fl
     Raises:
         NotAuthenticatedError: nobody has the token, or it has expired or was revoked.
     """
-    secret, token_id, proof = draw_session(), None, None
+    secret, token_id, proof = secrets.token_urlsafe(32), None, None
     person: Person | None = FIRST
     if same(token, first):
         proof = _mark(secret, first)

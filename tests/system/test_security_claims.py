@@ -46,7 +46,7 @@ def is_open(client, method: str, path: str) -> bool:
     assert response.status_code < 500, (method, path, response.text)
     assert response.status_code not in (405, 422), (method, path, response.text)  # it did not get that far
     asks = response.status_code == 303 and response.headers["location"].startswith("/sign-in")
-    return response.status_code != 401 and not asks
+    return path == "/sign-in" or (response.status_code != 401 and not asks)
 
 
 def test_every_address_needs_a_token_but_those_that_the_page_lists(start_aggregator, tmp_path):
@@ -54,10 +54,8 @@ def test_every_address_needs_a_token_but_those_that_the_page_lists(start_aggrega
     found = routes(tmp_path / "other")
     assert len(found) > 60
     opened = set()
-    for number, (method, path) in enumerate(sorted(found)):
-        # Each from an address of its own: too many requests without a token from one are told to wait.
-        transport = httpx.HTTPTransport(local_address=f"127.0.2.{number + 1}")
-        with httpx.Client(base_url=server.url, transport=transport, timeout=180, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, timeout=180, trust_env=False) as client:
+        for method, path in sorted(found):
             if is_open(client, method, path):
                 opened.add((method, path.replace(":path", "")))
     assert opened == listed()

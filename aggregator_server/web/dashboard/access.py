@@ -1,4 +1,4 @@
-"""Who opens a page: the session of a cookie, its role, and forms that only the session's own pages can send."""
+"""Who opens a page: the session of a cookie, its role, and forms that only this server's own pages can send."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,19 +12,16 @@ from starlette.concurrency import run_in_threadpool
 
 from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.tokens import Person, find_session, form_token
+from aggregator_server.fleet.tokens import Person, find_session
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
-from aggregator_server.security import same
 from aggregator_server.web.dashboard.rendering import SignInNeededError
 from aggregator_server.web.guard import caller
 from aggregator_server.web.routes.access import CurrentService
 
 N = TypeVar("N")
 _FORM_TYPE = "application/x-www-form-urlencoded"
-FORM_FIELD = "form_token"
-SESSION = "auricle"  # the cookie of who is signed in
-VISITOR = "auricle-visitor"  # the cookie of who is about to sign in: that form, too, is only taken from its own page
+_SESSION = "auricle"  # the cookie of who is signed in
 
 
 @dataclass(frozen=True)
@@ -34,11 +31,6 @@ class Visit:
     person: Person
     secret: str = field(repr=False)
     actor: Actor
-
-    @property
-    def form_token(self) -> str:
-        """What the forms of this person's pages carry."""
-        return form_token(self.secret)
 
     @property
     def may_operate(self) -> bool:
@@ -51,15 +43,15 @@ class Visit:
         return self.person.may("admin")
 
 
-def secret_of(request: Request, cookie: str) -> str:
-    """Return the secret that the browser keeps; empty where it keeps none."""
-    return request.cookies.get(_cookie_name(request, cookie), "")
+def secret_of(request: Request) -> str:
+    """Return the session's secret that the browser keeps; empty where it keeps none."""
+    return request.cookies.get(_cookie_name(request), "")
 
 
-def keep_secret(request: Request, response: Response, cookie: str, secret: str) -> None:
-    """Have the browser keep a secret, where no script and no other site gets at it; an empty one: no longer."""
+def keep_secret(request: Request, response: Response, secret: str) -> None:
+    """Have the browser keep a session's secret, where no script and no other site gets at it; empty: no longer."""
     response.set_cookie(
-        _cookie_name(request, cookie),
+        _cookie_name(request),
         secret,
         max_age=int(SESSION_S) if secret else 0,
         path="/",
@@ -69,9 +61,9 @@ def keep_secret(request: Request, response: Response, cookie: str, secret: str) 
     )
 
 
-def _cookie_name(request: Request, cookie: str) -> str:
+def _cookie_name(request: Request) -> str:
     # A browser takes the prefix only from this host itself, only over TLS and for all paths.
-    return f"__Host-{cookie}" if is_private(request) else cookie
+    return f"__Host-{_SESSION}" if is_private(request) else _SESSION
 
 
 def is_private(request: Request) -> bool:
@@ -81,7 +73,7 @@ def is_private(request: Request) -> bool:
 
 async def visitor(request: Request, service: CurrentService) -> Visit:
     """Admit whoever is signed in. Raises SignInNeededError: nobody is."""
-    secret = secret_of(request, SESSION)
+    secret = secret_of(request)
     first = service.tokens.admin
     person = await run_in_threadpool(find_session, service.store, secret, first, time.time()) if secret else None
     if person is None:
@@ -100,7 +92,7 @@ def require(visit: Visit, role: Role) -> None:
 
 
 class Form:
-    """The fields of a form that was sent from a page of the session."""
+    """The fields of a form that was sent from a page of this server."""
 
     def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
         self._fields = fields
@@ -131,36 +123,25 @@ def as_number(kind: Callable[[str], N], text: str, called: str) -> N:
         raise InvalidRequestError(f"{called} must be a {whole}number, not {text[:100]!r}") from None
 
 
-async def read_form(request: Request, cookie: str) -> Form:
-    """Read a form, and check that a page sent it which was made for the secret of a cookie.
-
-    Nothing is read where there is no such cookie. Whether a session's secret opens anything, :func:`visitor` says.
+async def read_form(request: Request) -> Form:
+    """Read a form, and check that no other site sent it; the session's cookie comes with no request of another site.
 
     Raises:
-        RefusedError: another site sent it, or a page of another session.
+        RefusedError: another site sent it, it is too large, or comes too slowly.
         InvalidRequestError: it is no form.
-        RefusedError: it is too large, or comes too slowly.
     """
     _require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
         raise InvalidRequestError("this address takes a form of these pages")
-    secret = secret_of(request, cookie)
+    body = (await request.body()).decode("utf-8", "replace")
     try:  # how many fields there are is counted before they are parsed
-        body = (await request.body()).decode("utf-8", "replace") if secret else ""
-        form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
+        return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
     except ValueError:
         raise InvalidRequestError(f"a form has at most {FORM_FIELDS} fields") from None
-    if not secret or not same(form.text(FORM_FIELD), form_token(secret)):
-        raise RefusedError(
-            "forged_form",
-            "this form was not opened in the session that sends it; nothing was changed. Open its page again, and "
-            "allow cookies of this address",
-        )
-    return form
 
 
 async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: Request) -> Form:
-    return await read_form(request, SESSION)
+    return await read_form(request)
 
 
 def _require_own_page(request: Request) -> None:

@@ -7,17 +7,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError, RefusedError
-from aggregator_server.fleet.tokens import draw_session, find_session, form_token, sign_in, sign_out
-from aggregator_server.web.dashboard.access import (
-    SESSION,
-    VISITOR,
-    Form,
-    OwnForm,
-    Signed,
-    keep_secret,
-    read_form,
-    secret_of,
-)
+from aggregator_server.fleet.tokens import find_session, sign_in, sign_out
+from aggregator_server.web.dashboard.access import Form, OwnForm, Signed, keep_secret, read_form, secret_of
 from aggregator_server.web.dashboard.rendering import SIGN_IN, PageRoute, assets, own_page, render
 from aggregator_server.web.guard import client_address
 from aggregator_server.web.routes.access import CurrentService
@@ -38,27 +29,22 @@ async def static_file(name: str) -> Response:
 @router.get(SIGN_IN)
 def show_sign_in(request: Request, service: CurrentService, next: str = "/") -> Response:  # noqa: A002  (in the address)
     """Show the form to whoever is not signed in."""
-    secret = secret_of(request, SESSION)
+    secret = secret_of(request)
     if secret and find_session(service.store, secret, service.tokens.admin, time.time()) is not None:
         return RedirectResponse(own_page(next), 303)
-    return _sign_in_page(request, secret_of(request, VISITOR) or draw_session(), next)
-
-
-async def _form_of_visitor(request: Request) -> Form:
-    return await read_form(request, VISITOR)
+    return _sign_in_page(request, next)
 
 
 @router.post(SIGN_IN)
-def take_token(request: Request, service: CurrentService, form: Annotated[Form, Depends(_form_of_visitor)]) -> Response:
+def take_token(request: Request, service: CurrentService, form: Annotated[Form, Depends(read_form)]) -> Response:
     """Begin a session, with a secret that nobody knew before."""
     wanted = own_page(form.text("next"))
     try:
         secret = _sign_in(request, service, form.text("token"))
     except AggregatorError as error:
-        return _sign_in_page(request, secret_of(request, VISITOR), wanted, error)
+        return _sign_in_page(request, wanted, error)
     response = RedirectResponse(wanted, 303)
-    keep_secret(request, response, SESSION, secret)
-    keep_secret(request, response, VISITOR, "")
+    keep_secret(request, response, secret)
     return response
 
 
@@ -67,7 +53,7 @@ def end_session(request: Request, service: CurrentService, visit: Signed, _form:
     """End the session here, not only in the browser."""
     sign_out(service.store, visit.secret, visit.actor, time.time())
     response = RedirectResponse(f"{SIGN_IN}?note=signed-out", 303)
-    keep_secret(request, response, SESSION, "")
+    keep_secret(request, response, "")
     return response
 
 
@@ -78,7 +64,5 @@ def _sign_in(request: Request, service: Service, token: str) -> str:
         service.guard.refuse(request, error)
 
 
-def _sign_in_page(request: Request, secret: str, wanted: str, error: AggregatorError | None = None) -> Response:
-    response = render(request, "sign_in.html", error=error, form_token=form_token(secret), next=own_page(wanted))
-    keep_secret(request, response, VISITOR, secret)
-    return response
+def _sign_in_page(request: Request, wanted: str, error: AggregatorError | None = None) -> Response:
+    return render(request, "sign_in.html", error=error, next=own_page(wanted))
