@@ -33,7 +33,7 @@ def local_methods() -> Registry[MethodTerms]:
 
 # Time shift and background noise as in FedKWS-UI (Li et al. 2022, section 5).
 CLIPS: dict[str, Setting] = {
-    "augmented_copies": Setting(4, "variants of every clip, shifted in time and noisy", 0, 100, main=True),
+    "augmented_copies": Setting(4, "variants of every clip, shifted in time and noisy", 0, 100),
     "shift_s": Setting(0.1, "largest time shift of a variant, in seconds", 0.0, 1.0),
     "noise_volume": Setting(0.1, "volume of the background noise in a variant", 0.0, 10.0),
     "noise_probability": Setting(0.8, "share of the variants that get background noise", 0.0, 1.0),
@@ -52,16 +52,14 @@ NEW_SOUNDS: dict[str, Setting] = {
 }
 
 _TRAINING: dict[str, Setting] = {
-    "epochs": Setting(8, "passes over the round's clips", 1, 10_000, main=True),
+    "epochs": Setting(8, "passes over the round's clips", 1, 10_000),
     "steps": Setting(0, "steps that every device takes, however many its clips; 0: the epochs", 0, 100_000),
-    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0, main=True),
+    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training", 0.0, 0.9999),
     "restrict": Setting(
         True, "leave outputs alone for which neither clips nor public samples speak; false: push them down"
     ),
-    "rehearsal": Setting(
-        1.0, "weight of a step on the public set after every step on clips; 0: none", 0.0, 100.0, main=True
-    ),
+    "rehearsal": Setting(1.0, "weight of a step on the public set after every step on clips; 0: none", 0.0, 100.0),
     "rehearsal_by": Setting(
         "labels",
         "what public recordings are rehearsed by: their labels, or the fleet model's own opinion",
@@ -76,7 +74,7 @@ SHARED_MODEL: dict[str, Setting] = _TRAINING | CLIPS | NEW_SOUNDS
 FEDAVG = MethodTerms("fedavg", SHARED_MODEL)
 
 _FEDKWS_UI: dict[str, Setting] = {
-    "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000, main=True),
+    "steps": Setting(50, "E, steps that a device takes on average; they replace the epochs", 1, 100_000),
     "adaptive": Setting(True, "take r_0 r E steps, by number and evenness of the device's clips; false: E"),
     "most_clips": Setting(0, "max n_k, the fleet's; 0: what its devices reported", 0, 2**31),
     "step_factor": Setting(0.0, "r_0, so that all together take K E steps; 0: from these reports", 0.0, 1e6),
@@ -101,21 +99,17 @@ FEDMLAC = MethodTerms("fedmlac", SHARED_MODEL | _FEDMLAC, any_architecture=True)
 FEDMMD = MethodTerms("fedmmd", SHARED_MODEL | {"discrepancy": Setting(0.01, "lambda of the discrepancy", 0.0, 1e3)})
 
 # Li et al. 2020
-FEDPROX = MethodTerms(
-    "fedprox", SHARED_MODEL | {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3, main=True)}
-)
+FEDPROX = MethodTerms("fedprox", SHARED_MODEL | {"proximal": Setting(0.01, "mu of the proximal term", 0.0, 1e3)})
 
 # Nothing to set on the device (docs/methods.md, "Prototypes").
 PROTOTYPES = MethodTerms("prototypes", {})
 
 _ZERO_SHOT: dict[str, Setting] = {
-    "epochs": Setting(16, "passes over the round's clips", 1, 10_000, main=True),
-    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0, main=True),
+    "epochs": Setting(16, "passes over the round's clips", 1, 10_000),
+    "learning_rate": Setting(0.02, "of the local training", 1e-8, 10.0),
     "momentum": Setting(0.9, "of the local training and the distillation", 0.0, 0.9999),
     "labels": Setting(
-        True,
-        "train on the public set's labels in every pass; false: on the fleet's scores of it, after the round",
-        main=True,
+        True, "train on the public set's labels in every pass; false: on the fleet's scores of it, after the round"
     ),
     "distill_epochs": Setting(2, "passes over the public set after the round; 0: to the letter", 0, 10_000),
     "score_temperature": Setting(4.0, "of the softmax of the scores, and of the distillation", 1e-3, 1e3),

@@ -20,7 +20,6 @@ class Setting:
     low: float | None = None  # Smallest value allowed; None where there is no limit
     high: float | None = None  # Largest value allowed; None where there is no limit
     options: tuple[str, ...] = ()  # Values allowed; empty where low and high say it
-    main: bool = False  # Whether people most likely change it; the dashboard folds the others away
 
 
 Settings = Mapping[str, Setting]

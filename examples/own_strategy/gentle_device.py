@@ -23,7 +23,7 @@ def adapt(task):
 
 METHOD = LocalMethod(
     "smoothed",
-    SHARED_MODEL | {"label_smoothing": Setting(0.1, "s, the share of the uniform distribution", 0.0, 1.0, main=True)},
+    SHARED_MODEL | {"label_smoothing": Setting(0.1, "s, the share of the uniform distribution", 0.0, 1.0)},
     prepare,
 )
 PERSONALISATION = Personalisation(

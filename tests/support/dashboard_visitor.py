@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # Every page, on the fleet of tests/support/pictured_fleet.py.
 PAGES = (
     *("/", "/fleet", f"/fleet/{6:032x}", "/rounds", "/rounds/2", "/rounds/6", "/rounds/new"),
-    *("/rounds/new?strategy=zero_shot", "/classes", "/classes/c4", "/audit", "/invitations"),
+    *("/classes", "/classes/c4", "/audit", "/invitations"),
 )
 
 

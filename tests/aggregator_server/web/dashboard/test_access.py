@@ -17,7 +17,7 @@ from tests.support.aggregator_process import ADMIN, read_answer
 from tests.support.checkout import ROOT
 from tests.support.dashboard_visitor import PAGES, Visitor
 
-FOR_OPERATORS = {"/rounds/new", "/rounds/new?strategy=zero_shot"}
+FOR_OPERATORS = {"/rounds/new"}
 VENDORED = ROOT / "aggregator_server/web/dashboard/static/vendor"
 
 

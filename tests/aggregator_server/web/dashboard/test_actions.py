@@ -114,12 +114,11 @@ def test_rounds_are_scheduled_listed_and_ended(aggregator, admin):
     made = admin.post("/rounds", **wanted | {"daily_at": "03:00", "zone": "Europe/Paris"})
     done(made, "/rounds", "scheduled")
     assert newest(aggregator) == ("schedule_made", "administrator's token")
-    settings = {"with_settings": "yes", "when": "interval", "interval_hours": "6", "quorum": "80"}
+    settings = {"when": "interval", "interval_hours": "6"}
     done(admin.post("/rounds", strategy="zero_shot", **settings), "/rounds", "scheduled")
     wait_for(lambda: answer(aggregator, "/v1/schedules")[1]["last_round"])  # the clock opens it
     daily, interval = answer(aggregator, "/v1/schedules")
     assert (daily["daily_at"], daily["zone"], interval["interval_s"]) == ("03:00", "Europe/Paris", 21_600.0)
-    assert interval["round"]["quorum"] == 0.8
     page = admin.get("/rounds").text
     assert "Daily at 03:00 (Europe/Paris)" in page
     assert f'href="/rounds/{interval["last_round"]}"' in page
@@ -132,14 +131,12 @@ def test_rounds_are_scheduled_listed_and_ended(aggregator, admin):
 
 
 def test_devices_own_models_are_replaced_only_where_the_operator_agrees(admin):
-    for settings in ({}, {"with_settings": "yes"}):
-        wanted = {"strategy": "fedavg"} | settings
-        asked = admin.post("/rounds", **wanted)
-        assert asked.status_code == 409
-        assert "every device has a model of its own" in asked.text
-        assert 'type="checkbox" name="replace_model"' in asked.text
-        agreed = admin.post("/rounds", **wanted, replace_model="yes")
-        assert "none has been published" in agreed.text  # only a shared model is missing then
+    asked = admin.post("/rounds", strategy="fedavg")
+    assert asked.status_code == 409
+    assert "every device has a model of its own" in asked.text
+    assert 'type="checkbox" name="replace_model"' in asked.text
+    agreed = admin.post("/rounds", strategy="fedavg", replace_model="yes")
+    assert "none has been published" in agreed.text  # only a shared model is missing then
 
 
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, admin):

@@ -21,7 +21,7 @@ def watched(page, aggregator):
     """The page of a round that was just started; it is marked, and a page that is loaded again has no mark."""
     sign_in(page, aggregator.url)
     page.goto(f"{aggregator.url}/rounds/new")
-    page.get_by_role("button", name="Start with the default settings").click()
+    page.get_by_role("button", name="Start the round").click()
     page.get_by_text("0 of 3 devices are in").wait_for()
     page.evaluate("window.marked = true")
 
