@@ -92,8 +92,8 @@ class Discovery:
     Attributes:
         groups: The groups, ordered by their first members.
         details: JSON-ready details: ``counted_by``; ``joins_from``, where the silhouette counted them: the cosine from
-            which two reports would be one class if there were no others; ``projection``, [x, y] of every report;
-            ``similarity``, the cosine of every two, where there are few enough to show.
+            which two reports would be one class if there were no others; ``similarity``, the cosine of every two, where
+            there are few enough to show.
     """
 
     groups: tuple[Group, ...]
@@ -136,7 +136,7 @@ def discover(
     for index, label in enumerate(labels):
         members.setdefault(int(label), []).append(index)
     groups = tuple(sorted((Group(tuple(group)) for group in members.values()), key=lambda group: group.members))
-    details: dict[str, Any] = {"counted_by": counted_by, "projection": _project(points[:first]).round(6).tolist()}
+    details: dict[str, Any] = {"counted_by": counted_by}
     if counted_by == "silhouette" and alone is not None:
         details["joins_from"] = round(1.0 - _reach(distances, references, alone), 3)
     if first <= _MAX_SHOWN:
@@ -265,13 +265,3 @@ def _counts(reports: Sequence[ReportedClass], min_count: int, count: int | None,
         counted_by = "request"
     count = max(1, min(count, most))
     return counted_by, range(count, count + 1)
-
-
-def _project(points: Doubles) -> Doubles:
-    """Principal components for a picture, float64 [n, 2]."""
-    centred = points - points.mean(axis=0)
-    left, scale, _ = np.linalg.svd(centred, full_matrices=False)
-    plane = np.zeros((len(points), 2))
-    width = min(2, left.shape[1])
-    plane[:, :width] = left[:, :width] * scale[:width]
-    return plane

@@ -20,8 +20,8 @@ from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.undo.reports import describe_class, list_class_history
 from aggregator_server.undo.restoring import undo_operation
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
+from aggregator_server.web.dashboard.new_sounds import NewSounds, new_sounds_of
 from aggregator_server.web.dashboard.rendering import NOTES, PageRoute, render, to_page
-from aggregator_server.web.dashboard.sound_plane import Plane, plane_of
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.classes import ClassId
 from aggregator_server.web.service import Service
@@ -80,7 +80,7 @@ def _class_page(
         info=info,
         names=names,
         others=[other for other in others if other.class_id != class_id],
-        plane=_plane(service.store, info, names),
+        found=_new_sounds(service.store, info, names),
     )
 
 
@@ -148,12 +148,12 @@ def retire(service: CurrentService, visit: Signed, _form: OwnForm, class_id: Cla
     return to_page(f"/classes/{class_id}", "retired")
 
 
-def _plane(store: Store, info: ClassDetail, names: dict[str, str]) -> Plane | None:
-    """Return the picture of the round that discovered a class; None for a class of the public set."""
+def _new_sounds(store: Store, info: ClassDetail, names: dict[str, str]) -> NewSounds | None:
+    """Return the reports of the round that discovered a class; None for a class of the public set."""
     if info.discovered_in is None:
         return None
     try:
         discovery = describe_round(store, info.discovered_in).discovery
     except RoundNotFoundError:
         return None
-    return None if discovery is None else plane_of(discovery, names)
+    return None if discovery is None else new_sounds_of(discovery, names)

@@ -9,7 +9,7 @@ from aggregator_server.rounds.views.replies import describe_round, show_open_rou
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
 from aggregator_server.store.tables import OPEN
-from aggregator_server.web.dashboard.sound_plane import Plane, plane_of
+from aggregator_server.web.dashboard.new_sounds import NewSounds, new_sounds_of
 
 _SHOWN = 200  # devices of a round
 _ORDER = ("late", "missing", "screened", "busy", "in", "learned", "own")
@@ -99,8 +99,8 @@ def _state(detail: RoundDetail, info: ParticipantInfo, is_late: bool) -> str:
     return "in" if info.upload is not None else "missing"
 
 
-def plane_of_round(view: RoundView) -> Plane | None:
-    """Return the picture of a round's discovery; None where no new sound was reported."""
+def new_sounds_of_round(view: RoundView) -> NewSounds | None:
+    """Return the reports of new sounds in a round; None where there were none."""
     discovery = view.detail.discovery
     names = {info.device_id: info.name for info in view.detail.participants}
-    return None if discovery is None else plane_of(discovery, names)
+    return None if discovery is None else new_sounds_of(discovery, names)

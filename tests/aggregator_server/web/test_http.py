@@ -434,7 +434,7 @@ def check_round(detail, fleet, receipts):
         assert (shown["learned"], shown["learned_metrics"]) == (True, {"global_accuracy": 0.75})
     assert set(detail["betas"]) == {"c0", "c1", "c2", "c3"}
     assert [group["class_id"] for group in detail["discovery"]["groups"]] == ["c4", "c5"]
-    assert len(detail["discovery"]["details"]["projection"]) == 3
+    assert len(detail["discovery"]["details"]["similarity"]) == 3
 
 
 def test_devices_fetch_public_sets_and_consensus_but_nobodys_upload(fleet):

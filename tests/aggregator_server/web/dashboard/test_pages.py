@@ -154,7 +154,7 @@ def start_and_watch(page, fleet):
 def rename(page):
     page.get_by_role("link", name="Classes", exact=True).click()
     page.get_by_role("link", name="kettle").click()
-    page.get_by_role("img", name=re.compile("6 reports of new sounds")).wait_for()
+    page.get_by_role("table", name=re.compile("Reports with one letter")).wait_for()
     page.get_by_label("Name", exact=True).fill("Wasserkocher")
     page.get_by_role("button", name="Rename").click()
     page.get_by_role("heading", name="Wasserkocher", exact=True).wait_for()

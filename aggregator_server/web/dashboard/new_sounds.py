@@ -1,0 +1,90 @@
+"""The reports of new sounds in a round: which of them became one class, and how alike every two are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aggregator_server.schemas import DiscoveryInfo
+
+_COMPARED = 24  # reports whose similarities fit a page
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A report that was compared with others.
+
+    Attributes:
+        letter: Letter of its group; ``?`` where it found no class.
+        class_id: Class that it became; empty where it became none.
+        name: Name that its owner gave it; empty where that is not shared.
+        device_id: Device that reported it.
+        device: That device's name for people.
+    """
+
+    letter: str
+    class_id: str
+    name: str
+    device_id: str
+    device: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSounds:
+    """The reports of new sounds in a round, group by group.
+
+    Attributes:
+        joins_from: Cosine similarity from which two reports were taken for one class; None where that did not decide.
+        by_names: Whether the names that owners gave said how many classes there are.
+        matrix: Cosine similarity of every two reports, in hundredths; empty where there are too many, or none was kept.
+        known: Reports that were a class of the fleet already, as (device, name or empty, class).
+        left_open: Number of reports that found no class.
+    """
+
+    reports: tuple[Report, ...]
+    joins_from: float | None
+    by_names: bool
+    matrix: tuple[tuple[int, ...], ...]
+    known: tuple[tuple[str, str, str], ...]
+    left_open: int
+
+
+def new_sounds_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> NewSounds:
+    """Return what a round's discovery says.
+
+    Args:
+        names: the devices' names by their identifiers.
+    """
+    group_of = {index: number for number, group in enumerate(discovery.groups) for index in group.members}
+    compared, similarity = (discovery.details.get(name, ()) for name in ("compared", "similarity"))
+    order = sorted(range(len(compared)), key=lambda at: (group_of.get(compared[at], len(group_of)), compared[at]))
+    are_shown = len(similarity) == len(order) <= _COMPARED
+    known = [
+        (names.get(report.device_id, report.device_id), report.name or "", group.class_id)
+        for group in discovery.groups
+        if group.known
+        for report in (discovery.reports[index] for index in group.members)
+    ]
+    return NewSounds(
+        reports=tuple(_report(discovery, compared[at], group_of.get(compared[at]), names) for at in order),
+        joins_from=discovery.details.get("joins_from"),
+        by_names=discovery.details.get("counted_by") == "names",
+        matrix=tuple(tuple(round(100 * similarity[i][j]) for j in order) for i in order) if are_shown else (),
+        known=tuple(known),
+        left_open=len(discovery.left_open),
+    )
+
+
+def _report(discovery: DiscoveryInfo, index: int, group: int | None, names: Mapping[str, str]) -> Report:
+    report = discovery.reports[index]
+    return Report(
+        letter="?" if group is None else _letter(group),
+        class_id="" if group is None else discovery.groups[group].class_id,
+        name=report.name or "",
+        device_id=report.device_id,
+        device=names.get(report.device_id, report.device_id[:8]),
+    )
+
+
+def _letter(number: int) -> str:
+    """Name groups A, B, ... Z, A1, B1, ..."""
+    turn, at = divmod(number, 26)
+    return chr(ord("A") + at) + (str(turn) if turn else "")
