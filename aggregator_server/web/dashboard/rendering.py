@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from aggregator_server.errors import AggregatorError, RefusedError
+from aggregator_server.errors import CODES, AggregatorError, RefusedError
 from aggregator_server.web.http_errors import retry_headers, status_of
 
 _FOLDER = Path(__file__).parent / "static"
@@ -51,60 +51,28 @@ def address_of(name: str) -> str:
     return f"/static/{name}?{assets()[name].digest}"
 
 
-# Errors without an entry here speak plainly themselves.
-WORDS = {
-    "internal_error": "Something failed on the server. Its log says more.",
-    "round_not_found": "There is no such round.",
-    "schedule_not_found": "There is no such schedule, or it has ended.",
-    "device_not_found": "There is no such device.",
-    "class_not_found": "There is no such class, or it is in another state than this needs.",
-    "invitation_not_found": "There is no such invitation.",
-    "class_name_taken": "Another class has that name. Choose another one.",
-    "round_open": "A round is open. Wait for its end, or cancel it on its page.",
-    "round_closed": "The round is over.",
-    "round_not_done": "That round has no result to go back to.",
-    "last_class": "A fleet needs at least one class with a recording.",
-    "device_revoked": "The device was revoked, or left. It needs a new invitation.",
-    "feature_mismatch": "The device's features are not those of the fleet.",
-    "no_devices": "No device can take part now.",
-    "no_public_set": "The fleet has no public set yet. Publish one first.",
-    "no_model": "This strategy shares a model, and none has been published yet.",
-    "model_too_small": "The shared model has too few slots for the fleet's classes.",
-    "model_replaced": "This round would replace the devices' own models. Say below whether it may.",
-    "invalid_plan": "The round cannot be started with these settings.",
-    "unknown_strategy": "There is no such strategy.",
-    "unauthorised": "This token opens nothing here.",
-    "too_many": "There were too many attempts. Wait, and try again.",
-    "too_large": "What was sent is too large.",
-    "too_slow": "What was sent arrived too slowly. Send it again.",
-    "storage_full": "The server's disk is full. Free space on it; nothing that was sent was kept.",
-}
-# By HTTP status, where there is no code that a page could know.
+# By HTTP status, where an answer for programs becomes a page.
 BY_STATUS = {
     404: "There is no page at this address.",
     405: "This address takes no such request. Go back, and open the page anew.",
-    408: WORDS["too_slow"],
-    413: WORDS["too_large"],
+    408: "What was sent arrived too slowly. Send it again.",
+    413: "What was sent is too large.",
     422: "What was sent cannot be read.",
     503: "The server has too much to do at this moment. Try again.",
-    507: WORDS["storage_full"],
+    507: "The server's disk is full. Free space on it; nothing that was sent was kept.",
 }
-_FOR_PROGRAMS = re.compile(r"(GET|POST|PUT|PATCH|DELETE) /|/v1/|/docs")
+_FAILED = "Something failed on the server. Its log says more."
+_FOR_PROGRAMS = re.compile(r"(GET|POST|PUT|PATCH|DELETE) /|/v1/|/openapi")
 
 
 def plain(error: AggregatorError) -> str:
-    """Return an error in plain words."""
-    return WORDS[error.code] if error.code in WORDS else _said(error)
-
-
-def details(error: AggregatorError) -> str:
-    """Return what else the server says, without the clauses that are for programs; empty where none is."""
-    clauses = _said(error).split("; ") if error.code in WORDS else []
-    return "; ".join(clause for clause in clauses if not _FOR_PROGRAMS.search(clause))
-
-
-def _said(error: AggregatorError) -> str:
-    return str(error).encode("utf-8", "backslashreplace").decode()
+    """Return what an error says, without the clauses that are for programs."""
+    if error.code == "internal_error":
+        return _FAILED
+    said = str(error).encode("utf-8", "backslashreplace").decode()
+    text = "; ".join(clause for clause in said.split("; ") if not _FOR_PROGRAMS.search(clause))
+    text = text or CODES[error.code][1]
+    return text[:1].upper() + text[1:]
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -142,7 +110,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     found.filters.update(ago=ago, day=day, seconds=duration, bytes=size, number=number, percent=percent)
-    found.filters.update(plain=plain, details=details)
+    found.filters.update(plain=plain)
     found.globals.update(address_of=address_of, program_version=version("auricle"))
     return found
 
@@ -260,15 +228,15 @@ class PageRoute(APIRoute):
 def error_page(request: Request, error: AggregatorError) -> Response:
     """Return the page that says what went wrong."""
     title = _TITLES.get(status_of(error), "That did not work")
-    return render(request, "error.html", error=error, title=title, message=plain(error), more=details(error))
+    return render(request, "error.html", error=error, title=title, message=plain(error))
 
 
 def page_of(request: Request, answer: Response) -> Response:
     """Return the page for a browser in place of an answer for programs: of an address that is none, for example."""
     status = answer.status_code
     title = _TITLES.get(status, "That did not work")
-    message = BY_STATUS.get(status, WORDS["internal_error"])
-    page = render(request, "error.html", title=title, message=message, more="")
+    message = BY_STATUS.get(status, _FAILED)
+    page = render(request, "error.html", title=title, message=message)
     page.status_code = status
     kept = {name: value for name, value in answer.headers.items() if name in ("retry-after", "connection", "allow")}
     page.headers.update(HEADERS | {"Cache-Control": "no-store"} | kept)

@@ -168,7 +168,7 @@ def test_a_form_that_another_site_sends_changes_nothing(aggregator, admin):
 def test_wrong_tokens_are_noted(aggregator):
     guesser = Visitor(aggregator, "127.0.0.77")
     answer = guesser.sign_in("aur_user_nobody")
-    assert (answer.status_code, "nobody has this token" in answer.text) == (401, True)
+    assert (answer.status_code, "Nobody has this token" in answer.text) == (401, True)
     (noted,) = [entry for entry in audited(aggregator, "authentication_failed") if entry["address"] == "127.0.0.77"]
     assert noted["details"]["request"] == "POST /sign-in"
     assert guesser.sign_in().status_code == 303
@@ -192,9 +192,9 @@ def test_a_form_is_small_and_a_form(admin):
 
 def test_what_is_not_there_is_said_on_a_page(admin):
     for path, words in (
-        ("/rounds/999", "There is no such round"),
-        (f"/fleet/{77:032x}", "There is no such device"),
-        ("/classes/c99", "There is no such class"),
+        ("/rounds/999", "There is no round 999"),
+        (f"/fleet/{77:032x}", f"There is no device '{77:032x}'"),
+        ("/classes/c99", "There is no class 'c99'"),
         ("/fleet/%3Cb%3E", "cannot be"),
         (f"/rounds?before={2**63}", "cannot be"),
         ("/static/../access.py", "nothing at this address"),

@@ -99,7 +99,7 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
     done(opened, path, "started")
     second = admin.post("/rounds", strategy="zero_shot")
     assert second.status_code == 409
-    assert re.search(r"round \d+ is open", second.text)
+    assert re.search(r"Round \d+ is open", second.text)
     assert 'name="strategy"' in second.text  # the form again, not only a message
     done(admin.post(f"{path}/cancel"), path, "cancelled")
     assert answer(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
