@@ -59,7 +59,7 @@ CODES: dict[str, tuple[int, str]] = {
         503,
         "The database or the store of the fleet does not answer; nothing was lost: send it again later.",
     ),
-    "not_ready": (503, "This server cannot do its work now: it is shutting down, or cannot use its database or store."),
+    "not_ready": (503, "This server cannot do its work now: it cannot use its database or store."),
     "too_many": (429, "Too many devices enrolled; ``Retry-After`` says when to try again."),
     "invalid_request": (422, "A parameter or a field of the body is missing, of a wrong type or out of range."),
     "digest_mismatch": (422, "The body's SHA-256 is not the one that the request announced."),

@@ -28,7 +28,6 @@ WAITING_TO_BE_ACCEPTED = 1_024
 RECEIVED_BYTES = 32 * 2**10  # of a connection that the system holds, and that are read at once: a body waits elsewhere
 RETRY_AFTER_S = 5
 READY_S = 3.0  # in which the database and the store must answer for the server to be ready
-DRAIN_AT_MOST_S = 300.0  # between the signal to end and the end, for load balancers to turn away
 
 # The dashboard.
 SESSION_S = 8 * 3600.0  # after which a person signs in again
@@ -89,6 +88,7 @@ REFUSALS_NOTED_S = 3600.0  # in this time
 REFUSALS_NOTED = 200  # of all addresses together
 REFUSALS_NOTED_OF_ADDRESS = 20
 
+SECRET_S = 90 * 86_400.0  # age at which a device's secret is to be changed
 # New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
 DEVICES_PER_MINUTE = 60
 # Devices, revoked ones included, that the enrolment token may bring in all.

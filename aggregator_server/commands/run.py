@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aggregator_server.commands import add_state, location_of
 from aggregator_server.errors import StartError
-from aggregator_server.limits import DEVICES_PER_MINUTE, DRAIN_AT_MOST_S
+from aggregator_server.limits import DEVICES_PER_MINUTE
 from aggregator_server.logs import configure
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ def add(commands: Commands) -> None:
     add_state(run)
     run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
-    run.add_argument(
-        "--keep-uploads", action="store_true", help="keep what devices sent once their round is over, for research"
-    )
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
     run.add_argument(
         "--enrol-per-minute",
@@ -49,23 +46,6 @@ def add(commands: Commands) -> None:
         metavar="ADDRESS",
         help="address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated",
     )
-    run.add_argument(
-        "--secret-days",
-        type=float,
-        default=90.0,
-        metavar="N",
-        help="age at which devices change their secret; 0: never",
-    )
-    run.add_argument(
-        "--drain-s",
-        type=_drain,
-        default=0.0,
-        metavar="N",
-        help="seconds to serve on after the signal to end, so that load balancers notice in time (0)",
-    )
-    run.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="json: one object a line, for programs (text)"
-    )
     run.set_defaults(run=_run)
 
 
@@ -77,13 +57,6 @@ def _proxy(text: str) -> ProxyNetwork:
     if not network.prefixlen:
         raise argparse.ArgumentTypeError(f"{network} is every address, so any client could make up its own")
     return network
-
-
-def _drain(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds <= DRAIN_AT_MOST_S:
-        raise argparse.ArgumentTypeError(f"must be from 0 to {DRAIN_AT_MOST_S:g}, not {text}")
-    return seconds
 
 
 def add_endpoint(parser: argparse.ArgumentParser) -> None:
@@ -163,19 +136,11 @@ def _run(options: argparse.Namespace) -> int:
     place = location_of(options)
     if not options.create:
         _require_fleet(place)
-    configure(options.log_format)
+    configure()
     endpoint = endpoint_of(options)
-    terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve, secret_days=options.secret_days)
+    terms = Terms(devices_per_minute=options.enrol_per_minute, approve=options.approve)
     try:
-        serve(
-            place,
-            os.environ,
-            endpoint,
-            terms,
-            keep_uploads=options.keep_uploads,
-            proxies=tuple(options.behind_proxy),
-            drain_s=options.drain_s,
-        )
+        serve(place, os.environ, endpoint, terms, tuple(options.behind_proxy))
     except OSError as error:
         if is_full(error, options.data):
             raise full(options.data) from error

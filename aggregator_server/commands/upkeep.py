@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -60,15 +59,13 @@ def _backup(options: argparse.Namespace) -> int:
     file: Path = options.file
     try:
         if options.keep is None:
-            left_out = back_up(location_of(options), file)
+            back_up(location_of(options), file)
         else:
-            file, left_out = back_up_into(location_of(options), file, options.keep, time.time())
+            file = back_up_into(location_of(options), file, options.keep, time.time())
         size = file.stat().st_size
     except OSError as error:
         raise BackupError(f"{options.data} could not be backed up to {options.file}: {error}") from error
-    tell(options, {"file": str(file), "bytes": size, "left_out": left_out}, f"{file}: {size / 1e6:.1f} MB")
-    for line in left_out:
-        print(f"left out: {line}; `auricle-aggregator check --repair` removes it", file=sys.stderr)
+    tell(options, {"file": str(file), "bytes": size}, f"{file}: {size / 1e6:.1f} MB")
     return 0
 
 

@@ -14,7 +14,7 @@ from aggregator_server.fleet.invitations import require_open
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import with_reputation
 from aggregator_server.fleet.versions import check_versions, is_outdated
-from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
+from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN, SECRET_S
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret, same
@@ -33,7 +33,7 @@ LISTED = 500
 """Devices at most in one list."""
 MEANT = 50
 """Devices at most that one name or the beginning of an identifier is looked for among."""
-_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3_600.0, 86_400.0
+_MINUTE_S, _HOUR_S = 60.0, 3_600.0
 
 
 @dataclass(frozen=True)
@@ -201,13 +201,10 @@ def is_enrolled(tables: Tables, secret: str) -> bool:
     return tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)}) is not None
 
 
-def wants_new_secret(row: Standing, now: float, days: float) -> bool:
-    """Say whether a device is to change its secret: somebody asked for it, or the secret is so many days old.
-
-    With ``days`` 0 its age does not matter.
-    """
+def wants_new_secret(row: Standing, now: float) -> bool:
+    """Say whether a device is to change its secret: somebody asked for it, or the secret is old."""
     since = row.enrolled_at if row.secret_since is None else row.secret_since
-    return row.rotate or (days > 0 and now - since > days * _DAY_S)
+    return row.rotate or now - since > SECRET_S
 
 
 def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from aggregator_server.limits import COMPUTATION_DEATHS, COMPUTATION_S
-from aggregator_server.logs import LogFormat, configure, configured
+from aggregator_server.logs import configure
 from aggregator_server.rounds.result import StoredResult, compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
@@ -113,7 +113,7 @@ class Computation:
         if self._running is None:
             context = multiprocessing.get_context("spawn")  # a fork would copy locks that another thread holds
             mine, theirs = context.Pipe()
-            arguments = (theirs, self._blobs, configured())
+            arguments = (theirs, self._blobs)
             process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
             process.start()
             theirs.close()
@@ -145,13 +145,13 @@ class Computation:
         return f"{reason}, {COMPUTATION_DEATHS} times; is the memory of this machine enough?"
 
 
-def _serve(connection: Connection, blobs: BlobStore, log_format: LogFormat) -> None:
+def _serve(connection: Connection, blobs: BlobStore) -> None:
     """Answer snapshots with results until the server is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
     with contextlib.suppress(PermissionError):  # a sandbox may forbid it
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    configure(log_format)
+    configure()
     with contextlib.suppress(EOFError):
         while True:
             connection.send(_answer(blobs, connection.recv()))

@@ -1,4 +1,4 @@
-"""How long uploads stay stored: until their round is over, unless the server is told to keep them. Tables keep digests.
+"""How long uploads stay stored: until their round is over. Tables keep digests.
 
 A file is removed only after the round's end is durable. A server that is killed in between removes what is left when
 it starts. So does what nothing names: a server that was killed between a blob and its row leaves it.
@@ -19,16 +19,13 @@ _BATCH = 500  # a statement takes only so many parameters
 
 def remove_uploads(store: Store, round_id: int) -> None:
     """Remove the files of a round that has just ended."""
-    if not store.keep_uploads:
-        with store.reading() as session:
-            uploads = session.scalars(uploads_of_closed_rounds().where(RoundRow.round_id == round_id)).all()
-        _remove(store, uploads)
+    with store.reading() as session:
+        uploads = session.scalars(uploads_of_closed_rounds().where(RoundRow.round_id == round_id)).all()
+    _remove(store, uploads)
 
 
 def remove_left_uploads(store: Store) -> None:
     """Remove the files of every round that is over, when the server starts."""
-    if store.keep_uploads:
-        return
     present = store.blobs.digests()
     while batch := list(islice(present, _BATCH)):
         with store.reading() as session:

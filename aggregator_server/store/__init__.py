@@ -108,10 +108,9 @@ class Store(Tables):
         folder: The data folder.
         instance: What this server drew at its start, to be known by.
         blobs: The arrays. A blob is stored before any row names it; uploads are removed when their round is over.
-        keep_uploads: Whether uploads stay on disk once their round is over.
     """
 
-    def __init__(self, place: Path | Location, *, keep_uploads: bool = False) -> None:
+    def __init__(self, place: Path | Location) -> None:
         """Open the state, creating what it lacks.
 
         Args:
@@ -123,7 +122,6 @@ class Store(Tables):
         """
         self.location = location = locate(place)
         self.folder = folder = location.data
-        self.keep_uploads = keep_uploads
         self._seen: dict[str, float] = {}
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

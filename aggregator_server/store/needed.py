@@ -32,13 +32,6 @@ def open_uploads(session: Session) -> list[OpenUpload]:
     return [OpenUpload(str(sha256), device_id, number) for sha256, device_id, number in session.execute(found)]
 
 
-def other_uploads(session: Session) -> set[str]:
-    """Return the digests of the uploads of rounds that are over and nothing else needs: they need not be there."""
-    everything = session.scalars(select(ParticipantRow.upload).where(ParticipantRow.upload.is_not(None)))
-    needed = {upload.sha256 for upload in open_uploads(session)} | lasting(session).keys()
-    return {str(sha256) for sha256 in everything} - needed
-
-
 def lasting(session: Session) -> dict[str, str]:
     """Return every blob but the uploads that has to be there, with the row that names it, for people."""
     found: dict[str, str] = {}

@@ -24,7 +24,7 @@ from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.free_space import free_space, is_full
 from aggregator_server.store.location import NOTE, Location, locate, note_copy, note_state, way_back
-from aggregator_server.store.needed import lasting, open_uploads, other_uploads
+from aggregator_server.store.needed import lasting, open_uploads
 from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere
 from fleet_protocol.atomic_files import flush_folder, make_folder
 from fleet_protocol.backup_archive import BackupWriter, open_backup, written_backup
@@ -38,26 +38,22 @@ _TRIES = 5
 _COPY = re.compile(r"auricle-\d{8}T\d{6}Z\.tar")
 
 
-def back_up(place: Path | Location, file: Path) -> list[str]:
+def back_up(place: Path | Location, file: Path) -> None:
     """Copy the state of a fleet into a file; a server may run on it.
 
     Args:
         file: New file; it must not exist.
-
-    Returns:
-        Damaged blobs that nothing needs and that were left out, for people.
 
     Raises:
         BackupError: there is no data folder, the file exists, or the database or a blob is missing or damaged.
         OSError: the disk refuses.
     """
     location = locate(place)
-    left_out = write_copy(location, file)
+    write_copy(location, file)
     note_copy(location.data, file)
-    return left_out
 
 
-def write_copy(location: Location, file: Path) -> list[str]:
+def write_copy(location: Location, file: Path) -> None:
     """Do what :func:`back_up` does, and note nowhere that it was done."""
     require_folder(location)
     if file.exists():
@@ -74,7 +70,8 @@ def write_copy(location: Location, file: Path) -> list[str]:
                 for name, path in files:
                     with path.open("rb") as content:
                         backup.add(name, content, os.fstat(content.fileno()).st_size)
-                return _add_blobs(backup, tables, open_blobs(location))
+                _add_blobs(backup, tables, open_blobs(location))
+                return
         except _RoundEndedError:
             continue
         finally:
@@ -82,7 +79,7 @@ def write_copy(location: Location, file: Path) -> list[str]:
     raise BackupError(f"the rounds of {location.data} end faster than they can be copied; try again")
 
 
-def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) -> tuple[Path, list[str]]:
+def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) -> Path:
     """Copy the state of a fleet into a file named by the time, then remove all but the newest copies.
 
     Nothing is removed before the new copy is whole, so the disk needs room for one more than are kept. Files of other
@@ -94,7 +91,7 @@ def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) ->
         keep: how many copies stay, at least 1.
 
     Returns:
-        The file, and what was left out of it, as :func:`back_up` says it.
+        The file.
 
     Raises:
         BackupError: there is no data folder, the disk has too little space, or another backup into the folder runs.
@@ -111,13 +108,13 @@ def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) ->
             leftover.unlink()
         _require_room(locate(place), copies)
         made = copies / f"auricle-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}.tar"
-        left_out = back_up(place, made)
+        back_up(place, made)
         # By their names. A clock that was set back makes the new copy the first; it stays all the same.
         others = sorted(path for path in copies.iterdir() if _COPY.fullmatch(path.name) and path != made)
         for old in others[: len(others) - keep + 1]:
             old.unlink()
         flush_folder(copies)
-    return made, left_out
+    return made
 
 
 @contextmanager
@@ -255,17 +252,10 @@ def _is_of_server(name: str) -> bool:
     return top in _OF_SERVER or top.startswith(".")
 
 
-def _add_blobs(backup: BackupWriter, tables: Path, blobs: BlobStore) -> list[str]:
-    """Add the blobs that a database needs, and those that it can do without; return which of these are damaged."""
+def _add_blobs(backup: BackupWriter, tables: Path, blobs: BlobStore) -> None:
+    """Add the blobs that a database needs."""
     with file_of_tables(tables) as engine, Session(engine) as session:
-        there, sent, others = lasting(session), open_uploads(session), other_uploads(session)
-    left_out = []
-    for sha256 in sorted(others):
-        if blobs.exists(sha256):  # by --keep-uploads
-            if blobs.is_whole(sha256):
-                there[sha256] = "an upload"
-            else:
-                left_out.append(f"blob {blobs.shown(sha256)} (an upload that nothing needs) is damaged")
+        there, sent = lasting(session), open_uploads(session)
     for upload in sent:
         if not blobs.exists(upload.sha256):
             raise _RoundEndedError
@@ -275,7 +265,6 @@ def _add_blobs(backup: BackupWriter, tables: Path, blobs: BlobStore) -> list[str
             raise BackupError(
                 f"blob {blobs.shown(sha256)} ({needed_by}) is missing or damaged; `auricle-aggregator check` says more"
             )
-    return left_out
 
 
 def _is_added(backup: BackupWriter, blobs: BlobStore, sha256: str) -> bool:

@@ -13,7 +13,7 @@ from aggregator_server.store import alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.location import Location, locate, way_back
-from aggregator_server.store.needed import OpenUpload, lasting, open_uploads, other_uploads
+from aggregator_server.store.needed import OpenUpload, lasting, open_uploads
 from aggregator_server.store.tables import ParticipantRow
 from aggregator_server.upkeep.backup import require_folder
 
@@ -83,16 +83,6 @@ def _uploads(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Fi
             repaired=repair,
         )
 
-    for sha256 in sorted(other_uploads(session)):
-        if blobs.exists(sha256) and not blobs.is_whole(sha256):
-            if repair:
-                blobs.remove(sha256)
-            yield Finding(
-                f"blob {blobs.shown(sha256)} (an upload that nothing needs) is damaged",
-                "" if repair else _REPAIR,
-                repaired=repair,
-            )
-
 
 def _forget(session: Session, blobs: BlobStore, upload: OpenUpload) -> None:
     session.execute(
@@ -104,8 +94,8 @@ def _forget(session: Session, blobs: BlobStore, upload: OpenUpload) -> None:
 
 
 def _left(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Finding]:
-    """Find blobs that no row names: a kill between a blob and its row leaves one."""
-    known = {*lasting(session), *other_uploads(session), *(upload.sha256 for upload in open_uploads(session))}
+    """Find blobs that no row needs: a kill between a blob and its row, or at the end of a round, leaves some."""
+    known = {*lasting(session), *(upload.sha256 for upload in open_uploads(session))}
     for sha256 in blobs.digests():
         if sha256 not in known:
             if repair:

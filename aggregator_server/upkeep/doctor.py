@@ -97,7 +97,7 @@ def _disk(location: Location) -> Found:
     else:
         what += f"; below {LEAST_FREE_SHARE:.0%} no upload is taken in"
         state: State = "warning" if room.enough else "problem"
-        yield "storage", state, what, "free space on that disk, and `run` without `--keep-uploads`"
+        yield "storage", state, what, "free space on that disk"
 
 
 def _elsewhere(location: Location) -> Found:

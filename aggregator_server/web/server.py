@@ -3,7 +3,6 @@
 What these do not bound, a reverse proxy does: slow heads, silent connections, handshakes (docs/security.md).
 """
 
-import asyncio
 import gc
 import json
 import logging
@@ -11,7 +10,6 @@ import resource
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -29,7 +27,6 @@ from aggregator_server.web.service import Terms
 
 _GRACE_S = 10
 _DATABASE_S = 3.0  # that a database which answers nothing keeps the server from ending
-_LOOK_S = 0.1
 _SWITCH_S = 0.0005
 # A full collection of garbage stops everything for up to 0.1 s where a thousand devices are connected. One comes after
 # so many of the generation before; Python's default is 10.
@@ -52,7 +49,6 @@ class _Server(uvicorn.Server):
         certificate: tls.Certificate | None,
         proxies: tuple[ProxyNetwork, ...],
         ready: Callable[[], None],
-        drain_s: float,
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -78,7 +74,6 @@ class _Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").addFilter(_WithoutMalformedRequests())
         self._app = app
         self._ready = ready
-        self._drain_s = drain_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -86,11 +81,7 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say that the server is not ready, serve on until that was noticed, then answer waiting devices and end."""
-        self._app.state.service.readiness.ending = True
-        over = time.monotonic() + self._drain_s
-        while time.monotonic() < over and not self.force_exit:  # Ctrl-C once more ends it at once
-            await asyncio.sleep(min(_LOOK_S, self._drain_s))
+        """Answer waiting devices, and end."""
         self._app.state.service.store.hurry(_DATABASE_S)
         self._app.state.service.new_work.close()
         await super().shutdown(sockets)
@@ -101,24 +92,20 @@ def serve(
     environment: Mapping[str, str],
     endpoint: Endpoint,
     terms: Terms,
-    *,
-    keep_uploads: bool = False,
     proxies: tuple[ProxyNetwork, ...] = (),
-    drain_s: float = 0.0,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address; at a
     terminal, also a link with which an administrator signs in.
 
     Args:
         proxies: whose word on where a request comes from is believed; of nobody else's.
-        drain_s: seconds that it serves on after the signal to end, while it says that it is not ready.
 
     Raises:
         StartError: the data folder, a token, the address, a certificate, or an installed strategy cannot be used.
     """
     strategies()
     data = place.data
-    store = Store(place, keep_uploads=keep_uploads)
+    store = Store(place)
     try:
         tokens = load_tokens(data, environment)
         certificate = endpoint.certificate(data)
@@ -140,7 +127,7 @@ def serve(
                 signal.signal(number, lambda *_: None)
             # Threads that compute would keep the loop waiting for 5 ms each, by default.
             sys.setswitchinterval(_SWITCH_S)
-            _Server(app, speaks, proxies, ready, drain_s).run(sockets=[listener])
+            _Server(app, speaks, proxies, ready).run(sockets=[listener])
     finally:
         store.close()
 

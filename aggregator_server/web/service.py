@@ -71,23 +71,16 @@ _NO_BLOB = "0" * 64  # asked for to hear whether the store answers
 
 
 class Readiness:
-    """Says whether the server can do its work, for load balancers. It belongs to the event loop that uses it.
-
-    Attributes:
-        ending: Whether the server was told to end.
-    """
+    """Says whether the server can do its work, for load balancers. It belongs to the event loop that uses it."""
 
     def __init__(self, store: Store) -> None:
-        self.ending = False
         self._store = store
         # One thread of its own: one that hangs must take none from others, and those that wait for it run out of time.
         self._thread = anyio.CapacityLimiter(1)
         self._problem = ""
 
     async def require(self) -> None:
-        """Check that the database and the store can be used. Raises RefusedError: they cannot, or the server ends."""
-        if self.ending:
-            raise RefusedError("not_ready", "this server is shutting down")
+        """Check that the database and the store can be used. Raises RefusedError: they cannot."""
         problem = f"the database or the store gave no answer in {READY_S:g} s"
         with anyio.move_on_after(READY_S):
             problem = await anyio.to_thread.run_sync(self._try, limiter=self._thread, abandon_on_cancel=True)
@@ -121,13 +114,11 @@ class Terms:
     Attributes:
         devices_per_minute: Number of new devices that one token may bring in a minute.
         approve: Whether an operator has to admit new devices.
-        secret_days: Age in days at which a device's secret is to be changed; 0: never.
         authority: Certificate of the server's own authority, PEM; None where it has none.
     """
 
     devices_per_minute: int = DEVICES_PER_MINUTE
     approve: bool = False
-    secret_days: float = 90.0
     authority: str | None = None
 
 

@@ -97,7 +97,7 @@ def whole(tmp_path_factory):
 def test_overwritten_pages_are_seen_and_never_replace_the_last_good_copy(whole, tmp_path, seed):
     folder, copies = tmp_path / "data", tmp_path / "copies"
     shutil.copytree(whole, folder)
-    good, _ = back_up_into(folder, copies, 3, NOON)
+    good = back_up_into(folder, copies, 3, NOON)
     overwrite(folder / "auricle.db", random.Random(seed))
     assert check(folder) != []
     for days in range(1, 5):

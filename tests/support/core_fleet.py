@@ -10,6 +10,7 @@ from aggregator_server.rounds.lifecycle import advance, open_round
 from aggregator_server.rounds.publishing import publish_model, publish_public_set
 from aggregator_server.rounds.queries import read_waiting
 from aggregator_server.rounds.result import KINDS, StoredResult
+from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.schemas import ModelInfo, RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -121,8 +122,8 @@ class CoreFleet:
 def between_rounds(folder: Path, uploads: int) -> CoreFleet:
     """A closed data folder with a round that is done, and one in which some of four devices uploaded."""
     fleet = CoreFleet(folder)
-    fleet.store.keep_uploads = True
     fleet.run_round()
+    remove_left_uploads(fleet.store)
     fleet.open(200.0)
     for device in fleet.devices[:uploads]:
         fleet.upload(device, 201.0)

@@ -155,7 +155,7 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         by = caller(request, f"device {error.device_id}")
         await service.for_device(service.guard.note_revoked, by)
         raise
-    request.state.rotate = wants_new_secret(row, time.time(), service.terms.secret_days)
+    request.state.rotate = wants_new_secret(row, time.time())
     request.state.features = row.features_digest
     return row.device_id
 

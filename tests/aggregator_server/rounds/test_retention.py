@@ -90,11 +90,3 @@ def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
     left.write_bytes(b"what came in")  # as if the server had been killed before it removed it
     server.start()
     assert sorted(blobs.glob("*/*")) == before
-
-
-def test_a_store_that_is_told_to_keeps_them(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    fleet.store.keep_uploads = True
-    rounds = [describe_round(fleet.store, fleet.run_round(now)) for now in (100.0, 200.0)]
-    remove_left_uploads(fleet.store)
-    assert {participant.upload for shown in rounds for participant in shown.participants} <= on_disk(fleet)

@@ -9,7 +9,6 @@ import pytest
 from aggregator_server.cli import main
 from aggregator_server.errors import BackupError
 from aggregator_server.store import Store
-from aggregator_server.upkeep.backup import restore
 from aggregator_server.upkeep.check import check
 from tests.support.core_fleet import between_rounds
 
@@ -60,22 +59,6 @@ def test_a_damaged_upload_of_the_open_round_is_sent_again(fleet, folder):
     for device in fleet.devices[:1] + fleet.devices[3:]:
         fleet.upload(device, 202.0)
     assert fleet.advance() == 2
-
-
-def test_a_damaged_upload_that_nothing_needs_is_in_no_backup_and_is_removed(folder, tmp_path, capsys):
-    upload = a_blob(folder, "SELECT upload FROM participants WHERE round_id = 1")
-    flip(upload)
-    assert main(["backup", str(tmp_path / "copy.tar"), "--data", str(folder)]) == 0
-    assert (
-        f"{upload.name} (an upload that nothing needs) is damaged; `auricle-aggregator check" in capsys.readouterr().err
-    )
-    restore(tmp_path / "copy.tar", tmp_path / "again")
-    assert check(tmp_path / "again") == []
-    (finding,) = check(folder)
-    assert (upload.name in finding.what, finding.repaired) == (True, False)
-    assert [finding.repaired for finding in check(folder, repair=True)] == [True]
-    assert check(folder) == []
-    assert not upload.exists()
 
 
 def test_what_only_a_backup_brings_back_is_said(folder, capsys):
