@@ -99,8 +99,8 @@ class ReputationInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantineRequest:
-    """Why an operator puts a device in quarantine.
+class ReasonRequest:
+    """Why an operator changes a device.
 
     Attributes:
         reason: Reason for people.

@@ -1,7 +1,7 @@
 """Devices enrol, change their secret and leave; people see, admit and revoke them."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -9,7 +9,7 @@ from aggregator_server import errors
 from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import Entry
-from aggregator_server.schemas import DeviceInfo, QuarantineRequest
+from aggregator_server.schemas import DeviceInfo, ReasonRequest
 from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import (
@@ -30,6 +30,7 @@ from fleet_protocol.messages import Enrolled, Enrolment, NewSecret
 router = APIRouter(tags=["devices"])
 
 DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
+Action = Literal["admit", "new-secret", "quarantine", "release"]
 _NAMED = "device_not_found invalid_request"
 
 
@@ -112,30 +113,6 @@ async def change_secret(request: Request, service: CurrentService, device_id: De
     await service.for_device(devices.change_secret, service.store, device_id, message.secret, time.time(), by)
 
 
-@router.post(
-    "/v1/devices/{device_id}/admit",
-    summary="Admit a device",
-    status_code=204,
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, _NAMED, "device_revoked feature_mismatch"),
-)
-def admit(service: CurrentService, by: By, device_id: DeviceId) -> None:
-    """Let a device take part that waits for it, where the server runs with ``--approve``."""
-    change_devices(service.store, [device_id], "admit", time.time(), by)
-
-
-@router.post(
-    "/v1/devices/{device_id}/new-secret",
-    summary="Ask a device for a new secret",
-    status_code=204,
-    dependencies=[Admin],
-    responses=documented(PERSON_ERRORS, _NAMED, "device_revoked"),
-)
-def ask_for_new_secret(service: CurrentService, by: By, device_id: DeviceId) -> None:
-    """Have a device change its secret after its next request for work."""
-    change_devices(service.store, [device_id], "new-secret", time.time(), by)
-
-
 @router.delete(
     "/v1/devices/{device_id}",
     summary="Revoke a device",
@@ -150,29 +127,22 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
 
 
 @router.post(
-    "/v1/devices/{device_id}/quarantine",
-    summary="Put a device in quarantine",
+    "/v1/devices/{device_id}/{action}",
+    summary="Admit a device, ask it for a new secret, put it in quarantine, or release it from there",
     dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, _NAMED, "too_large"),
+    responses=documented(PERSON_ERRORS, _NAMED, "device_revoked feature_mismatch too_large"),
 )
-def quarantine(service: CurrentService, by: By, device_id: DeviceId, wanted: QuarantineRequest) -> DeviceInfo:
-    """Let a device's uploads no longer count, also that of the open round, which does not wait for it. It still learns.
+def change(
+    service: CurrentService, by: By, device_id: DeviceId, action: Action, wanted: ReasonRequest | None = None
+) -> DeviceInfo:
+    """Change a device; ``quarantine`` needs a reason.
 
-    The aggregator does so itself with a device whose uploads stand out, or are refused, again and again.
+    A device that waits is admitted where the server runs with ``--approve``. A device changes its secret after its next
+    request for work. Uploads of a device in quarantine do not count, also that of the open round, which does not wait
+    for it; it still learns. The aggregator puts a device there itself whose uploads stand out, or are refused, again
+    and again.
     """
-    change_devices(service.store, [device_id], "quarantine", time.time(), by, wanted.reason)
-    service.scheduler.wake()
-    return devices.describe_device(service.store, device_id)
-
-
-@router.post(
-    "/v1/devices/{device_id}/release",
-    summary="Release a device from quarantine",
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, _NAMED),
-)
-def release(service: CurrentService, by: By, device_id: DeviceId) -> DeviceInfo:
-    """Let a device's uploads count again, from the next round on that asks for them."""
-    change_devices(service.store, [device_id], "release", time.time(), by)
-    service.new_work.notify()
+    reason = "" if wanted is None else wanted.reason
+    change_devices(service.store, [device_id], action, time.time(), by, reason)
+    service.wake()
     return devices.describe_device(service.store, device_id)

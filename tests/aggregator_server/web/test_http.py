@@ -547,7 +547,7 @@ def test_a_device_changes_its_secret_when_it_is_asked_and_leaves(fleet):
         client.post("/v1/devices", json=device.enrolment()).raise_for_status()
     with fleet.aggregator.client(device.secret) as client:
         assert "Auricle-New-Secret" not in client.get("/v1/work").headers
-        assert fleet.admin.post(f"/v1/devices/{device.device_id}/new-secret").status_code == 204
+        assert fleet.admin.post(f"/v1/devices/{device.device_id}/new-secret").status_code == 200
         assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
         refused(client.put("/v1/devices/me/secret", json={"secret": "short"}), 422, "invalid_request", "32 to 256")
         refused(client.put("/v1/devices/me/secret", json={"secret": taken}), 409, "secret_taken")
@@ -580,7 +580,7 @@ def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
     assert fleet.clients[first.number].get("/v1/devices/me").json()["waiting"]
     refused(fleet.admin.post("/v1/rounds", json={"strategy": "zero_shot"}), 409, "no_devices")
     for _ in range(2):
-        assert fleet.admin.post(f"/v1/devices/{first.device_id}/admit").status_code == 204
+        assert fleet.admin.post(f"/v1/devices/{first.device_id}/admit").status_code == 200
     other = public_set(settings=PRESETS["hello_edge"])
     refused(fleet.admin.put("/v1/public-set", content=other.pack()), 409, "fleet_features", "device 1", "hello_edge")
     refused(fleet.admin.post(f"/v1/devices/{foreign.device_id}/admit"), 422, "feature_mismatch", "kws40")
