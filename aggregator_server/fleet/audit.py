@@ -3,8 +3,6 @@
 A row never holds a secret: a token is named by its number, a device by its identifier.
 """
 
-import threading
-from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -77,27 +75,10 @@ def audit(session: Session, what: What, by: Actor, now: float, **details: str | 
     session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
 
 
-class AuditCounts:
-    """How many entries of each kind there are. They stay as they are: each is counted once. Any thread may call it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last = 0
-        self._counts: Counter[str] = Counter()
-
-    def read(self, session: Session) -> dict[str, int]:
-        """Return the numbers by kind. Those that were written since it was read last have larger numbers."""
-        with self._lock:
-            if not self._last:  # an index has them all
-                last = session.scalar(select(func.max(AuditRow.audit_id))) or 0
-                kinds = session.execute(select(AuditRow.what, func.count()).group_by(AuditRow.what)).all()
-                self._last, self._counts = last, Counter(dict(kinds))
-            else:
-                new = select(AuditRow.audit_id, AuditRow.what).where(AuditRow.audit_id > self._last)
-                for number, kind in session.execute(new.order_by(AuditRow.audit_id)):
-                    self._last = number
-                    self._counts[kind] += 1
-            return dict(self._counts)
+def count_entries(session: Session) -> dict[str, int]:
+    """Return how many entries of each kind there are; an index has them."""
+    rows = session.execute(select(AuditRow.what, func.count()).group_by(AuditRow.what))
+    return dict(rows.all())
 
 
 def list_entries(tables: Tables, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:

@@ -23,7 +23,6 @@ from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.intake import Addresses, Intake
-from aggregator_server.web.metrics import Metrics
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms
@@ -63,7 +62,6 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
             flusher=Flusher(store.flush),
             readiness=Readiness(store),
-            metrics=Metrics(store),
         )
 
         def heard(kind: Kind) -> None:

@@ -119,27 +119,11 @@ async def _refused(_request: Request, error: Exception) -> JSONResponse:
     return refusal(error if isinstance(error, errors.AggregatorError) else errors.AggregatorError(str(error)))
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     problems = error.errors() if isinstance(error, RequestValidationError) else []
-    foreign = _foreign_content(request) if any(item["loc"] == ("body",) for item in problems) else None
-    if foreign is not None:
-        return error_response(422, "invalid_request", foreign)
     text = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in problems[:5])
-    return error_response(422, "invalid_request", f"the request is not what /openapi.json describes: {text}")
-
-
-def _foreign_content(request: Request) -> str | None:
-    """Return what to say of a body that was not sent as JSON; None where it was, or there is none."""
-    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-    given = request.headers.get("content-type", "")
-    kind = given.partition(";")[0].strip().lower()
-    if not has_body or kind == "application/json" or kind.endswith("+json"):
-        return None
-    said = f"as {given[:80]!r}" if given else "without saying that it is JSON"
-    return (
-        f"{request.method} {request.url.path}: the body was sent {said}; send JSON with the header "
-        "Content-Type: application/json (curl: -H 'Content-Type: application/json')"
-    )
+    described = "what /openapi.json describes; a message is JSON, with the header Content-Type: application/json"
+    return error_response(422, "invalid_request", f"the request is not {described}: {text}")
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

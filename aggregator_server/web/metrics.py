@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from aggregator_server.fleet.audit import AuditCounts
+from aggregator_server.fleet.audit import count_entries
 from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
@@ -21,28 +21,20 @@ from aggregator_server.store.location import copied_at
 from aggregator_server.store.tables import DONE, FAILED, OPEN, ClassRow, ParticipantRow, ReputationRow, RoundRow
 
 
-class Metrics:
-    """The metrics of a store; any thread may write them."""
+def write_metrics(store: Store, now: float) -> bytes:
+    """Return the metrics of a store in Prometheus' text format.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._audit = AuditCounts()
-
-    def write(self, now: float) -> bytes:
-        """Return the metrics in Prometheus' text format.
-
-        Args:
-            now: present time, s since 1970.
-        """
-        registry = CollectorRegistry()
-        registry.register(_Fleet(self._store, self._audit, now))
-        return generate_latest(registry)
+    Args:
+        now: present time, s since 1970.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Fleet(store, now))
+    return generate_latest(registry)
 
 
 class _Fleet(Collector):
-    def __init__(self, store: Store, audit: AuditCounts, now: float) -> None:
+    def __init__(self, store: Store, now: float) -> None:
         self._store = store
-        self._audit = audit
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
@@ -63,7 +55,7 @@ class _Fleet(Collector):
                 classes.add_metric([state], count)
             yield classes
             audit = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
-            for what, count in self._audit.read(session).items():
+            for what, count in count_entries(session).items():
                 audit.add_metric([what], count)
             yield audit
 

@@ -19,7 +19,6 @@ from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.needed import one_lasting
 from aggregator_server.web.guard import Guard
-from aggregator_server.web.metrics import Metrics
 
 _log = logging.getLogger(__name__)
 
@@ -135,7 +134,6 @@ class Service:
         disk_threads: Threads that wait for the disk to have uploads.
         flusher: Makes what is noted for devices durable.
         readiness: Says whether this server can do its work.
-        metrics: What Prometheus asks for.
     """
 
     store: Store
@@ -149,7 +147,6 @@ class Service:
     disk_threads: anyio.CapacityLimiter
     flusher: Flusher
     readiness: Readiness
-    metrics: Metrics
 
     async def for_device(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Run what a device asks for in a thread for devices."""

@@ -13,6 +13,7 @@ from aggregator_server.rounds.views.replies import read_open_round_number
 from aggregator_server.schemas import AuditEntry, Health, Liveness
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
+from aggregator_server.web.metrics import write_metrics
 from aggregator_server.web.routes.access import PERSON_ERRORS, CurrentService, Viewer
 from fleet_protocol.messages import Authority
 
@@ -69,7 +70,7 @@ def authority(service: CurrentService) -> Authority:
 @router.get("/metrics", dependencies=[Viewer], include_in_schema=False)
 def metrics(service: CurrentService) -> Response:
     """Return how the fleet is, in Prometheus' text format. Prometheus sends the token of a viewer."""
-    return Response(service.metrics.write(time.time()), media_type=CONTENT_TYPE_LATEST)
+    return Response(write_metrics(service.store, time.time()), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get(

@@ -5,7 +5,7 @@ import pytest
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import describe_device, enrol, list_devices
 from aggregator_server.fleet.versions import is_outdated
-from aggregator_server.web.metrics import Metrics
+from aggregator_server.web.metrics import write_metrics
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import Enrolment, Versions, parse
 
@@ -40,7 +40,7 @@ def test_older_devices_are_outdated_and_revoked_ones_are_nobodys_work(fleet):
     change_devices(fleet.store, [gone.device_id], "revoke", 6.0)
     outdated = {info.device_id for info in list_devices(fleet.store) if info.outdated}
     assert outdated == {older.device_id, silent.device_id}
-    assert b"auricle_devices_outdated 2.0\n" in Metrics(fleet.store).write(7.0)
+    assert b"auricle_devices_outdated 2.0\n" in write_metrics(fleet.store, 7.0)
 
 
 @pytest.mark.parametrize(

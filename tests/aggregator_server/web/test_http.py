@@ -201,15 +201,11 @@ def test_every_door_has_its_own_key(fleet):
 
 def test_json_that_was_not_sent_as_json_is_explained(fleet):
     body = json.dumps({"strategy": "zero_shot"}).encode()
-    refused(fleet.admin.post("/v1/rounds", content=body), 422, "invalid_request", "without saying", "application/json")
     form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl -d says
-    refused(
-        fleet.admin.post("/v1/rounds", content=body, headers=form),
-        422,
-        "invalid_request",
-        "'application/x-www-form-urlencoded'",
-        "Content-Type: application/json",
-    )
+    for headers in ({}, form):
+        refused(
+            fleet.admin.post("/v1/rounds", content=body, headers=headers), 422, "invalid_request", "application/json"
+        )
     wrong = fleet.admin.post("/v1/rounds", content=b'{"strategie": "x"}', headers=JSON)
     refused(wrong, 422, "invalid_request", "strategie")
 
