@@ -21,16 +21,6 @@ server writes down half a minute later when it was heard of."""
 # Of a device that uploaded: a small board may train on the result for long, and asks for nothing meanwhile.
 _LONGEST_SILENCE_S = 900.0
 _PAUSE_S = 1.0
-# Metrics of devices that are shares in percent (docs/protocol.md), of an upload and of a report after the round, in
-# plain words; and which of them says among how many classes.
-_SHARES = (
-    ("metrics", "global_accuracy", "classes", "the fleet's model before the round"),
-    ("metrics", "local_accuracy", "classes", "its model after training"),
-    ("metrics", "held_out_accuracy", "held_out_classes", "its test recordings after training"),
-    ("learned_metrics", "global_accuracy", "classes", "the fleet's model after the round"),
-    ("learned_metrics", "distilled_accuracy", "classes", "its model after the round"),
-    ("learned_metrics", "held_out_accuracy", "held_out_classes", "its test recordings after the round"),
-)
 _CLIPS = {"own": "its own clips", "taught": "its own clips, learned", "public": "public recordings"}
 _OPEN, _DONE = "open", "done"
 _FAILED_STATUS = 3  # of the command
@@ -64,32 +54,29 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
 
     Args:
         learned: whether to go on until every selected device has applied the result, but those that are away.
+        as_json: whether to print the round at its end alone, as JSON.
 
     Raises:
         ServerError: the server does not answer, or there is no such round.
     """
-
-    def tell(line: str, document: dict[str, Any]) -> None:
-        print(json.dumps(document) if as_json else line, flush=True)
-
     shown: set[Seat] = set()
-    begun = False
+    begun = as_json
     while True:
         detail: Detail = client.get(f"/v1/rounds/{round_id}")
-        summary, now = detail["summary"], datetime.now(UTC)
+        summary = detail["summary"]
         if not begun:
-            tell(_title(summary), {"event": _OPEN, "round_id": round_id})
+            print(_title(summary), flush=True)
             begun = True
-        taken = seats(detail, _troubles(client, detail), now)
-        for seat in taken:
-            if seat.state != "waiting" and seat not in shown:
-                shown.add(seat)
-                tell(seat.line(), {"event": seat.state, "device": seat.name, **_more(seat)})
+        taken = seats(detail, _troubles(client, detail), datetime.now(UTC))
+        news = [seat for seat in taken if seat.state != "waiting" and seat not in shown]
+        shown.update(news)
+        if news and not as_json:
+            print("\n".join(seat.line() for seat in news), flush=True)
         if summary["state"] != _OPEN and not (learned and summary["state"] == _DONE and _is_awaited(client, detail)):
             break
         time.sleep(_PAUSE_S)
     if as_json:
-        tell("", {"event": summary["state"], "round": detail})
+        print(json.dumps(detail))
     else:
         _print_result(detail, taken)
     if learned and summary["state"] == _DONE:
@@ -169,10 +156,6 @@ def _details(item: Mapping[str, Any], troubles: Mapping[str, str]) -> str:
     return "" if item["clips"] is None else f"{item['clips']} clips"
 
 
-def _more(seat: Seat) -> dict[str, Any]:
-    return {"after_s": seat.after_s, "details": seat.details}
-
-
 def _title(summary: Mapping[str, Any]) -> str:
     is_open = summary["state"] == _OPEN and summary["deadline_at"] is not None
     until = f", until {text_of(summary['deadline_at'])} UTC" if is_open else ""
@@ -216,10 +199,6 @@ def accuracy_of(detail: Detail, participant: Mapping[str, Any]) -> str:
     if device_id in detail["accuracies"]:
         classes = detail["accuracy_classes"].get(device_id)
         found.append(f"what it uploaded: {100 * detail['accuracies'][device_id]:.1f} %{_among(classes)}")
-    for part, name, among, words in _SHARES:
-        metrics = participant[part]
-        if name in metrics and metrics.get(among) != 0:  # a model without labels recognises nothing
-            found.append(f"{words}: {metrics[name]:.1f} %{_among(metrics.get(among))}")
     for part in participant["recognition"]:  # a schemas.RecognitionInfo
         before = "" if part["before"] is None else f"before {part['before']:.1f} %{_among(part['classes_before'])}, "
         after = f"{'after' if before else 'first model'} {part['after']:.1f} %{_among(part['classes_after'])}"
