@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
     check = commands.add_parser("check", help="look for damage in a data folder; exits with 2 where there is any")
     check.add_argument("--repair", action="store_true", help="mend what needs no backup; the server must be stopped")
     doctor = commands.add_parser(
-        "doctor", help="look at server, disk, clock, certificate and devices; exits with 1 where there is a problem"
+        "doctor", help="look at server, disk, certificate and devices; exits with 1 where there is a problem"
     )
     move = commands.add_parser(
         "move", help="move a fleet to PostgreSQL and an object store, or back; the server must be stopped"

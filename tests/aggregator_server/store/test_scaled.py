@@ -303,7 +303,7 @@ def test_check_and_doctor_look_at_both(tmp_path, place):
         fleet.store.blobs.put(b"named by nothing")
         fleet.open()
         fleet.store.blobs.remove(fleet.upload(fleet.devices[0]).sha256)
-    assert {"database", "store"} <= {item.subject for item in examine(place, 0.0)}
+    assert {"storage", "public set"} <= {item.subject for item in examine(place, 0.0)}
     assert [item.repaired for item in check(place, repair=True)] == [True, True]
     assert check(place) == []
 

@@ -43,19 +43,16 @@ def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
         assert admin.post(f"/v1/devices/{1:032x}/admit").status_code == 200
         admin.post(f"/v1/devices/{1:032x}/quarantine", json={"reason": "it lies"}).raise_for_status()
     found = examine(server.data, time.time())
-    assert [(item.what, item.way_out.split(" ID")[0]) for item in found if item.subject == "devices"] == [
-        ("wait to be admitted: device 2 (00000000)", "auricle-aggregator devices admit NAME"),
-        ("device 1 is in quarantine: it lies", f"where that is wrong: auricle-aggregator devices release {1:032x}"),
-        (f"run an older program than {version()}: device 2 (00000000)", "update their boards (docs/operating.md)"),
+    assert [item.what for item in found if item.subject == "devices"] == [
+        "1 of 2: wait to be admitted",
+        "1 of 2: in quarantine",
+        f"1 of 2: run an older program than {version()}",
     ]
     assert {by_subject(found)[name].state for name in ("public set", "model")} == {"ok"}
 
     later = by_subject(examine(server.data, time.time() + 5 * 365 * DAY_S))
     assert later["certificate"].way_out == "restart the server, which renews it"
     assert any("not seen for 7 days" in item.what for item in examine(server.data, time.time() + 8 * DAY_S))
-    earlier = by_subject(examine(server.data, time.time() - DAY_S))
-    assert earlier["clock"].state == "problem"
-    assert "timedatectl" in earlier["clock"].way_out
 
     (server.data / "tls" / "server.pem").chmod(0o644)
     exposed = by_subject(examine(server.data, time.time()))["data folder"]
