@@ -83,7 +83,7 @@ COMPUTATION_DEATHS = 3
 # Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
 LEAST_FREE_SHARE = 0.05
 
-# Rows of the audit about requests with wrong tokens. What comes beyond them is counted in one row.
+# Rows of the audit about requests with wrong tokens.
 REFUSALS_NOTED_S = 3600.0  # in this time
 REFUSALS_NOTED = 200  # of all addresses together
 REFUSALS_NOTED_OF_ADDRESS = 20

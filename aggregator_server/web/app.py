@@ -49,14 +49,13 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
         new_work, computation = Notifier(lambda: store.tell("work")), Computation(store.blobs)
         await asyncio.to_thread(computation.start)
         scheduler = RoundScheduler(store, new_work, computation)
-        guard = Guard(store)
         app.state.service = Service(
             store=store,
             tokens=first_tokens,
             new_work=new_work,
             scheduler=scheduler,
             compute=computation,
-            guard=guard,
+            guard=Guard(store),
             terms=terms or Terms(),
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),
             disk_threads=anyio.CapacityLimiter(limits.DISK_THREADS),
@@ -71,17 +70,15 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
 
         await asyncio.to_thread(store.join, heard)
         await asyncio.to_thread(scheduler.clean)
-        tasks = [asyncio.create_task(scheduler.run()), asyncio.create_task(guard.run())]
+        moving = asyncio.create_task(scheduler.run())
         try:
             yield
         finally:
             computation.close()  # first: the scheduler's thread waits for it
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            moving.cancel()
+            await asyncio.wait([moving])
             await asyncio.to_thread(store.leave)
             await asyncio.to_thread(write_seen, store)
-            await asyncio.to_thread(guard.note_more, ends=True)
 
     app = FastAPI(
         title="Auricle aggregator",

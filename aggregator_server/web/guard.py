@@ -3,9 +3,8 @@
 Tokens hold 256 random bits, so nobody guesses one, and whoever tries need not be slowed down.
 """
 
-import asyncio
 import ipaddress
-import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -19,54 +18,9 @@ from aggregator_server.fleet.audit import Actor, What, audit
 from aggregator_server.store import Store
 from fleet_protocol.addresses import network_of
 
-
-class NotedFailures:
-    """Says which failures get an entry of the audit, and counts the others; any thread may call it.
-
-    Entries stay for ever, and anybody can fail. The bounds are those of aggregator_server/limits.py.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._began = 0.0
-        self._noted: Counter[str] = Counter()  # by address, as few as there are entries
-        self._more = 0
-
-    def admit(self, address: str, now: float) -> bool:
-        """Say whether a failure gets an entry; count it where it does not.
-
-        Args:
-            address: IPv4 or IPv6 address; a network of 64 bits counts as one.
-            now: seconds, on a clock that is never set.
-        """
-        network = network_of(address)
-        with self._lock:
-            if not self._noted or self._is_over(now):
-                self._noted.clear()
-                self._began = now
-            of_address = self._noted[network]
-            if self._noted.total() < limits.REFUSALS_NOTED and of_address < limits.REFUSALS_NOTED_OF_ADDRESS:
-                self._noted[network] += 1
-                return True
-            self._more += 1
-            return False
-
-    def take_more(self, now: float, *, ends: bool) -> int:
-        """Return how many failures were counted, once, when their time is over; at once where the server ``ends``."""
-        with self._lock:
-            if not ends and not self._is_over(now):
-                return 0
-            more, self._more = self._more, 0
-            return more
-
-    def _is_over(self, now: float) -> bool:
-        return now - self._began >= limits.REFUSALS_NOTED_S
-
-
 _AGAIN_S = 60.0
 _REVOKED_AGAIN_S = 3_600.0
 _KEYS = 10_000
-_log = logging.getLogger(__name__)
 
 
 class Guard:
@@ -74,9 +28,10 @@ class Guard:
 
     def __init__(self, store: Store) -> None:
         self._tables = store
-        self._noted_failures = NotedFailures()
         self._lock = threading.Lock()
         self._noted: dict[str, float] = {}
+        self._failures: Counter[str] = Counter()  # that have an entry, of each network since ``_began``
+        self._began = -math.inf
 
     def refuse(self, request: Request, error: AggregatorError) -> NoReturn:
         """Refuse a request whose token is wrong.
@@ -84,9 +39,24 @@ class Guard:
         Raises:
             AggregatorError: ``error`` itself.
         """
-        where = f"{request.method} {request.url.path}"
-        self._note_failure(caller(request, "somebody"), where[:200], error.code)
+        actor = caller(request, "somebody")
+        if self.may_note(network_of(actor.address or "")):
+            where = f"{request.method} {request.url.path}"
+            self._note("authentication_failed", actor, request=where[:200], reason=error.code)
         raise error
+
+    def may_note(self, network: str) -> bool:
+        """Say whether a failure from a network gets an entry. Entries stay for ever, and anybody can fail."""
+        now = time.monotonic()
+        with self._lock:
+            if now - self._began >= limits.REFUSALS_NOTED_S:
+                self._failures.clear()
+                self._began = now
+            of_network = self._failures[network]
+            if self._failures.total() >= limits.REFUSALS_NOTED or of_network >= limits.REFUSALS_NOTED_OF_ADDRESS:
+                return False
+            self._failures[network] += 1
+            return True
 
     def note_revoked(self, actor: Actor) -> None:
         """Note that a revoked device asked again, once an hour: it may ask for ever."""
@@ -107,27 +77,6 @@ class Guard:
             if len(self._noted) > _KEYS:
                 del self._noted[next(iter(self._noted))]
             return due
-
-    async def run(self) -> None:
-        """Note now and then what :meth:`note_more` does, until cancelled."""
-        while True:
-            await asyncio.sleep(min(_AGAIN_S, limits.REFUSALS_NOTED_S))
-            try:
-                await asyncio.to_thread(self.note_more)
-            except Exception:
-                _log.exception("failed authentications could not be noted in the audit")
-
-    def note_more(self, *, ends: bool = False) -> None:
-        """Note how many failures had no entry of their own, once their time is over, or where the server ends."""
-        failures = self._noted_failures.take_more(time.monotonic(), ends=ends)
-        if failures:
-            self._note("authentication_failed", Actor("somebody"), more=failures)
-
-    def _note_failure(self, actor: Actor, request: str, reason: str) -> None:
-        """Note what anybody can cause, within the bounds of aggregator_server/limits.py."""
-        self.note_more()
-        if self._noted_failures.admit(actor.address or "", time.monotonic()):
-            self._note("authentication_failed", actor, request=request, reason=reason)
 
     def _note(self, what: What, actor: Actor, **details: str | float | None) -> None:
         with self._tables.writing() as session:
