@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from aggregator_server.errors import NotAuthenticatedError
+from aggregator_server.commands.targets import Named, resolve
+from aggregator_server.errors import AggregatorError, NotAuthenticatedError
 from aggregator_server.fleet.audit import SERVER
 from aggregator_server.fleet.tokens import ROLES, Person, add_token, find_person
 from aggregator_server.schemas import TokenRequest
@@ -269,38 +270,28 @@ def test_an_idle_server_is_small_and_takes_a_ready_bundle_by_its_name(start_aggr
     failed(command("publish-model", "cnn9", *options), "no ready bundle is called 'cnn9'", "ready: ann3, base")
 
 
-@pytest.mark.slow
-def test_what_a_command_acts_on_is_named_by_name_by_id_or_by_its_beginning(start_aggregator):
-    server = start_aggregator("approving", "--approve")
-    data = ("--data", server.data)
-    ids = {"Kitchen": "e7029f0f" + 24 * "0", "hall": "e7030000" + 24 * "0", "cellar": 32 * "a", "hall 2": 32 * "b"}
-    with server.client(ENROL) as client:
-        for number, (name, device_id) in enumerate(ids.items(), 1):
-            wanted = FakeDevice(number, ()).enrolment(device_id=device_id, name=name)
-            client.post("/v1/devices", json=wanted).raise_for_status()
-    for given in ("kitchen", "e7030", "cellar", "hall 2"):  # a name, case ignored, and the beginning of an id
-        assert re.fullmatch(
-            r"\S.* \(\w{32}\) may take part from the next round on\n", printed("devices", "admit", given, *data)
-        )
-    assert [info["waiting"] for info in answer("devices", "list", *data)] == [False] * 4
-    failed(command("devices", "revoke", "e70", *data), "'e70'", f"{ids['Kitchen']} (Kitchen)", f"{ids['hall']} (hall)")
-    failed(command("devices", "revoke", "attic", *data), "there is no device 'attic'", "devices list")
-    for action, given, done in (
-        (("quarantine", "--reason", "it lies"), "aaaa", f"cellar ({32 * 'a'}) is in quarantine"),
-        (("release",), "Cellar", "cellar (aaaa"),
-        (("new-secret",), "hall", "hall (e703"),
-        (("revoke",), "HALL", "is shut out for good"),
-    ):
-        assert done in printed("devices", *action, given, *data)
-    assert [info["name"] for info in answer("devices", "list", *data) if info["revoked_at"]] == ["hall"]
+KNOWN = (
+    *(Named("e7029f0f", "Kitchen"), Named("e7030000", "hall"), Named("aaaa", "Ada", present=False)),
+    *(Named("bbbb", "Ada"), Named("dog", None), Named("dog-small", None)),
+)
 
-    for name in ("Ada", "Ada", "Grace"):
-        printed("tokens", "add", name, "--role", "viewer", *data)
-    printed("tokens", "revoke", "grace", *data)
-    failed(command("tokens", "revoke", "Ada", *data), "1 (Ada), 2 (Ada)")
-    printed("tokens", "revoke", "1", *data)
-    printed("tokens", "revoke", "Ada", *data)  # the one that is left
-    assert all(info["revoked_at"] for info in answer("tokens", "list", *data))
-    printed("invite", "--group", "kitchen", *data)
-    printed("invitations", "--revoke", "kitchen", *data)
-    assert answer("invitations", *data)[0]["revoked_at"]
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("kitchen", "e7029f0f"), ("e7030", "e7030000"), ("HALL", "e7030000"), ("Ada", "bbbb"), ("dog", "dog")],
+)
+def test_a_thing_is_named_by_its_id_its_name_or_the_beginning_of_its_id(given, meant):
+    assert resolve(given, KNOWN, "device", "devices list") == meant
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("e70", r"'e70' can be more than one device: e7029f0f \(Kitchen\), e7030000 \(hall\); write more of the id"),
+        ("attic", "there is no device 'attic'; `devices list` lists them"),
+        ("", "there is no device ''"),
+    ],
+)
+def test_what_can_be_several_things_or_none_is_refused_with_the_candidates(given, words):
+    with pytest.raises(AggregatorError, match=words):
+        resolve(given, KNOWN, "device", "devices list")

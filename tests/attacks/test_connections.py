@@ -1,6 +1,5 @@
 """More connections than a server can have open, and slow ones, through nginx as it comes with the aggregator."""
 
-import asyncio
 import json
 import resource
 import select
@@ -81,15 +80,6 @@ def test_a_thousand_silent_and_half_sent_connections_do_not_keep_others_out(star
     assert len(server.log()) < 10_000, server.log()[:2_000]
 
 
-@pytest.mark.slow
-def test_a_thousand_devices_wait_for_work_at_once(start):
-    devices = [FakeDevice(number, ()) for number in range(1, POLLS + 1)]
-    server = start(devices)
-    answers = asyncio.run(poll_together(server, devices))
-    assert answers == ["HTTP/1.1 204 No Content"] * POLLS
-    assert len(server.log()) < 10_000, server.log()[:2_000]
-
-
 def row_of(device):
     return DeviceRow(
         device_id=device.device_id,
@@ -104,28 +94,6 @@ def row_of(device):
         seen_at=time.time(),
         revoked_at=None,
     )
-
-
-async def poll_together(server, devices):
-    """Let all devices wait for work at once; return the first line of each answer."""
-    host, port = server.url.removeprefix("http://").split(":")
-    connected = asyncio.Barrier(len(devices) + 1)
-
-    async def poll(device):
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(request("/v1/work?wait_s=15", device.secret))
-        await connected.wait()
-        line = await reader.readline()
-        writer.close()
-        return line.decode().strip()
-
-    tasks = [asyncio.create_task(poll(device)) for device in devices]
-    await connected.wait()
-    reader, writer = await asyncio.open_connection(host, int(port))  # while all the others wait
-    writer.write(request())
-    assert b"200 OK" in await reader.readline()
-    writer.close()
-    return await asyncio.gather(*tasks)
 
 
 def test_who_says_nothing_or_never_ends_a_head_is_cut_off(start):

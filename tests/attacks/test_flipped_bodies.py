@@ -2,7 +2,6 @@
 
 import io
 import zipfile
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,13 +14,11 @@ from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest, pack, unpack
-from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set, tiny_bundle
-from tests.support.core_fleet import devices
-from tests.support.embedded_words import PrototypeDevice, embedded_public_set
+from tests.support.aggregator_process import public_set, tiny_bundle
 from tests.support.flips import flips
 from tests.support.hostile_server import HostileServer, whole
 
-FLIPS, SENT = 200, 60
+FLIPS = 200
 RNG = np.random.default_rng(1)
 PROTOTYPES = FleetPrototypes("0" * 16, ("c0", "c1"), np.zeros((2, 1, 8), np.float32), np.ones(2, np.int64), ("c1",))
 SCORES = np.asarray(RNG.random((24, 4)), np.float32)
@@ -63,62 +60,6 @@ def test_a_flip_on_the_way_to_a_device_is_noticed_and_leaves_nothing_behind(tmp_
     assert path.read_bytes() == good
     client.close()
     server.close()
-
-
-UPLOADS = {
-    "zero_shot": SimpleNamespace(kind=FakeDevice, public=public_set()),
-    "fedavg": SimpleNamespace(kind=SharingDevice, public=public_set()),
-    "prototypes": SimpleNamespace(kind=PrototypeDevice, public=embedded_public_set(np.random.default_rng(7))),
-}
-
-
-@pytest.fixture
-def fleet(start_aggregator, request):
-    """One device that uploads, and one that never does, so that no round closes."""
-    case = UPLOADS[request.param]
-    made = Fleet(start_aggregator(), devices(2, kind=case.kind))
-    made.admin.put("/v1/public-set", content=case.public.pack()).raise_for_status()
-    made.admin.put("/v1/model", content=tiny_bundle())
-    made.enrol()
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("fleet", "strategy"), [(name, name) for name in UPLOADS], indirect=["fleet"])
-def test_an_aggregator_refuses_a_flipped_upload_by_its_code_or_takes_it(fleet, strategy):
-    device, codes = fleet.devices[0], set()
-    round_id = fleet.open_round(strategy=strategy, deadline_s=3600)
-    work = fleet.work(device)
-    good = device.upload(work, fleet.rows(work))
-    for number, damaged in enumerate(flips(good, SENT, seed=5)):
-        answer = fleet.upload(device, work | {"round_id": round_id}, damaged)
-        if answer.status_code == 200:
-            assert answer.json()["sha256"] == digest(damaged)
-            codes.add("taken")
-            fleet.admin.delete(f"/v1/rounds/{round_id}").raise_for_status()
-            round_id = fleet.open_round(strategy=strategy, deadline_s=3600)
-        else:
-            assert answer.status_code in (413, 422), (number, answer.text)
-            codes.add(answer.json()["error"]["code"])
-    assert {"taken", "malformed_update"} <= codes
-    assert fleet.admin.get("/v1/health").status_code == 200
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fleet", ["zero_shot"], indirect=True)
-@pytest.mark.parametrize(
-    ("address", "good"),
-    [("/v1/public-set", public_set(4).pack()), ("/v1/model", tiny_bundle(4))],
-    ids=["public set", "model"],
-)
-def test_an_aggregator_refuses_a_flipped_publication_by_its_code_or_takes_it(fleet, address, good):
-    statuses = set()
-    for number, damaged in enumerate(flips(good, SENT, seed=5)):
-        answer = fleet.admin.put(address, content=damaged)
-        statuses.add(answer.status_code)
-        assert answer.status_code in (200, 201, 409, 422), (number, answer.text)
-    assert 422 in statuses
-    assert fleet.admin.get("/v1/health").status_code == 200
 
 
 def test_a_bundle_that_would_expand_is_refused_before_it_is_read():

@@ -13,8 +13,7 @@ import pytest
 from aggregator_server.commands.watching import accuracy_of, seats
 from aggregator_server.rounds.views.replies import recognition_of
 from fleet_protocol.messages import ClassReport
-from fleet_protocol.public_set import ClassInfo
-from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, public_set, tiny_bundle
+from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.commands import answer, command, failed, printed, start
 from tests.support.edge_process import wait_for
 
@@ -31,13 +30,6 @@ def fleet(aggregator):
     found.publish().raise_for_status()
     found.enrol()
     return found
-
-
-class OfTheModelsNetwork(FakeDevice):
-    """A device that has the shared model's network, and sends scores."""
-
-    def enrolment(self, **changes):
-        return super().enrolment(**({"architecture": "tiny"} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +90,7 @@ def silence(fleet, device, seconds):
 def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
     fleet = Fleet(start_aggregator("away"), [FakeDevice(1, WORDS), FakeDevice(2, WORDS)]).ready()
     here = ("--data", fleet.aggregator.data)
-    there, away = fleet.devices
+    there, _ = fleet.devices
     for device in fleet.devices:
         silence(fleet, device, 7_200)
     failed(
@@ -114,19 +106,6 @@ def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
     output, errors = watching.communicate(timeout=180)
     assert (watching.returncode, errors) == (0, "device 2 is left out: last heard of 2 hours ago\n"), output
     assert "device 1: learned" in output
-    learn(fleet, away)  # it comes back
-
-    # One goes away while the round is open: nobody waits for it after the deadline.
-    options = ("zero_shot", "--learned", "--selection", "all", "--deadline", "20s", *here)
-    watching = start("round", "start", *options)
-    assert "round 2: zero_shot, 2 devices, open" in watching.stdout.readline()
-    contribute(fleet, there)
-    wait_for(lambda: (fleet.work(there) or {}).get("kind") == "learn")
-    learn(fleet, there)
-    wait_for(lambda: silence(fleet, away, 300) or watching.poll() is not None)  # the server notes once that it learned
-    output, errors = watching.communicate(timeout=180)
-    assert (watching.returncode, errors) == (0, "device 2 has not applied the result: last heard of 5 minutes ago\n")
-    assert "device 2: gave nothing" in output
 
 
 def test_a_watched_round_that_fails_ends_with_another_status_and_says_why_a_device_gave_nothing(fleet, here):
@@ -170,47 +149,6 @@ def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
     assert retired["state"] == "retired"
     assert [item["class_id"] for item in answer("classes", *here)] == ["c0", "c1", "c2"]
     assert {item["state"] for item in answer("classes", "--all", *here)} == {"active", "merged", "retired"}
-
-
-def test_a_class_is_named_by_the_beginning_of_its_id_where_no_other_one_has_it(start_aggregator):
-    server = start_aggregator("own-identifiers")
-    identifiers = ("bell-house", "bell-school", "dog", "dog-small")
-    known = public_set()
-    classes = tuple(ClassInfo(word, f"sound {number}") for number, word in enumerate(identifiers))
-    fleet = Fleet(server, [FakeDevice(1, identifiers), FakeDevice(2, identifiers)])
-    fleet.admin.put("/v1/public-set", content=dataclasses.replace(known, classes=classes).pack()).raise_for_status()
-    fleet.enrol()
-    fleet.run_round()
-    here = ("--data", server.data)
-    assert printed("classes", "rename", "BELL-S", "break", *here) == "bell-school: break (active)\n"
-    assert answer("classes", "retire", "dog", *here)["class_id"] == "dog"  # an id as a whole, though another begins so
-    merged = answer("classes", "merge", "dog-", "bell-h", *here)
-    assert (merged["class_id"], merged["merged_into"]) == ("dog-small", "bell-house")
-    several = "'bell' can be more than one class: bell-house (sound 0), bell-school (break)"
-    for words in (("rename", "bell", "x"), ("merge", "bell-h", "bell"), ("retire", "bell")):
-        failed(command("classes", *words, *here), several, "write more of the id")
-    failed(command("classes", "retire", "", *here), "there is no class ''")
-    assert [item["name"] for item in answer("classes", *here)] == ["sound 0", "break"]
-
-
-@pytest.mark.slow
-def test_models_are_replaced_only_when_that_is_confirmed(start_aggregator):
-    server = start_aggregator("live")
-    fleet = Fleet(server, [FakeDevice(1, WORDS), OfTheModelsNetwork(2, WORDS)]).ready(tiny_bundle())
-    fleet.run_round()
-    here = ("--data", server.data)
-    for strategy in ("fedavg", None):  # by name, and where it is the recommended one
-        given = [strategy] if strategy else []
-        failed(
-            command("round", "start", *given, *here),
-            "every device has a model of its own",
-            "all 4 classes",
-            "--replace-model",
-        )
-    assert [summary["round_id"] for summary in answer("rounds", *here)] == [1]
-    assert answer("round", "start", "fedmlac", *here)["state"] == "open"  # each device keeps its own model there
-    printed("round", "cancel", "2", *here)
-    assert answer("round", "start", "fedavg", "--replace-model", *here)["state"] == "open"
 
 
 @pytest.mark.parametrize(
