@@ -1,6 +1,5 @@
 """How the devices of the fleet are, each in a word, and how many of each there are."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, case, func, literal_column, select
@@ -117,35 +116,13 @@ def _with_seen(session: Session, condition: ColumnElement[bool], since: float) -
     return int(found[0]), int(found[1])
 
 
-def programs(session: Session) -> tuple[str, ...]:
-    """Return the versions of programs that devices say they run, at most ``PROGRAMS``, by their code points."""
-    text = program_of(DeviceRow.versions)
-    first = select(text.label("found")).where(text.is_not(None)).order_by(text).limit(1).subquery()
-    seen = select(first.c.found).cte("seen", recursive=True)
-    following = select(text).where(text > seen.c.found).order_by(text).limit(1).correlate(seen).scalar_subquery()
-    seen = seen.union_all(select(following).where(seen.c.found.is_not(None)))
-    rows: Iterable[str | None] = session.scalars(select(seen.c.found).limit(PROGRAMS + 1))
-    return tuple(value for value in rows if value is not None)[:PROGRAMS]
-
-
 def is_outdated_one(session: Session) -> ColumnElement[bool]:
     """Return the condition that a device runs an older program than this server, of ``PROGRAMS`` versions at most."""
-    return _runs_old(programs(session))
+    program = program_of(DeviceRow.versions)
+    said = session.scalars(select(program).where(program.is_not(None)).distinct().limit(PROGRAMS))
+    return program.is_(None) | program.in_([text for text in said if is_outdated(text)])
 
 
 def count_outdated(session: Session) -> int:
     """Count the devices that were not revoked and are outdated."""
-    found = programs(session)
-    program, old = program_of(DeviceRow.versions), _runs_old(found)
-    # Each of these ways is counted in the index.
-    ways = (program.is_(None), *(program == text for text in found if is_outdated(text)))
-    # As a column: in the condition, the database would look at every device with such a program.
-    revoked = session.scalar(
-        select(func.count(case((old, literal_column("1"))))).where(DeviceRow.revoked_at.is_not(None))
-    )
-    return sum(count_devices(session, way) for way in ways) - (revoked or 0)
-
-
-def _runs_old(found: Iterable[str]) -> ColumnElement[bool]:
-    program = program_of(DeviceRow.versions)
-    return program.is_(None) | program.in_([text for text in found if is_outdated(text)])
+    return count_devices(session, is_outdated_one(session) & DeviceRow.revoked_at.is_(None))

@@ -84,18 +84,17 @@ NOTES = {
     "admitted": "The device may take part from the next round on.",
     "cancelled": "The round was cancelled.",
     "invitation-revoked": "The invitation lets nobody in any more.",
-    "merged": "The two classes are one now.",
+    "merged": "The two classes are one now. Going back to the round before it undoes that.",
     "quarantined": "The device's uploads no longer count.",
     "released": "The device's uploads count again.",
     "renamed": "The class has its new name.",
     "restored": "The fleet is back at the state after that round.",
-    "retired": "The class is no longer one of the fleet's.",
+    "retired": "The class is no longer one of the fleet's. Going back to the round before it undoes that.",
     "revoked": "The device is shut out for good.",
     "schedule-ended": "The schedule opens no more rounds.",
     "scheduled": "The schedule was made. Its rounds open by themselves.",
     "signed-out": "You are signed out.",
     "started": "The round was started.",
-    "undone": "That was undone. Devices follow with their next request.",
 }
 
 
