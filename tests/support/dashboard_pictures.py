@@ -17,7 +17,7 @@ FOLDER = ROOT / "docs" / "pictures"
 # (name, path, colours, width, height)
 PICTURES = (
     ("dashboard-overview", "/", "light", 1100, 1020),
-    ("dashboard-class", "/classes/c4", "dark", 1100, 1010),
+    ("dashboard-class", "/classes/c4", "dark", 1100, 1330),
     ("dashboard-phone", "/rounds/6", "light", 390, 900),
 )
 

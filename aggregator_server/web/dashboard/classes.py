@@ -57,7 +57,7 @@ def _class_page(
         info=info,
         names=names,
         others=[other for other in others if other.class_id != class_id],
-        found=_new_sounds(service.store, info, names),
+        found=_new_sounds(service.store, info),
     )
 
 
@@ -91,12 +91,11 @@ def retire(service: CurrentService, visit: Signed, _form: OwnForm, class_id: Cla
     return to_page(f"/classes/{class_id}", "retired")
 
 
-def _new_sounds(store: Store, info: ClassDetail, names: dict[str, str]) -> NewSounds | None:
+def _new_sounds(store: Store, info: ClassDetail) -> NewSounds | None:
     """Return the reports of the round that discovered a class; None for a class of the public set."""
     if info.discovered_in is None:
         return None
     try:
-        discovery = describe_round(store, info.discovered_in).discovery
+        return new_sounds_of(describe_round(store, info.discovered_in))
     except RoundNotFoundError:
         return None
-    return None if discovery is None else new_sounds_of(discovery, names)

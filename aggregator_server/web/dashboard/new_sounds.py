@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aggregator_server.schemas import DiscoveryInfo
+from aggregator_server.schemas import DiscoveryInfo, RoundDetail
 
 _COMPARED = 24  # reports whose similarities fit a page
 
@@ -47,7 +47,13 @@ class NewSounds:
     left_open: int
 
 
-def new_sounds_of(discovery: DiscoveryInfo, names: Mapping[str, str]) -> NewSounds:
+def new_sounds_of(detail: RoundDetail) -> NewSounds | None:
+    """Return the reports of new sounds in a round; None where there were none."""
+    names = {info.device_id: info.name for info in detail.participants}
+    return None if detail.discovery is None else describe(detail.discovery, names)
+
+
+def describe(discovery: DiscoveryInfo, names: Mapping[str, str]) -> NewSounds:
     """Return what a round's discovery says.
 
     Args:

@@ -9,7 +9,6 @@ from aggregator_server.rounds.views.replies import describe_round, show_open_rou
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
 from aggregator_server.store.tables import OPEN
-from aggregator_server.web.dashboard.new_sounds import NewSounds, new_sounds_of
 
 _SHOWN = 200  # devices of a round
 _ORDER = ("late", "missing", "screened", "busy", "in", "learned", "own")
@@ -97,10 +96,3 @@ def _state(detail: RoundDetail, info: ParticipantInfo, is_late: bool) -> str:
     if info.learned:
         return "own" if info.kept_own else "learned"
     return "in" if info.upload is not None else "missing"
-
-
-def new_sounds_of_round(view: RoundView) -> NewSounds | None:
-    """Return the reports of new sounds in a round; None where there were none."""
-    discovery = view.detail.discovery
-    names = {info.device_id: info.name for info in view.detail.participants}
-    return None if discovery is None else new_sounds_of(discovery, names)

@@ -14,9 +14,10 @@ from aggregator_server.schemas import RECOMMENDED, RoundRequest, ScheduleRequest
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
+from aggregator_server.web.dashboard.new_sounds import new_sounds_of
 from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
-from aggregator_server.web.dashboard.round_figures import new_sounds_of_round, open_round_view, round_view
+from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.rounds import RoundId, ScheduleId
 from aggregator_server.web.service import Service
@@ -71,7 +72,7 @@ def start_round(request: Request, service: CurrentService, visit: Signed, form: 
 def show_round(request: Request, service: CurrentService, _visit: Signed, round_id: RoundId) -> Response:
     """Show one round: who is in, who is late, what it found and how it was planned."""
     view = round_view(service.store, round_id, time.time())
-    return render(request, "round.html", view=view, found=new_sounds_of_round(view))
+    return render(request, "round.html", view=view, found=new_sounds_of(view.detail))
 
 
 @router.post("/rounds/{round_id}/cancel", dependencies=[Operator])

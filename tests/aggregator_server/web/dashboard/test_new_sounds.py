@@ -4,14 +4,14 @@ import pytest
 
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import DiscoveryInfo, GroupInfo, ReportInfo
-from aggregator_server.web.dashboard.new_sounds import new_sounds_of
+from aggregator_server.web.dashboard.new_sounds import describe, new_sounds_of
 from aggregator_server.web.dashboard.rendering import environment
 
 NAMES = {f"{number:032x}": f"device {number}" for number in range(10)}
 
 
 def test_reports_of_one_sound_share_a_letter_and_are_alike(fleet):
-    found = new_sounds_of(describe_round(fleet.store, fleet.run_round()).discovery, NAMES)
+    found = new_sounds_of(describe_round(fleet.store, fleet.run_round()))
     assert [(report.letter, report.name, report.device) for report in found.reports] == [
         ("A", "stop", "device 1"),
         ("A", "Stop", "device 2"),
@@ -25,7 +25,7 @@ def found_of(similarity, groups, *, count=None, compared=None, **details):
     reports = tuple(ReportInfo(f"{number:032x}", 2, None) for number in range(count or len(similarity)))
     known = tuple(GroupInfo(f"c{index}", members, known=index == 0) for index, members in enumerate(groups))
     details |= {"compared": compared or [*range(len(similarity))], "similarity": similarity}
-    return new_sounds_of(DiscoveryInfo(reports, known, (), details), NAMES)
+    return describe(DiscoveryInfo(reports, known, (), details), NAMES)
 
 
 def test_what_was_a_class_of_the_fleet_already_is_told_apart():
