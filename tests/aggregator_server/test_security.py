@@ -7,9 +7,8 @@ import stat
 import pytest
 
 from aggregator_server import errors
-from aggregator_server.cli import parser
 from aggregator_server.fleet.devices import describe_device, enrol
-from aggregator_server.security import draw, load_tokens
+from aggregator_server.security import load_tokens
 from fleet_protocol.messages import Enrolment, Versions
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 
@@ -59,11 +58,6 @@ def test_a_damaged_token_file_is_named(tmp_path, content):
         load_tokens(tmp_path, {})
 
 
-def test_tokens_do_not_show_when_printed(tmp_path):
-    tokens = load_tokens(tmp_path, {})
-    assert tokens.admin not in repr(tokens)
-
-
 def test_a_secret_is_kept_as_a_hash_alone(fleet):
     fleet.store.close()
     content = b"".join(path.read_bytes() for path in fleet.store.blobs.path("00").parents[2].glob("auricle.db*"))
@@ -101,13 +95,3 @@ def test_an_enrolment_that_cannot_be_used_is_refused_and_changes_nothing(fleet, 
         enrol(fleet.store, enrolment(**changes), 9.0)
     assert describe_device(fleet.store, DEVICE.device_id).name == "device 1"
     json.dumps(describe_device(fleet.store, DEVICE.device_id).features)
-
-
-@pytest.mark.parametrize("kind", ["admin", "enrol", "user", "join"])
-def test_no_drawn_token_reads_like_an_option(tmp_path, kind):
-    drawn = [draw(kind) for _ in range(200)]  # a random text begins with "-" once in 64 times
-    assert {token.partition(f"aur_{kind}_")[0] for token in drawn} == {""}
-    understood = parser()
-    assert [understood.parse_args(["rounds", "--token", token]).token for token in drawn] == drawn
-    first = load_tokens(tmp_path, {})
-    assert (first.admin[:10], first.enrol[:10]) == ("aur_admin_", "aur_enrol_")

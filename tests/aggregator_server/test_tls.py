@@ -12,7 +12,7 @@ from cryptography import x509
 from aggregator_server import tls
 from aggregator_server.errors import StartError
 from aggregator_server.web.endpoint import Endpoint
-from fleet_protocol.addresses import InvitationLink, is_clear
+from fleet_protocol.addresses import InvitationLink
 from tests.support.aggregator_process import public_set
 from tests.support.commands import answer, command, failed, printed
 
@@ -123,15 +123,3 @@ def test_options_that_do_not_fit_are_explained(tmp_path):
     for words, cases in wrong.items():
         for options in cases:
             failed(command("run", "--create", "--data", tmp_path / "data", "--port", "0", *options), words)
-
-
-def test_plain_http_that_others_can_read_is_warned_of_at_each_start(start_aggregator):
-    server = start_aggregator("open", "--host", "0.0.0.0", "--insecure-http")
-    assert server.stop() == 0
-    server.start()
-    warned = [line for line in (server.data / "server.log").read_text().splitlines() if "WARNING" in line]
-    assert ["plain HTTP on 0.0.0.0" in line for line in warned] == [True, True]
-    noted = json.loads((server.data / "address.json").read_text())
-    assert noted["authority"] is None
-    assert "0.0.0.0" not in noted["url"]
-    assert is_clear(noted["url"])

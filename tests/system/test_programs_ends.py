@@ -1,7 +1,6 @@
 """How the programs end: nobody reads their output, somebody presses Ctrl-C, a library is missing (docs/cli.md)."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -153,15 +152,6 @@ def test_a_simulation_that_ctrl_c_stops_says_that_it_can_go_on(tmp_path, bundles
     assert (status, "the same command goes on from there" in said) == (130, True), said
 
 
-@pytest.mark.slow
-def test_a_server_that_ctrl_c_stops_has_done_its_work(tmp_path):
-    run = Program(tmp_path, "aggregator_server.cli", "run", "--create", "--data", "fleet", "--port", "0")
-    status, said = run.interrupted(lambda: '"url"' in run.output.read_text(), "the server")
-    assert status == 0, said
-    assert json.loads(run.output.read_text().splitlines()[0])["url"]
-
-
-# Stands for an environment without a library: an import finds nothing.
 WITHOUT = """
 import sys
 sys.modules[{library!r}] = None
