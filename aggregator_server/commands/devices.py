@@ -24,8 +24,6 @@ def add(commands: Commands) -> None:
     devices = commands.add_parser("devices", help="list, admit and revoke devices")
     actions = devices.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the devices, revoked ones too, oldest first")
-    listing.add_argument("--limit", type=int, default=500, metavar="N", help="at most so many, up to 500 (500)")
-    listing.add_argument("--after", metavar="ID", help="those that come after this one")
     add_json(listing)
     add_data(listing)
     listing.set_defaults(run=_list)
@@ -58,11 +56,11 @@ _COLUMNS = (
 def _list(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.devices import LISTED, list_devices
 
-    limit = max(1, min(LISTED, options.limit))
-    devices = list_devices(tables_of(options), options.after, limit)
-    show(devices if options.json else [_row(device) for device in devices], _COLUMNS, as_json=options.json)
-    if len(devices) == limit:
-        print(f"(there may be more: --after {devices[-1].device_id})", file=sys.stderr)
+    tables = tables_of(options)
+    devices: list[DeviceInfo] = []
+    while part := list_devices(tables, devices[-1].device_id if devices else None, LISTED):
+        devices += part
+    show(tuple(devices) if options.json else [_row(device) for device in devices], _COLUMNS, as_json=options.json)
     return 0
 
 

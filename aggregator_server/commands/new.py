@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,8 +56,7 @@ def _new(options: argparse.Namespace) -> int:
     _check(place, endpoint)
     with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
         public_set = Path(folder) / "public.safetensors"
-        with _progress(f"reading {options.source}"):
-            said = _make_public_set(options, bundle, public_set)
+        said = _make_public_set(options, bundle, public_set)
         link = _start_fleet(options, endpoint, public_set, bundle)
     data, run = options.data, f"auricle-aggregator run --data {options.data}{options_of_run(options)}"
     join, start = f"auricle-edge join {link} --recordings FOLDER --run", f"auricle-aggregator round start --data {data}"
@@ -88,15 +86,6 @@ def _check(place: Location, endpoint: Endpoint) -> None:
         raise StartError("--port 0 takes another port at each start; name one, so that devices find the server again")
     if endpoint.tls_mode == "off" and endpoint.tls_cert is None:
         endpoint.require_privacy(endpoint.host)
-
-
-def _progress(what: str) -> AbstractContextManager[object]:
-    """Say at a terminal that something takes its time."""
-    if not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status(what)
 
 
 def require_edge() -> None:
