@@ -38,6 +38,11 @@ class Person:
         """Say whether the role reaches as far as another."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
+    def require(self, role: Role) -> None:
+        """Check that the role reaches as far as another. Raises RefusedError: it does not."""
+        if not self.may(role):
+            raise RefusedError("role_too_low", f"{self.name} has the role {self.role}; this needs the role {role}")
+
 
 FIRST = Person("administrator's token", "admin")
 """Who has the token of ``tokens.json`` or the environment."""

@@ -1,7 +1,7 @@
 """Who opens a page: the session of a cookie, its role, and forms that only this server's own pages can send."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -83,44 +83,24 @@ async def visitor(request: Request, service: CurrentService) -> Visit:
     return visit
 
 
-def require(visit: Visit, role: Role) -> None:
-    """Check a role. Raises RefusedError: it is too low."""
-    if not visit.person.may(role):
-        raise RefusedError(
-            "role_too_low", f"{visit.person.name} has the role {visit.person.role}; this needs the role {role}"
-        )
-
-
 class Form:
     """The fields of a form that was sent from a page of this server."""
 
-    def __init__(self, fields: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, fields: Mapping[str, str]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
         """Return a field's text without blanks around it; empty where it is missing."""
-        return next(iter(self.all(name)), "").strip()
+        return self._fields.get(name, "").strip()
 
-    def all(self, name: str) -> tuple[str, ...]:
-        """Return what was ticked of several fields of one name."""
-        return tuple(value for own, value in self._fields if own == name)
-
-    def number(self, name: str, called: str) -> float | None:
-        """Return a field's number; None where it is empty. Raises InvalidRequestError: it is no number."""
-        return as_number(float, self.text(name), called) if self.text(name) else None
-
-    def whole(self, name: str, called: str) -> int | None:
-        """Return a field's whole number; None where it is empty. Raises InvalidRequestError: it is none."""
-        return as_number(int, self.text(name), called) if self.text(name) else None
-
-
-def as_number(kind: Callable[[str], N], text: str, called: str) -> N:
-    """Return the number that a text is. Raises InvalidRequestError: it is none of the kind."""
-    try:
-        return kind(text)
-    except ValueError:
-        whole = "whole " if kind is int else ""
-        raise InvalidRequestError(f"{called} must be a {whole}number, not {text[:100]!r}") from None
+    def number(self, kind: Callable[[str], N], name: str, called: str) -> N | None:
+        """Return a field's number; None where it is empty. Raises InvalidRequestError: it is none of the kind."""
+        text = self.text(name)
+        try:
+            return kind(text) if text else None
+        except ValueError:
+            whole = "whole " if kind is int else ""
+            raise InvalidRequestError(f"{called} must be a {whole}number, not {text[:100]!r}") from None
 
 
 async def read_form(request: Request) -> Form:
@@ -135,7 +115,7 @@ async def read_form(request: Request) -> Form:
         raise InvalidRequestError("this address takes a form of these pages")
     body = (await request.body()).decode("utf-8", "replace")
     try:  # how many fields there are is counted before they are parsed
-        return Form(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS))
+        return Form(dict(parse_qsl(body, keep_blank_values=True, max_num_fields=FORM_FIELDS)))
     except ValueError:
         raise InvalidRequestError(f"a form has at most {FORM_FIELDS} fields") from None
 
@@ -162,7 +142,7 @@ OwnForm = Annotated[Form, Depends(_form_of_visitor)]
 
 def _of_role(role: Role) -> Any:  # noqa: ANN401  (as FastAPI types it)
     async def admit(visit: Signed) -> None:
-        require(visit, role)
+        visit.person.require(role)
 
     return Depends(admit)
 

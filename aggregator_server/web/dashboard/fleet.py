@@ -23,7 +23,7 @@ from aggregator_server.schemas import DeviceInfo
 from aggregator_server.store import Tables
 from aggregator_server.store.expressions import folded
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
-from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed, require
+from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.routes.devices import DeviceId
@@ -177,7 +177,7 @@ def change(
 ) -> Response:
     """Do something with a device; where the reason for it cannot be used, show it again, and why."""
     if action == "revoke":
-        require(visit, "admin")
+        visit.person.require("admin")
     try:
         change_devices(service.store, [device_id], action, time.time(), visit.actor, form.text("reason"))
     except InvalidRequestError as error:

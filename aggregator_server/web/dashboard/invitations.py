@@ -35,9 +35,9 @@ def invite(request: Request, service: CurrentService, visit: Signed, form: OwnFo
     """Make an invitation. The answer alone shows it: the server keeps a hash."""
     try:
         link_of = make_link(service.store.folder, re.split(r"[\s,]+", form.text("url")) if form.text("url") else ())
-        hours = form.number("hours", "the hours")
+        hours = form.number(float, "hours", "the hours")
         wanted = InvitationRequest(
-            devices=form.whole("devices", "the number of devices") or 1,
+            devices=form.number(int, "devices", "the number of devices") or 1,
             expires_s=None if hours is None else hours * _HOUR_S,
             group=form.text("group") or None,
         )

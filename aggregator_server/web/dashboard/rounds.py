@@ -116,7 +116,7 @@ def schedule_of(form: Form, wanted: RoundRequest) -> ScheduleRequest | None:
         InvalidRequestError: a field cannot be read.
     """
     when = form.text("when")
-    hours = form.number("interval_hours", "the hours between two rounds")
+    hours = form.number(float, "interval_hours", "the hours between two rounds")
     if when == "daily":
         return ScheduleRequest(round=wanted, daily_at=form.text("daily_at"), zone=form.text("zone") or None)
     return ScheduleRequest(round=wanted, interval_s=(hours or 0.0) * _HOUR_S) if when == "interval" else None

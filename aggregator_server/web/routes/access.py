@@ -127,10 +127,7 @@ async def _admit_person(request: Request, service: Service, bearer: Bearer, role
         person = FIRST
     else:
         person = await run_in_threadpool(_person, request, service, bearer, role)
-    if not person.may(role):
-        raise errors.RefusedError(
-            "role_too_low", f"{person.name} has the role {person.role}; this address needs the role {role}"
-        )
+    person.require(role)
     request.state.actor = caller(request, person.name)
 
 
