@@ -91,6 +91,6 @@ def _refusal(url: str, answer: httpx.Response) -> ServerError:
     status = answer.status_code
     try:
         found = answer.json()["error"]
-        return ServerError(f"{found['message']} ({status} {found['code']})", status, str(found["code"]))
+        return ServerError(f"{found['message']} ({status} {found['code']})")
     except (ValueError, KeyError, TypeError):
-        return ServerError(f"{url} answers {status}, and not as an aggregator does; check the address", status)
+        return ServerError(f"{url} answers {status}, and not as an aggregator does; check the address")

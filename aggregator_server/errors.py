@@ -181,14 +181,4 @@ class StartError(AggregatorError):
 
 
 class ServerError(AggregatorError):
-    """A running server that a command asked does not answer, or says no.
-
-    Attributes:
-        status: HTTP status of the answer; 0: there was none.
-        answer: Code of the answer's error; "" where it has none.
-    """
-
-    def __init__(self, message: str, status: int = 0, answer: str = "") -> None:
-        super().__init__(message)
-        self.status = status
-        self.answer = answer
+    """A running server that a command asked does not answer, or says no."""

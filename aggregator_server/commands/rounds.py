@@ -5,22 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from aggregator_server.client import Client
 from aggregator_server.commands import add_json, duration, show, tell, text_of
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.commands.watching import AWAY_S, print_left_out, watch
-from aggregator_server.errors import AggregatorError, ServerError
+from aggregator_server.errors import AggregatorError
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
 
 
-# What the server says where a round would replace the models of devices that have their own.
-_REPLACES = "model_replaced"
 _COLUMNS = ("round", "state", "strategy", "opened", "took", "uploaded", "learned", "kept own", "reason")
 
 
@@ -108,7 +104,7 @@ def _start(options: argparse.Namespace) -> int:
     client, plan = connect(options), _plan_of(options)
     if options.learned:
         plan.setdefault("selection", {"seen_within_s": AWAY_S})
-    opened = _send_agreed(client, options, "/v1/rounds", lambda plan: plan, plan)
+    opened = client.send("POST", "/v1/rounds", plan)
     if options.learned:
         print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
@@ -117,22 +113,6 @@ def _start(options: argparse.Namespace) -> int:
     if not options.json:
         print("follow it: auricle-aggregator round watch", file=sys.stderr)
     return 0
-
-
-def _send_agreed(
-    client: Client,
-    options: argparse.Namespace,
-    path: str,
-    document: Callable[[dict[str, Any]], dict[str, Any]],
-    plan: dict[str, Any],
-) -> dict[str, Any]:
-    """Send what a round shall do; ask, and send it again, where it would replace devices' own models."""
-    try:
-        return dict(client.send("POST", path, document(plan)))
-    except ServerError as error:
-        if error.answer != _REPLACES or not _agreed(error, options):
-            raise
-        return dict(client.send("POST", path, document(plan | {"replace_model": True})))
 
 
 def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -147,13 +127,6 @@ def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
         "replace_model": options.replace_model or None,
     } | {part: getattr(options, part) for part in _PART_HELP}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _agreed(error: ServerError, options: argparse.Namespace) -> bool:
-    """Ask at a terminal whether the devices' models may be replaced."""
-    if options.json or not sys.stdin.isatty() or not sys.stdout.isatty():
-        return False
-    return input(f"{error}\nReplace them? [y/N] ").strip().lower() in ("y", "yes")
 
 
 def _watch(options: argparse.Namespace) -> int:
@@ -224,8 +197,7 @@ def _add_schedules(commands: Commands) -> tuple[argparse.ArgumentParser, ...]:
 def _add(options: argparse.Namespace) -> int:
     given = {"daily_at": options.daily_at, "zone": options.zone, "interval_s": options.interval}
     when = {name: value for name, value in given.items() if value is not None}
-    plan = _plan_of(options)
-    made = _send_agreed(connect(options), options, "/v1/schedules", lambda plan: when | {"round": plan}, plan)
+    made = connect(options).send("POST", "/v1/schedules", when | {"round": _plan_of(options)})
     if options.json:
         print(json.dumps(made))
     else:
