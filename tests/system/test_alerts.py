@@ -41,10 +41,6 @@ WELL = {
 }
 
 
-def rules():
-    return {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
-
-
 def promtool(*words):
     if shutil.which("promtool") is None:
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
@@ -69,20 +65,10 @@ def play(folder, cases):
     return promtool("test", "rules", folder / "cases.yml")
 
 
-def test_every_alert_says_what_is_wrong_and_what_to_do():
-    document = yaml.safe_load(RULES.read_text())
-    assert set(document) == {"groups"}
-    assert all(set(group) == {"name", "rules"} for group in document["groups"])
-    found = rules()
-    assert len(found) == sum(len(group["rules"]) for group in document["groups"])  # each name once
-    for name, rule in found.items():
-        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, name
-        assert re.fullmatch(r"\d+[mhd]", rule.get("for", "1m")), name
-        assert rule["labels"]["severity"] in ("critical", "warning", "info"), name
-        assert set(rule["annotations"]) == {"summary", "way_out"}, name
-        assert set(re.findall(r"\$(\w+)", rule["annotations"]["summary"])) <= {"labels", "value"}, name
-    assert rules()["AuricleAggregatorDiskFull"]["expr"].endswith(f"< {LEAST_FREE_SHARE}")
+def test_every_alert_is_played_and_has_the_servers_bound():
+    found = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
     assert set(FIRES) == set(found)
+    assert found["AuricleAggregatorDiskFull"]["expr"].endswith(f"< {LEAST_FREE_SHARE}")
 
 
 def test_prometheus_takes_the_rules():

@@ -48,16 +48,6 @@ def service():
     return yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]["aggregator"]
 
 
-def test_what_is_copied_is_there_and_is_not_kept_out_of_the_build():
-    kept = [line[1:] for line in (FOLDER / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")]
-    assert all((ROOT / name).exists() for name in kept)
-    built_from = {"pyproject.toml", "constraints.txt", "README.md", "LICENSE", "aggregator_server", "fleet_protocol"}
-    assert built_from <= set(kept)
-    for line in of("COPY"):
-        if not line.startswith("--from"):
-            assert all(name in (".", *kept) for name in line.split()[:-1])
-
-
 def test_it_listens_keeps_its_data_and_says_how_it_is(service):
     assert json.loads(of("VOLUME")[0]) == [DATA]
     assert of("EXPOSE") == ["8470"]
