@@ -378,8 +378,6 @@ class RoundRequest:
         new_classes: Number of new classes among the reports, where it is known.
         selection: Method that selects the devices, or only settings of the strategy's own one.
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
-        other_networks: Strategy that devices with another network than the shared model's follow in the same round,
-            with settings of their part; None: they do as all devices.
         replace_model: Whether devices that have a model of their own so far may take over the shared one.
     """
 
@@ -394,7 +392,6 @@ class RoundRequest:
     new_classes: int | None = None
     selection: Choice | dict[str, Value] | None = None
     personalisation: Choice | None = None
-    other_networks: Choice | None = None
     replace_model: bool = False
 
 
@@ -514,7 +511,6 @@ class ParticipantInfo:
     Attributes:
         device_id: The device.
         name: Its name for people.
-        strategy: Strategy that it follows: the round's, or the one for other networks.
         upload: Digest of its upload.
         uploaded_at: Time of its upload.
         clips: Number of clips that it trained on.
@@ -528,7 +524,6 @@ class ParticipantInfo:
 
     device_id: str
     name: str
-    strategy: str
     upload: str | None
     uploaded_at: datetime | None
     clips: int | None

@@ -156,21 +156,6 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OtherNetworks:
-    """What devices do in a round that have another network than the shared model's.
-
-    Attributes:
-        strategy: Name of the strategy that they follow.
-        local: Local method: what they do with their data.
-        aggregation: Rule by which the aggregator combines their uploads.
-    """
-
-    strategy: str
-    local: Choice
-    aggregation: Choice
-
-
-@dataclass(frozen=True, kw_only=True)
 class RoundPlan:
     """What a round does: every part chosen by name with its settings.
 
@@ -182,8 +167,6 @@ class RoundPlan:
         quorum: Share of the selected devices, 0 to 1, without which a round that reached its deadline fails.
         seed: Seed of everything random in the round.
         personalisation: Personalisation: how the round's result becomes a model of each device's own.
-        other_networks: Plan of devices with another network than the shared model's; None: the same as of all devices.
-            The plan that such a device gets has these parts for its own, and none here.
     """
 
     local: Choice
@@ -193,7 +176,6 @@ class RoundPlan:
     quorum: float
     seed: int
     personalisation: Choice = field(default_factory=lambda: Choice("none"))
-    other_networks: OtherNetworks | None = None
 
 
 @dataclass(frozen=True)

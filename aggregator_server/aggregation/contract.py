@@ -91,9 +91,6 @@ class RoundInputs:
         public_set: Public set as the devices scored it, with the classes' present names.
         consensus: Consensus, float32 [samples, classes]; zeros before the first round has ended (f_G^0 = 0).
         contributions: Uploads in any order: the result does not depend on it.
-        other_networks: Uploads of devices with another network, by the plan's part for them, in any order. A strategy
-            that shares a model leaves their scores to strategies/mixed_networks.py; ``recognise`` takes their new
-            sounds along.
         new_classes: Number of new classes, where whoever opened the round knows it.
         assigned: Class of each (device, slot) that earlier rounds recognised.
         model: Shared model; None in a round without one.
@@ -114,7 +111,6 @@ class RoundInputs:
     state: Arrays = field(default_factory=dict)
     revoked: frozenset[str] = frozenset()
     class_terms: ClassTerms = field(default_factory=ClassTerms)
-    other_networks: tuple[Contribution, ...] = ()
     scratch: Path | None = None
 
 

@@ -80,7 +80,6 @@ _PART_HELP = {
     "aggregation": "rule that combines the uploads",
     "selection": "rule that selects the devices",
     "personalisation": "how each device makes the result its own",
-    "other_networks": "strategy of devices with another network",
 }
 
 

@@ -117,13 +117,10 @@ def recognise(
     """Return the classes of the reported sounds: (those assigned in an earlier round, the rest settled now).
 
     A device reports a sound again when the answer to its first report got lost.
-
-    Args:
-        inputs: Inputs of the round; the reports of its ``other_networks`` are recognised along with the contributions.
     """
     reassigned: list[Assigned] = []
     sounds: list[_Sound] = []
-    for contribution in sorted((*contributions, *inputs.other_networks), key=lambda c: c.update.device_id):
+    for contribution in sorted(contributions, key=lambda c: c.update.device_id):
         update, device_id = contribution.update, contribution.update.device_id
         for row, report in enumerate(update.reports, len(update.known)):
             earlier = inputs.assigned.get((device_id, report.slot))

@@ -51,18 +51,11 @@ def required_model(session: Session) -> ModelRow:
     return model
 
 
-def has_network(device: DeviceRow, model: ModelRow) -> bool:
-    """Tell whether a device's bundle has a shared model's network, so that it can train its weights.
+def with_network(model: ModelRow) -> ColumnElement[bool]:
+    """Return the condition that a device's bundle has a shared model's network, so that it can train its weights.
 
     Where either does not say what network it has, the architecture's name decides.
     """
-    if device.network is None or model.network is None:
-        return device.architecture == model.architecture
-    return device.network == model.network
-
-
-def with_network(model: ModelRow) -> ColumnElement[bool]:
-    """Return the condition of :func:`has_network` for queries of devices."""
     by_name = DeviceRow.architecture == model.architecture
     if model.network is None:
         return by_name

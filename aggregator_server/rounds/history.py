@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.shared_models import required_model
-from aggregator_server.rounds.plan import is_other, parsed_plan
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import OF_FLEET, newest_done, of_group, open_group_index
 from aggregator_server.store.tables import RoundRow
 from fleet_protocol.messages import parse
@@ -78,12 +78,11 @@ def schedule_of(fleets: RoundRow) -> Schedule:
 def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
     """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
 
-    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter. A device
-    with another network than the shared model's does not, where the plan has a part for it.
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
     """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parsed_plan(fleets.plan).personalisation.name
-    if name == "none" or is_other(session, row, device_id):
+    if name == "none":
         return False
     if fleets.groups is None:
         return True

@@ -5,8 +5,6 @@ fleet's round, each next one from the group's last. The next round opens in the 
 so the phase survives any crash.
 """
 
-import itertools
-from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 from operator import itemgetter
 
@@ -23,7 +21,7 @@ from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, with_network
 from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
-from aggregator_server.rounds.plan import make_plan, parsed_plan, with_another_network
+from aggregator_server.rounds.plan import make_plan, parsed_plan
 from aggregator_server.rounds.queries import (
     OF_FLEET,
     WITH_DEVICES,
@@ -110,8 +108,8 @@ def insert_round(
         version, weights, state = starting_point(session, group)
     else:
         state = kept_state(session, how.name)
-    others = with_another_network(session, version) if plan.other_networks else frozenset[str]()
-    plan, newest = _prepared(session, how, plan, others), newest_done(session)
+    local = how.prepare(plan.local, _statistics(session), len(all_classes(session)))
+    plan, newest = replace(plan, local=local), newest_done(session)
     row = RoundRow(
         state=OPEN,
         strategy=how.name,
@@ -134,10 +132,7 @@ def insert_round(
     selected = _of_fleet(session, row, plan, now) if group is None else group.members
     statement, connection = insert(table_of(ParticipantRow)), session.connection()
     for batch in batches(selected):
-        chosen = [
-            {"round_id": row.round_id, "device_id": device_id, "metrics": {}, "other": device_id in others}
-            for device_id in batch
-        ]
+        chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in batch]
         connection.execute(statement, chosen)
     return row
 
@@ -145,23 +140,14 @@ def insert_round(
 def fleet_kind(session: Session) -> FleetKind:
     """Return what the recommended strategy depends on."""
     public_set, model = current_version(session), current_model(session)
-    trained = None
-    if model is not None:
-        trained = session.scalar(select_rows(DeviceRow.device_id).where(IS_ACTIVE, with_network(model)).limit(1))
     embeddings = public_set is not None and are_embeddings(public_set)
-    return FleetKind(embeddings=embeddings, shares_network=trained is not None)
-
-
-def _prepared(session: Session, how: Strategy, plan: RoundPlan, others: AbstractSet[str]) -> RoundPlan:
-    """Return a plan whose local parts' settings are those for this fleet."""
-    reported, classes = _statistics(session), len(all_classes(session))
-    of_plan = tuple(device for device in reported if device.device_id not in others)
-    plan = replace(plan, local=how.prepare(plan.local, of_plan, classes))
-    if plan.other_networks is None:
-        return plan
-    of_others = tuple(device for device in reported if device.device_id in others)
-    local = lookup(plan.other_networks.strategy).prepare(plan.other_networks.local, of_others, classes)
-    return replace(plan, other_networks=replace(plan.other_networks, local=local))
+    if model is None:
+        return FleetKind(embeddings=embeddings, shares_network=False)
+    one, other = (
+        session.scalar(select_rows(DeviceRow.device_id).where(IS_ACTIVE, condition).limit(1))
+        for condition in (with_network(model), ~with_network(model))
+    )
+    return FleetKind(embeddings=embeddings, shares_network=one is not None and other is None)
 
 
 def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
@@ -235,12 +221,9 @@ def open_next_group_round(session: Session, round_id: int, now: float) -> None:
     if groups is None or not is_done(fleets):
         return
     if fleets.groups is None:
-        others = with_another_network(session, fleets.model_version) if plan.other_networks else ()
         columns = read_columns(session, now)
-        ids = [device_id.decode() for device_id in columns.device_ids.tolist()]
-        takes_part = np.array([device_id not in others for device_id in ids], np.bool_)
-        own = data_sizes(columns.clips[takes_part]).tolist()
-        sizes = dict(zip(itertools.compress(ids, takes_part), own, strict=True))
+        ids = (device_id.decode() for device_id in columns.device_ids.tolist())
+        sizes = dict(zip(ids, data_sizes(columns.clips).tolist(), strict=True))
         fleets.groups = asdict(groups(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
     finished = count_group_rounds(session, fleets.round_id)

@@ -1,20 +1,15 @@
 """From a request to a round's plan, with every setting filled in."""
 
 import json
-from dataclasses import replace
 from functools import lru_cache
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
 from aggregator_server.errors import RefusedError
-from aggregator_server.fleet.shared_models import has_network, with_network
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.store.tables import DeviceRow, Json, ModelRow, RoundRow
-from aggregator_server.strategies.registry import complete, known_settings, strategies, strategy
+from aggregator_server.store.tables import Json
+from aggregator_server.strategies.registry import complete, known_settings, strategy
 from aggregator_server.strategies.strategy import Strategy
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice, OtherNetworks, RoundPlan, parse
+from fleet_protocol.messages import Choice, RoundPlan, parse
 from fleet_protocol.personalisations import personalisations
 from fleet_protocol.setting import Value
 
@@ -55,7 +50,6 @@ def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPla
             quorum=float(request.quorum),
             seed=request.seed,
             personalisation=personalisation,
-            other_networks=_part_of_other_networks(request.other_networks, chosen),
         )
     except PlanError as error:
         raise RefusedError("invalid_plan", str(error)) from error
@@ -89,26 +83,6 @@ def _check_groups(personalisation: Choice, chosen: Strategy) -> None:
         )
 
 
-def _part_of_other_networks(wanted: Choice | None, chosen: Strategy) -> OtherNetworks | None:
-    """Return what devices of other networks do in a round."""
-    if wanted is None:
-        return None
-    if not chosen.shares_model:
-        raise RefusedError(
-            "invalid_plan",
-            f"strategy {chosen.name!r} shares no model, so devices of any network follow it: leave out other_networks",
-        )
-    theirs = strategy(wanted.name)
-    if not theirs.shares_scores:
-        able = ", ".join(sorted(name for name, other in strategies().items() if other.shares_scores))
-        raise RefusedError(
-            "invalid_plan",
-            f"other_networks cannot follow {wanted.name!r} in a round of another strategy; they can: {able}",
-        )
-    local = complete("local", Choice(theirs.local, wanted.settings))
-    return OtherNetworks(strategy=theirs.name, local=local, aggregation=_aggregation(theirs, {}))
-
-
 def _choice(wanted: Choice | dict[str, Value], own: str) -> Choice:
     """Return the method that was named, else the strategy's own with these settings."""
     if isinstance(wanted, Choice):
@@ -128,30 +102,3 @@ def _aggregation(chosen: Strategy, wanted: Choice | dict[str, Value]) -> Choice:
     known = known_settings("aggregation")[wanted.name]
     own = {name: value for name, value in chosen.defaults.items() if name in known}
     return complete("aggregation", Choice(wanted.name, own | wanted.settings))
-
-
-def with_another_network(session: Session, version: int | None) -> frozenset[str]:
-    """Return the devices without the network of a version of the shared model; none where there is no such version."""
-    if version is None:
-        return frozenset()
-    model = session.get_one(ModelRow, version)
-    return frozenset(session.scalars(select(DeviceRow.device_id).where(~with_network(model))))
-
-
-def is_other(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a device, as it is now, does a round's part for other networks."""
-    if row.model_version is None or parsed_plan(row.plan).other_networks is None:
-        return False
-    return not has_network(session.get_one(DeviceRow, device_id), session.get_one(ModelRow, row.model_version))
-
-
-def followed_strategy(plan: RoundPlan, own: str, *, other: bool) -> str:
-    """Return the name of the strategy that a device follows in a round."""
-    return plan.other_networks.strategy if other and plan.other_networks is not None else own
-
-
-def plan_for_other_networks(plan: RoundPlan, others: OtherNetworks) -> RoundPlan:
-    """Return a plan as the devices get it that do its part for other networks: they fine-tune no model."""
-    return replace(
-        plan, local=others.local, aggregation=others.aggregation, personalisation=Choice("none"), other_networks=None
-    )

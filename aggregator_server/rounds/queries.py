@@ -190,15 +190,12 @@ def read_history(session: Session, strategy: str) -> History:
 
 
 def training_loss(session: Session, round_id: int) -> float | None:
-    """Return the median of the training losses that a round's devices uploaded: no single device can move it far.
-
-    Devices with another network than the shared model's do not count: their losses cannot be compared.
-    """
+    """Return the median of the training losses that a round's devices uploaded: no single device can move it far."""
     reported = session.scalars(
         select(ParticipantRow.metrics)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
         .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
-        .where(ParticipantRow.other.is_(False), DeviceRow.device_id.not_in(QUARANTINED))
+        .where(DeviceRow.device_id.not_in(QUARANTINED))
     )
     losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
     return median(losses) if losses else None

@@ -24,7 +24,6 @@ from aggregator_server.rounds.queries import mark_done, training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, DeviceRow, ParticipantRow, table_of
-from aggregator_server.strategies.mixed_networks import aggregate
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
@@ -79,7 +78,7 @@ class StoredRound:
             AggregationError: uploads are damaged, and too few are not.
             BlobError: another blob is missing or damaged.
         """
-        snapshot, uploads, state = self._snapshot, self._contributions(), self._state()
+        snapshot, contributions, state = self._snapshot, self._contributions(), self._state()
         public_set = PublicSet.unpack(self._blobs.read(snapshot.public_set))
         public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
         if snapshot.consensus is None:
@@ -91,20 +90,19 @@ class StoredRound:
             plan=self.plan,
             public_set=public_set,
             consensus=consensus,
-            contributions=tuple(contribution for contribution, other in uploads if not other),
+            contributions=contributions,
             new_classes=snapshot.new_classes,
             assigned={(device_id, slot): class_id for device_id, slot, class_id in snapshot.assigned},
             model=self._model(state),
             has_consensus=snapshot.consensus is not None,
             state=state,
             revoked=frozenset(snapshot.revoked),
-            other_networks=tuple(contribution for contribution, other in uploads if other),
             class_terms=snapshot.class_terms,
             scratch=self._blobs.folder,
         )
 
-    def _contributions(self) -> list[tuple[Contribution, bool]]:
-        """Return the uploads that are neither missing nor damaged, each with whether another network made it.
+    def _contributions(self) -> tuple[Contribution, ...]:
+        """Return the uploads that are neither missing nor damaged.
 
         Several are read at the same time. Of each the document alone stays in memory.
         """
@@ -124,7 +122,7 @@ class StoredRound:
         for upload, contribution in zip(uploads, found, strict=True):
             if isinstance(contribution, Contribution):
                 whole.append(upload)
-                contributions.append((contribution, upload[2]))
+                contributions.append(contribution)
             else:
                 _log.error("round %d goes on without device %s: %s", self._snapshot.round_id, upload[0], contribution)
                 damaged.append(upload[0])
@@ -134,7 +132,7 @@ class StoredRound:
                 f"the uploads of {', '.join(damaged)} are damaged on this server's disk, and the others do not "
                 f"suffice: {reason}; open the round again"
             )
-        return contributions
+        return tuple(contributions)
 
     def _contribution(self, upload: str) -> Contribution:
         return Contribution(_as_update(view(self._blobs.read(upload))[1]), partial(self._read_arrays, upload))
@@ -186,9 +184,9 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     """
     stored = StoredRound(blobs, snapshot)
     inputs = stored.inputs()
-    result = aggregate(stored.strategy, inputs)
-    whole = {contribution.update.device_id for contribution in (*inputs.contributions, *inputs.other_networks)}
-    result.details["damaged"] = sorted({device_id for device_id, _, _ in snapshot.uploads} - whole)
+    result = stored.strategy.aggregate(inputs)
+    whole = {contribution.update.device_id for contribution in inputs.contributions}
+    result.details["damaged"] = sorted({device_id for device_id, _ in snapshot.uploads} - whole)
     grown = len(result.public_set.classes) > len(snapshot.classes)
     class_ids = result.public_set.class_ids
     stored_as: dict[str, str | None] = {"public_set": snapshot.public_set, "prototypes": snapshot.prototypes}

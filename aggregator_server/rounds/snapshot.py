@@ -19,7 +19,7 @@ from fleet_protocol.messages import ClassInfo
 
 _ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
 _TAKING_PART = (
-    select(_PARTICIPANTS.c.device_id, _PARTICIPANTS.c.upload, _PARTICIPANTS.c.other)
+    select(_PARTICIPANTS.c.device_id, _PARTICIPANTS.c.upload)
     .join(_DEVICES, _DEVICES.c.device_id == _PARTICIPANTS.c.device_id)
     .where(
         _PARTICIPANTS.c.round_id == bindparam("of_round"),
@@ -52,7 +52,7 @@ class RoundSnapshot:
         public_set: Blob of the public set that is scored.
         consensus: Blob of the fleet's scores on it; None before the first round has ended.
         selected: Number of selected devices that were neither revoked nor put in quarantine since.
-        uploads: (device, blob, whether by the plan's part for other networks) of those that uploaded, by device.
+        uploads: (device, blob) of those that uploaded, by device.
         assigned: (device, slot, class) of the selected devices, from earlier rounds.
         model: Blob of the shared model's bundle; None in a round without one.
         weights: Blob of the weights that the devices started from; None for the bundle's own.
@@ -70,7 +70,7 @@ class RoundSnapshot:
     public_set: str
     consensus: str | None
     selected: int
-    uploads: tuple[tuple[str, str, bool], ...]
+    uploads: tuple[tuple[str, str], ...]
     classes: tuple[ClassInfo, ...]
     assigned: tuple[tuple[str, int, str], ...]
     model: str | None
@@ -124,7 +124,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
         public_set=row.public_set,
         consensus=row.consensus,
         selected=len(participants),
-        uploads=tuple((device_id, upload, other) for device_id, upload, other in participants if upload is not None),
+        uploads=tuple((device_id, upload) for device_id, upload in participants if upload is not None),
         classes=all_classes(session),
         assigned=tuple(
             (device_id, slot, terms.merged.get(class_id, class_id)) for device_id, slot, class_id in assigned

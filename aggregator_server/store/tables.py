@@ -253,10 +253,7 @@ class ClassRow(Base):
 
 
 class ParticipantRow(Base):
-    """A device that was selected for a round, and what it uploaded.
-
-    ``other`` says whether it was asked for the plan's part for devices with another network.
-    """
+    """A device that was selected for a round, and what it uploaded."""
 
     __tablename__ = "participants"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
@@ -265,7 +262,6 @@ class ParticipantRow(Base):
     uploaded_at: Mapped[float | None]
     clips: Mapped[int | None]
     metrics: Mapped[Json]
-    other: Mapped[bool] = mapped_column(Boolean, default=False)
 
     __table_args__ = (Index("participants_by_device", "device_id", "round_id"),)
 

@@ -95,7 +95,7 @@ class FleetKind:
 
     Attributes:
         embeddings: Whether the public set's features are those of a pretrained network.
-        shares_network: Whether a shared model was published, and a device has its network.
+        shares_network: Whether a shared model was published, and all devices have its network.
     """
 
     embeddings: bool
@@ -110,7 +110,4 @@ def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:
         return replace(request, strategy="prototypes")
     if not fleet.shares_network:
         return replace(request, strategy="zero_shot")
-    aggregation = request.aggregation or Choice("screened_mean")
-    # Also where all devices have the network: one that enrols later can then learn from the result.
-    others = request.other_networks or Choice("zero_shot")
-    return replace(request, strategy="fedavg", aggregation=aggregation, other_networks=others)
+    return replace(request, strategy="fedavg", aggregation=request.aggregation or Choice("screened_mean"))

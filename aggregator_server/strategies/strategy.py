@@ -55,8 +55,6 @@ class Strategy:
         prepare: (local part, what devices reported of their clips, number of classes) -> the local part, when a round
             opens; for settings that depend on the fleet.
         needs_embeddings: Whether the public set's features must be embeddings of a pretrained network.
-        shares_scores: Whether it makes a consensus of scores alone, and keeps no state, so that devices can follow it
-            in rounds of a strategy that shares a model (``other_networks``).
         about: Description of a round, in plain words, for people who choose.
         cost: Cost for a device, and what leaves it, in plain words.
     """
@@ -72,7 +70,6 @@ class Strategy:
     shares_model: bool = False
     prepare: Prepare = unchanged
     needs_embeddings: bool = False
-    shares_scores: bool = False
     about: str = ""
     cost: str = ""
 

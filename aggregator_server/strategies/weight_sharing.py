@@ -50,8 +50,6 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
 def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
     """Combine the weights of a round (pure: the same inputs give the same result, bit for bit).
 
-    Where nobody uploaded weights, because devices of other networks alone took part, they stay as they are.
-
     Args:
         combine: the rule: (the plan's aggregation, uploads, sizes, previous weights, state) -> (new weights, new
             state, JSON-ready details).
@@ -65,13 +63,11 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
     reassigned, settled = recognise(inputs, contributions)
     assigned = reassigned + (settled.assignments if settled else ())
-    weights, state, rule_details = model.weights, model.state, dict[str, Any]()
-    if contributions:
-        uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
-        layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
-        sizes = np.array([c.update.clips for c in contributions], np.float64)
-        stacked = stack_updates(layout, uploads, inputs.scratch)
-        weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
+    uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
+    layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
+    sizes = np.array([c.update.clips for c in contributions], np.float64)
+    stacked = stack_updates(layout, uploads, inputs.scratch)
+    weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
     public_set = settled.public_set if settled else inputs.public_set
     believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
     former = len(inputs.public_set.classes)
@@ -106,8 +102,8 @@ def _new_columns(
 ) -> dict[str, Arrays]:
     """Return the head's columns of classes that were discovered, by class and name of the weights.
 
-    Each is the mean of its reporters' columns. A class that only screened devices or those of other networks reported,
-    or for whose sound no head had a column left, has none: its slot keeps the column that nobody has trained.
+    Each is the mean of its reporters' columns. A class that only screened devices reported, or for whose sound no head
+    had a column left, has none: its slot keeps the column that nobody has trained.
     """
     reports = {
         (c.update.device_id, report.slot): (c, former + place)

@@ -78,7 +78,6 @@ STRATEGY = Strategy(
     aggregation="label_wise",
     check=check,
     aggregate=aggregate,
-    shares_scores=True,
     about="Every device trains a network of its own and says how it would name the public recordings. The aggregator "
     "averages these scores, and every device learns from them.",
     cost="Devices of any network take part. Each sends scores of public recordings and descriptions of new sounds, but "

@@ -12,7 +12,7 @@ from typing import Any
 from aggregator_server.errors import AggregatorError
 from edge_client.learning.methods.local_method import LocalMethod
 from edge_client.learning.personalisations.personalisation import personalisations
-from fleet_protocol.bundle import Manifest, read_bundle
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
 from fleet_protocol.toml_sections import TomlFile
 from fleet_simulator.errors import ExperimentError, RefusedKeyError
@@ -87,7 +87,7 @@ def _with_fleet(file: TomlFile) -> Experiment:
             f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
         )
     with _blaming(file, "rounds"):
-        _require_public(found, manifest)
+        _require_public(found)
         require_memory(found, manifest)
     return found
 
@@ -168,25 +168,21 @@ def _require_bundles(experiment: Experiment) -> None:
         )
     for path in model.own:
         own = read_bundle(path).manifest
-        shares = isinstance(method, LocalMethod) and not method.any_architecture and plan.other_networks is None
+        shares = isinstance(method, LocalMethod) and not method.any_architecture
         if shares and own.network != shared.network:
             raise ExperimentError(
                 f"own = {path}: {plan.local.name} needs the fleet's bundle on every device; leave 'own' out, use the "
-                "strategy 'fedmlac', which takes any architecture, or give "
-                "[rounds] other_networks = { name = 'zero_shot' }"
+                "strategy 'fedmlac' or 'zero_shot', which take any architecture"
             )
         own.feature_settings.require_same(shared.feature_settings, str(path), f"the shared model ({model.bundle})")
 
 
-def _require_public(experiment: Experiment, shared: Manifest) -> None:
+def _require_public(experiment: Experiment) -> None:
     """Check that there is a public set where the strategy needs one."""
     plan = experiment.plan
-    mixed = any(read_bundle(path).manifest.network != shared.network for path in experiment.model.own)
-    scored = plan.other_networks is not None and mixed
-    if experiment.data.public or (isinstance(method_of(plan.local.name), LocalMethod) and not scored):
+    if experiment.data.public or isinstance(method_of(plan.local.name), LocalMethod):
         return
-    what = "devices with another network than the shared model's score" if scored else f"{experiment.strategy} needs"
-    raise ExperimentError(f"strategy = {experiment.strategy!r}: {what} a public set; give [data] public, say 0.1")
+    raise ExperimentError(f"strategy = {experiment.strategy!r} needs a public set; give [data] public, say 0.1")
 
 
 def _user(file: TomlFile, number: int, values: Any) -> UserSection:  # noqa: ANN401  (whatever the file has there)

@@ -139,7 +139,6 @@ class RoundsSection:
     local: dict[str, Value] = field(default_factory=dict)
     aggregation: dict[str, Value] = field(default_factory=dict)
     selection: dict[str, Value] = field(default_factory=dict)
-    other_networks: dict[str, Value] = field(default_factory=dict)
     quarantine: bool = False
 
     def __post_init__(self) -> None:
@@ -161,7 +160,6 @@ class RoundsSection:
             aggregation=_method("aggregation", rule) if "name" in rule else rule,
             seed=self.seed,
             selection=_method("selection", self.selection) if self.selection else None,
-            other_networks=_method("other_networks", self.other_networks) if self.other_networks else None,
         )
 
 
@@ -317,9 +315,9 @@ class Experiment(AnyExperiment):
     def kind(self) -> FleetKind:
         """What the recommended strategy depends on."""
         shared = read_bundle(self.model.bundle).manifest
-        own = [read_bundle(path).manifest.network for path in self.model.own]
+        own = {read_bundle(path).manifest.network for path in self.model.own}
         embeddings = shared.feature_settings.is_embedding
-        return FleetKind(embeddings=embeddings, shares_network=not own or shared.network in own)
+        return FleetKind(embeddings=embeddings, shares_network=own <= {shared.network})
 
 
 @dataclass(frozen=True)

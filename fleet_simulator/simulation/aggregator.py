@@ -20,7 +20,6 @@ from aggregator_server.aggregation.contract import (
 from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
-from aggregator_server.strategies.mixed_networks import aggregate
 from aggregator_server.strategies.registry import strategy
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, unchanged
 from fleet_protocol.arrays import Floats
@@ -59,9 +58,8 @@ class FleetState:
 class Uploads:
     """What the devices of a round sent."""
 
-    own: Sequence[Contribution]  # By the plan
-    others: Sequence[Contribution] = ()  # By the plan's part for other networks
-    # Whether ``own`` are means of several devices' uploads, whose number of clips is their weight
+    sent: Sequence[Contribution]
+    # Whether these are means of several devices' uploads, whose number of clips is their weight
     averaged: bool = False
 
 
@@ -146,22 +144,19 @@ class Aggregator:
             manifest,
             partial(FeatureRange.of, public_set.features[~public_set.synthetic]) if len(public_set.labels) else None,
         )
-        own = self._accepted(self.strategy, terms, uploads.own)
-        theirs = plan.other_networks
-        others = [] if theirs is None else self._accepted(strategy(theirs.strategy), terms, uploads.others)
-        if not own and not others:
+        taken = self._accepted(terms, uploads.sent)
+        if not taken:
             raise SimulationError(f"round {work.round_id}: the aggregator refuses the uploads of all devices")
         consensus = state.consensus
         if consensus is None:
             consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
-        result = aggregate(
-            self.strategy,
+        result = self.strategy.aggregate(
             RoundInputs(
                 round_id=work.round_id,
                 plan=plan,
                 public_set=public_set,
                 consensus=consensus,
-                contributions=tuple(own),
+                contributions=tuple(taken),
                 new_classes=new_classes,
                 assigned=state.assigned,
                 model=None if manifest is None else SharedModel(manifest, weights, kept),
@@ -169,25 +164,24 @@ class Aggregator:
                 state=kept,
                 revoked=revoked,
                 class_terms=ClassTerms(max_classes=CLASSES if manifest is None else min(CLASSES, manifest.slots)),
-                other_networks=tuple(others),
-            ),
+            )
         )
         if manifest is not None and result.weights is None:
             raise SimulationError(
-                f"round {work.round_id}: the strategy {self.strategy.name!r} made no weights of {len(own)} uploads; "
+                f"round {work.round_id}: the strategy {self.strategy.name!r} made no weights of {len(taken)} uploads; "
                 "its aggregate must return the shared model's new weights"
             )
-        taken = {one.update.device_id for one in (*own, *others)}
-        sent = [one.update.device_id for one in (*uploads.own, *uploads.others)]
-        refused: dict[str, dict[str, Any]] = {device_id: {} for device_id in sent if device_id not in taken}
+        counted = {one.update.device_id for one in taken}
+        sent = [one.update.device_id for one in uploads.sent]
+        refused: dict[str, dict[str, Any]] = {device_id: {} for device_id in sent if device_id not in counted}
         return result, refused | (result.details.get("aggregation") or {}).get("screened", {})
 
-    def _accepted(self, chosen: Strategy, terms: UploadTerms, uploads: Sequence[Contribution]) -> list[Contribution]:
+    def _accepted(self, terms: UploadTerms, uploads: Sequence[Contribution]) -> list[Contribution]:
         """Return the uploads that the aggregator takes."""
         taken = []
         for upload in uploads:
             try:
-                chosen.check(terms, upload.update, upload.read())
+                self.strategy.check(terms, upload.update, upload.read())
             except MalformedUpdateError:
                 if not self._attacked:
                     raise

@@ -24,7 +24,7 @@ from edge_client.learning.personalisations.personalisation import personalisatio
 from fleet_protocol.adaptive_training import label_entropy
 from fleet_protocol.arrays import Ints
 from fleet_protocol.atomic_files import write_durably
-from fleet_protocol.messages import Choice, RoundPlan, Work
+from fleet_protocol.messages import Work
 from fleet_protocol.personalisations import Schedule
 from fleet_protocol.public_set import pack_consensus
 from fleet_protocol.tensors import Arrays
@@ -87,7 +87,6 @@ class DealtFleet(Devices):
         own = [inputs.bundle(path).manifest for path in self.setup.own]
         self._own_models = RowFile(folder / "own-models.f32", max(layout_of(one).width for one in own))
         self._architectures = architectures_of(len(own), self.shards.devices, seed)
-        self._other = np.array([one.network != shared.manifest.network for one in own])[self._architectures]
         self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)
         self._samples = 0
 
@@ -110,26 +109,18 @@ class DealtFleet(Devices):
             for device, labels in zip(devices, slots, strict=True)
         ]
 
-    def contribute(self, work: Work, for_others: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
         """Have workers do the part of devices that were asked to contribute."""
-        own, others = self.parted(devices, work.plan)
-        parts = [self.blocks(work, own), self.blocks(for_others, others)]
-        trained: list[Trained] = self.pool.run([block for blocks in parts for block in blocks])
-        places = iter(trained)
-        came = [[(block, next(places)) for block in blocks] for blocks in parts]
+        blocks = self.blocks(work, devices)
+        trained: list[Trained] = self.pool.run(blocks)
         self._samples = sum(part.samples for part in trained)
-        for part, asked in ((own, work), (others, for_others)):
-            for one in part if self._keeps_own(asked) else ():
-                self.own_versions[one] = next_version(int(self.own_versions[one]))
-        sent = [[upload for block, part in some for upload in self.contributions(block, part)] for some in came]
+        for one in devices if self._keeps_own(work) else ():
+            self.own_versions[one] = next_version(int(self.own_versions[one]))
+        sent = [
+            upload for block, part in zip(blocks, trained, strict=True) for upload in self.contributions(block, part)
+        ]
         losses = [loss for part in trained for loss in part.losses]
-        return Contributed(Uploads(sent[0], sent[1], averaged=self.setup.averages), losses)
-
-    def parted(self, devices: Sequence[int], plan: RoundPlan) -> tuple[list[int], list[int]]:
-        """Return which of some devices follow a plan, and which do its part for others."""
-        others = [device for device in devices if plan.other_networks is not None and self._other[device]]
-        there = set(others)
-        return [device for device in devices if device not in there], others
+        return Contributed(Uploads(sent, averaged=self.setup.averages), losses)
 
     def blocks(self, work: Work, devices: Sequence[int], model: int = 0) -> list[Block]:
         """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""
@@ -150,7 +141,7 @@ class DealtFleet(Devices):
             Contribution(update, partial(self._read, block.place + row)) for row, update in enumerate(trained.updates)
         ]
 
-    def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+    def learn(self, work: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
         """Have devices with models of their own learn from the result; return what a round's entry has."""
         shares, scores = result.weights is not None, is_scores(method_of(work.plan.local.name))
         if shares:
@@ -158,12 +149,11 @@ class DealtFleet(Devices):
         self._send()
         due, last = self.experiment.rounds.is_due(work.round_id), work.round_id == self.experiment.rounds.count
         entry: dict[str, Any] = {"samples": self._samples}
-        if scores or work.plan.other_networks is not None:
-            learning = np.flatnonzero((self.clips > 0) & (scores | self._other)).tolist()
-            accuracy = self._learned(work if scores else for_others, learning, set(devices))
+        if scores:
+            accuracy = self._learned(work, np.flatnonzero(self.clips > 0).tolist(), set(devices))
             if due and accuracy is not None:
-                entry["accuracy" if scores else "others_accuracy"] = accuracy
-        if any(self._keeps_own(one) for one in (work, for_others)):
+                entry["accuracy"] = accuracy
+        if self._keeps_own(work):
             self._own_models.flush()
         return entry | (self._tested(work, last=last) if due and not scores else {})
 
@@ -250,22 +240,18 @@ def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
         return []
     experiment, members = fleet.experiment, federation.members
     how, rounds = experiment.personal, experiment.rounds.count
-    own, others = fleet.parted(members, federation.aggregator.plan)
-    works = federation.opened(rounds)
+    work = federation.opened(rounds)
     making = personalisations()[how.name].groups
     if making is not None:
-        planned = making({device_id(one): int(fleet.clips[one]) for one in own}, how.settings)
+        planned = making({device_id(one): int(fleet.clips[one]) for one in members}, how.settings)
         rounds += _train_groups(federation, fleet, planned)
         groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
     else:
-        groups = {0: own}
-    local = federation.opened(rounds + 1) if experiment.fleet.local_models else (None, None)
-    parts = [(works[0], model, how, group, local[0]) for model, group in groups.items()]
-    # What a plan says of personalisation is for those with the fleet's network.
-    parts.append((works[1], 0, Choice("none"), others, local[1]))
+        groups = {0: members}
+    next_round = federation.opened(rounds + 1) if experiment.fleet.local_models else None
     tasks = [
-        Evaluate(rounds, work, some, model, how_to, fleet.versions(some), next_round)
-        for work, model, how_to, group, next_round in parts
+        Evaluate(rounds, work, some, model, how, fleet.versions(some), next_round)
+        for model, group in groups.items()
         for some in _parts(group, _DEVICES)
     ]
     entries = [entry for part in fleet.pool.run(tasks) for entry in part]
@@ -285,7 +271,7 @@ def _train_groups(federation: Federation, fleet: DealtFleet, planned: Schedule) 
         fleet.models.write(1 + index, layout.flatten(state.weights))
     for step, index in enumerate(planned.sequence):
         devices = [int(member, 16) for member in planned.groups[index]]
-        work, _ = federation.opened(federation.experiment.rounds.count + 1 + step)
+        work = federation.opened(federation.experiment.rounds.count + 1 + step)
         blocks = fleet.blocks(work, devices, 1 + index)
         trained = fleet.pool.run(blocks)
         sent = [one for block, part in zip(blocks, trained, strict=True) for one in fleet.contributions(block, part)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +17,6 @@ import numpy as np
 from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
-from aggregator_server.rounds.plan import plan_for_other_networks
 from aggregator_server.selection.draw import Candidate, History, select
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.arrays import Bools, Ints
@@ -122,16 +121,16 @@ class Devices(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def contribute(self, work: Work, for_others: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
         """Do what devices do when they are asked to contribute.
 
         Args:
-            work: as the aggregator sends it to those with the shared model's network.
+            work: as the aggregator sends it.
             devices: numbers of those that were selected, ascending.
         """
 
     @abstractmethod
-    def learn(self, work: Work, for_others: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+    def learn(self, work: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
         """Do what devices do with a round's result; return what the round's entry says of it."""
 
 
@@ -158,31 +157,27 @@ class Federation:
         """Numbers of the devices that have clips."""
         return [int(one.device_id, 16) for one in self._candidates]
 
-    def opened(self, round_id: int) -> tuple[Work, Work]:
-        """Return what devices with the shared model's network, and others, are asked for in a round."""
+    def opened(self, round_id: int) -> Work:
+        """Return what devices are asked for in a round."""
         plan = self.aggregator.plan
         if self.aggregator.prepares:
             plan = self.aggregator.prepared(self.devices.statistics(np.flatnonzero(self.state.uploaded).tolist()))
-        work = self.aggregator.work("contribute", round_id, plan)
-        if plan.other_networks is None:
-            return work, work
-        return work, replace(work, plan=plan_for_other_networks(plan, plan.other_networks))
+        return self.aggregator.work("contribute", round_id, plan)
 
     def play(self, round_id: int) -> dict[str, Any]:
         """Play one round and put the state after it on the disk; return the round's entry."""
         state = self.state
         chosen = self._select(round_id)
-        works = self.opened(round_id)
-        came = self.devices.contribute(*works, chosen)
+        work = self.opened(round_id)
+        came = self.devices.contribute(work, chosen)
         revoked = [device_id(int(n)) for n in np.flatnonzero(state.suspicion >= SUSPICION)]
-        result, dropped = self.aggregator.close(works[0], came.uploads, revoked=revoked)
+        result, dropped = self.aggregator.close(work, came.uploads, revoked=revoked)
         entry: dict[str, Any] = {"round": round_id, "devices": len(chosen)}
         entry |= {"loss": median(came.losses)} if came.losses else {}
         entry |= self._suspect(chosen, dropped)
         state.uploaded[chosen] = True
         # The plan is as it was when the round opened.
-        own, others = (self.aggregator.work("learn", round_id, work.plan) for work in works)
-        entry |= self.devices.learn(own, others, result, chosen)
+        entry |= self.devices.learn(self.aggregator.work("learn", round_id, work.plan), result, chosen)
         state.rounds.append(entry)
         state.devices, state.document = self.devices.kept()
         if self._folder:

@@ -235,7 +235,7 @@ class Users(Devices):
         updates = [self._sent[device].update for device in devices if device in self._sent]
         return [DeviceStatistics(update.device_id, update.clips, update.label_entropy) for update in updates]
 
-    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
         """Have users do their part, each in a thread."""
         chosen = [self.users[device] for device in devices]
         for user in self.users:
@@ -249,7 +249,7 @@ class Users(Devices):
         losses = [float(upload.update.metrics["training_loss"]) for upload in uploads]
         return Contributed(Uploads(list(self._sent.values())), losses)
 
-    def learn(self, work: Work, _for_others: Work, result: RoundResult, _devices: Sequence[int]) -> dict[str, Any]:
+    def learn(self, work: Work, result: RoundResult, _devices: Sequence[int]) -> dict[str, Any]:
         """Have users learn from the result; return what the round's entry says of them."""
         reports, context, due = self._reports(result), self._context(), self._experiment.rounds.is_due(work.round_id)
 

@@ -167,7 +167,7 @@ def _means(devices: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _on_public_set(experiment: Experiment, folder: Path) -> float:
     """Return the accuracy on the public set, 0..1, of the shared model that a run left in its folder."""
     fleet = DealtFleet(experiment, folder, shared_inputs(), in_memory=True)
-    work, _ = Federation(experiment, fleet, folder).opened(experiment.rounds.count)
+    work = Federation(experiment, fleet, folder).opened(experiment.rounds.count)
     task = TestRows(work, fleet.shards.public)
     with InThisProcess(fleet.setup, fleet.shards, shared_inputs()) as pool:
         return metrics(pool.run([task])[0])["accuracy"]

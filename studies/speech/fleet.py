@@ -140,13 +140,13 @@ class SpeechFleet(Devices):
         data, fleet = DataSection("synthetic"), FleetSection(devices=len(self.sizes))
         return Federation(SpeechExperiment(data, fleet, ModelSection(Path()), rounds), self)
 
-    def contribute(self, work: Work, _for_others: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
         """Let devices pass once over their phrases."""
         self._clock = time.process_time()
         sent, losses, self._seconds = self._sent(work, self.state.fleet.weights, devices, (_GLOBAL, work.round_id))
         return Contributed(Uploads(sent), losses)
 
-    def learn(self, _work: Work, _for_others: Work, _result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
+    def learn(self, _work: Work, _result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
         """Say what the round took, and test what it made."""
         spent, weights = time.process_time() - self._clock, self.state.fleet.weights
         entry = {"devices": list(devices), "seconds": self._seconds, "processor_s": spent}
@@ -230,7 +230,7 @@ class SpeechFleet(Devices):
             members = [int(name) for name in names]
             start = weights
             for number in range(rounds):
-                work, _ = federation.opened(number)
+                work = federation.opened(number)
                 sent, _, _ = self._sent(work, start, members, (_GROUPS, group, number))
                 start = federation.aggregator.combined(work, Uploads(sent), start, {})[0].weights or start
             for device in members:

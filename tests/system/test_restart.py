@@ -9,7 +9,6 @@ import pytest
 
 from aggregator_server.rounds.schedules import add_schedule
 from aggregator_server.schemas import RoundRequest, ScheduleRequest
-from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
 from tests.support.checkout import run_module
 from tests.support.core_fleet import CoreFleet, devices
@@ -19,17 +18,15 @@ from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("strategy", ["fedopt", "fedavg, others", "prototypes"])
+@pytest.mark.parametrize("strategy", ["fedopt", "prototypes"])
 def test_killed_at_any_line_of_the_closing_step_it_comes_to_the_same_bytes(tmp_path, strategy):
-    strategy, _, others = strategy.partition(", ")
-    sharing = devices(kind=SharingDevice)
     if strategy == "prototypes":
         public = embedded_public_set(np.random.default_rng(7))
         fleet = CoreFleet(tmp_path / "data", devices(kind=PrototypeDevice), public=public)
     else:
-        fleet = CoreFleet(tmp_path / "data", [*sharing[::2], *devices()[1::2]] if others else sharing)
+        fleet = CoreFleet(tmp_path / "data", devices(kind=SharingDevice))
         fleet.publish_model()
-    fleet.open(100.0, deadline_s=200, strategy=strategy, **({"other_networks": Choice("zero_shot")} if others else {}))
+    fleet.open(100.0, deadline_s=200, strategy=strategy)
     for device in fleet.devices:
         fleet.upload(device)
     fleet.store.close()

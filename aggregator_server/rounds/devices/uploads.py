@@ -7,7 +7,7 @@ import dataclasses
 from functools import lru_cache, partial
 from typing import Any
 
-from sqlalchemy import Text, and_, bindparam, case, cast, exists, insert, literal, select, update
+from sqlalchemy import and_, bindparam, case, exists, insert, literal, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server import errors
@@ -17,7 +17,6 @@ from aggregator_server.fleet.reputation import note_refusal
 from aggregator_server.fleet.shared_models import read_manifest
 from aggregator_server.limits import CLIPS, LABEL_ENTROPY, METRICS, UPDATE
 from aggregator_server.names import check_name
-from aggregator_server.rounds.plan import followed_strategy, plan_of_text
 from aggregator_server.rounds.queries import is_open, no_such_round
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -44,11 +43,9 @@ _ROUND_AND_PARTICIPANT = (
         _ROUNDS.c.state,
         _ROUNDS.c.deadline_at,
         _ROUNDS.c.strategy,
-        cast(_ROUNDS.c.plan, Text).label("plan"),
         _MODELS.c.sha256.label("model"),
         _PARTICIPANTS.c.device_id,
         _PARTICIPANTS.c.upload,
-        _PARTICIPANTS.c.other,
         _REPUTATIONS.c.quarantined_at,
     )
     .select_from(
@@ -164,9 +161,8 @@ def check_update(
     except ProtocolError as error:
         raise errors.MalformedUpdateError(f"the upload cannot be read: {error}") from error
     _check(terms, update, round_id, device_id)
-    chosen = strategy(followed_strategy(plan_of_text(found.plan), found.strategy, other=found.other))
     try:
-        chosen.check(terms, update, arrays)
+        strategy(found.strategy).check(terms, update, arrays)
     except errors.MalformedUpdateError as error:
         with store.writing() as session:
             note_refusal(session, device_id, round_id, str(error), now)

@@ -14,7 +14,7 @@ from aggregator_server.fleet.devices import STANDING, Standing, require_active
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.devices.uploads import check_metrics
 from aggregator_server.rounds.history import fine_tuning_due, newest_result
-from aggregator_server.rounds.plan import is_other, parsed_plan, plan_for_other_networks, plan_of_text
+from aggregator_server.rounds.plan import parsed_plan, plan_of_text
 from aggregator_server.rounds.queries import OPEN_ROUND, is_done, newest_of_fleet, no_such_round
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
@@ -182,21 +182,12 @@ def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Wor
 
 
 def _work(session: Session, work: Work, device_id: str) -> Work:
-    learning, plan = work.kind == "learn", work.plan
-    if learning:
-        work = replace(work, assignments=_pending(session, device_id, work.merged))
-    if plan.other_networks is None and (not learning or plan.personalisation.name == "none"):
+    if work.kind == "contribute":
         return work
-    row = session.get_one(RoundRow, work.round_id)
-    work = replace(work, fine_tune=learning and fine_tuning_due(session, row, device_id))
-    if plan.other_networks is None:
+    work = replace(work, assignments=_pending(session, device_id, work.merged))
+    if work.plan.personalisation.name == "none":
         return work
-    # As it was asked, or to learn as its network allows now.
-    asked = None if learning else session.get_one(ParticipantRow, (row.round_id, device_id))
-    if not (is_other(session, row, device_id) if asked is None else asked.other):
-        return work
-    plan = plan_for_other_networks(plan, plan.other_networks)
-    return replace(work, plan=plan, model=None, weights=None, fleet_weights=None)
+    return replace(work, fine_tune=fine_tuning_due(session, session.get_one(RoundRow, work.round_id), device_id))
 
 
 def _pending(session: Session, device_id: str, merged: Sequence[MergedClass]) -> tuple[ClassAssignment, ...]:

@@ -72,11 +72,9 @@ def _upload_bytes(
         return None if model is None else _NUMBER_BYTES * model.parameters
     if public_set is None:
         return None
-    if strategy.shares_scores:
-        return _NUMBER_BYTES * public_set.samples * classes
     if strategy.needs_embeddings:
         return _NUMBER_BYTES * classes * math.prod(FeatureSettings.from_json(public_set.features).shape)
-    return None
+    return _NUMBER_BYTES * public_set.samples * classes if strategy.name == "zero_shot" else None
 
 
 def _obstacle(strategy: Strategy, public_set: PublicSetRow | None, model: ModelRow | None) -> str | None:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
-from aggregator_server.rounds.plan import followed_strategy, parsed_plan
+from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import COUNTS, OF_FLEET, OPEN_ROUND, open_round_id, require_round
 from aggregator_server.schemas import (
     DiscoveryInfo,
@@ -26,7 +26,7 @@ from aggregator_server.schemas import (
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
-from fleet_protocol.messages import RoundPlan, parse
+from fleet_protocol.messages import parse
 from fleet_protocol.tensors import read_document
 
 
@@ -64,7 +64,7 @@ def describe_round(store: Store, round_id: int) -> RoundDetail:
         row = require_round(session, round_id)
         summary = _summary(session, round_id)
         plan = parsed_plan(row.plan)
-        participants = _participants(session, row, plan)
+        participants = _participants(session, round_id)
         details, planned = row.details, schedule_of(row)
         operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
@@ -125,7 +125,7 @@ def _summaries() -> Select[*tuple[Any, ...]]:
     ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 
-def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[ParticipantInfo, ...]:
+def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...]:
     query = (
         select(ParticipantRow, DeviceRow.name, LearnedRow)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
@@ -133,7 +133,7 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
             LearnedRow,
             (LearnedRow.device_id == ParticipantRow.device_id) & (LearnedRow.round_id == ParticipantRow.round_id),
         )
-        .where(ParticipantRow.round_id == row.round_id)
+        .where(ParticipantRow.round_id == round_id)
         .order_by(ParticipantRow.device_id)
     )
     return tuple(
@@ -141,7 +141,6 @@ def _participants(session: Session, row: RoundRow, plan: RoundPlan) -> tuple[Par
             ParticipantInfo,
             participant,
             name=name,
-            strategy=followed_strategy(plan, row.strategy, other=participant.other),
             learned=learned is not None,
             personalised=learned is not None and learned.personalised,
             kept_own=learned is not None and learned.kept_own,

@@ -19,6 +19,7 @@ from fleet_protocol.messages import Choice, parse, to_json
 from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
 from tests.support.embedded_words import SETTINGS, embedded_public_set
+from tests.support.round_inputs import BUNDLE
 
 PARTS = ("local", "aggregation", "selection", "personalisation")
 CASES = [(part, name) for part in PARTS for name in known_settings(part)]
@@ -107,8 +108,6 @@ def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
     assert recommended(RoundRequest(), CEPSTRA).aggregation == Choice("screened_mean")
     chosen = Choice("median")
     assert recommended(RoundRequest(aggregation=chosen), CEPSTRA).aggregation is chosen
-    theirs = Choice("zero_shot", {"epochs": 3})
-    assert recommended(RoundRequest(other_networks=theirs), CEPSTRA).other_networks is theirs
 
 
 def opened(fleet, **request):
@@ -130,20 +129,31 @@ def test_a_fleet_gets_what_it_can_run(tmp_path):
     assert opened(words).summary.strategy == "prototypes"
 
 
-def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoked_does_not_count(tmp_path):
-    fleet = CoreFleet(tmp_path, [FakeDevice(9, ("c0", "c1"))])
+def test_weights_are_shared_where_all_devices_have_the_model_and_one_that_was_revoked_does_not_count(tmp_path):
+    class Renamed(FakeDevice):
+        """The shared model under another name."""
+
+        def enrolment(self, **changes):
+            return super().enrolment(network=BUNDLE.manifest.network)
+
+    class Rebuilt(SharingDevice):
+        """The same architecture with another capacity."""
+
+        def enrolment(self, **changes):
+            return super().enrolment(network="f" * 64)
+
+    other = Rebuilt(9, ("c0", "c1"))
+    fleet = CoreFleet(tmp_path, [other])
     fleet.publish_model()
-    own = SharingDevice(1, ("c0", "c1"))
-    fleet.enrol(own)
+    for device in (SharingDevice(1, ("c0", "c1")), Renamed(2, ("c0", "c1"))):
+        fleet.enrol(device)
     mixed = opened(fleet)
-    assert (mixed.summary.strategy, mixed.plan.aggregation.name) == ("fedavg", "screened_mean")
-    assert mixed.plan.personalisation.name == "local"
-    theirs = mixed.plan.other_networks
-    assert (theirs.strategy, theirs.local.settings["labels"]) == ("zero_shot", True)
-    assert [one.strategy for one in mixed.participants] == ["fedavg", "zero_shot"]
+    assert mixed.summary.strategy == "zero_shot"
     cancel_round(fleet.store, mixed.summary.round_id, 102.0)
-    change_devices(fleet.store, [own.device_id], "revoke", 103.0)
-    assert opened(fleet).summary.strategy == "zero_shot"
+    change_devices(fleet.store, [other.device_id], "revoke", 103.0)
+    alike = opened(fleet)
+    assert (alike.summary.strategy, alike.plan.aggregation.name) == ("fedavg", "screened_mean")
+    assert alike.plan.personalisation.name == "local"
 
 
 @pytest.mark.parametrize(
@@ -157,15 +167,6 @@ def test_weights_are_shared_where_a_device_has_the_model_and_one_that_was_revoke
         (RoundRequest("zero_shot", quorum=1.5), "invalid_plan", ["quorum", "1.5"]),
         (RoundRequest("zero_shot", seed=-1), "invalid_plan", ["seed", "-1"]),
         (RoundRequest("zero_shot", new_classes=0), "invalid_plan", ["new_classes", "0"]),
-        (
-            RoundRequest("zero_shot", other_networks=Choice("zero_shot")),
-            "invalid_plan",
-            ["'zero_shot' shares no model", "leave out"],
-        ),
-        (RoundRequest("fedavg", other_networks=Choice("fedmmd")), "invalid_plan", ["'fedmmd'", "they can: zero_shot"]),
-        (RoundRequest("fedavg", other_networks=Choice("prototypes")), "invalid_plan", ["'prototypes'"]),
-        (RoundRequest("fedavg", other_networks=Choice("mode")), "unknown_strategy", ["'mode'"]),
-        (RoundRequest("fedavg", other_networks=Choice("zero_shot", {"epochs": 0})), "invalid_plan", ["'epochs'"]),
         (RoundRequest("fedavg", aggregation=Choice("mode")), "invalid_plan", ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"name": "mode"}), "invalid_plan", ["'mode'", "krum, lpa, median"]),
         (RoundRequest("fedavg", aggregation={"trim": 0.1}), "invalid_plan", ["'trim'", "by_size"]),

@@ -36,7 +36,7 @@ def test_without_a_strategy_the_aggregator_s_recommendation_runs(tmp_path, bundl
     embeddings = on_embeddings(tmp_path / "p.toml")
     assert embeddings.plan == make_plan(RoundRequest("prototypes", seed=5))
     networks = load(write_experiment(tmp_path / "w.toml", bundles["ann3"]))
-    assert (networks.strategy, networks.plan.other_networks.strategy) == ("fedavg", "zero_shot")
+    assert networks.strategy == "fedavg"
     other = {"own": [str(bundles["cnn1"])]}
     scores = load(write_experiment(tmp_path / "s.toml", bundles["ann3"], data=PUBLIC, model=other))
     assert scores.strategy == "zero_shot"
@@ -86,16 +86,6 @@ def test_devices_listen_with_heads_that_know_the_fleet_s_sounds(tmp_path):
     assert {"public_own", "both_own", "global"} <= mean.keys()
 
 
-def test_devices_with_another_network_take_part_by_scores_in_the_same_round(tmp_path, bundles):
-    experiment = of_two_networks(tmp_path / "e.toml", bundles, other_networks={"name": "zero_shot", "epochs": 2})
-    here, workers = simulate(experiment, tmp_path / "run"), simulate(experiment, tmp_path / "workers", 2)
-    assert here.rounds == workers.rounds
-    assert (tmp_path / "run" / STATE).read_bytes() == (tmp_path / "workers" / STATE).read_bytes()
-    assert [entry["devices"] for entry in here.rounds] == [9, 9]
-    assert 0 < here.rounds[-1]["others_accuracy"] <= 1
-    assert here.rounds[-1]["accuracy"] > 0.4
-
-
 def test_scores_alone_are_a_fleet_s_strategy_too(tmp_path, bundles):
     local = {"epochs": 2}
     experiment = of_two_networks(tmp_path / "e.toml", bundles, strategy="zero_shot", local=local, count=3)
@@ -111,7 +101,7 @@ def test_scores_alone_are_a_fleet_s_strategy_too(tmp_path, bundles):
         ("base", {"rounds": {"local": {}}}, ("[rounds]", "prototypes", "[data] public")),
         ("base", {"rounds": {"local": {}}, "data": PUBLIC, "personalisation": {"name": "local"}}, ("own anyway",)),
         ("base", {"rounds": {"local": {}}, "data": PUBLIC, "faults": {"attackers": 0.1}}, ("[faults]", "sign_flip")),
-        ("ann3", {"model": {"own": ["cnn1", "ann3"]}}, ("score a public set", "[data] public")),
+        ("ann3", {"model": {"own": ["cnn1", "ann3"]}}, ("needs a public set", "[data] public")),
     ],
 )
 def test_what_a_strategy_needs_is_named(tmp_path, capsys, bundle, sections, says):
