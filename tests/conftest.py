@@ -54,8 +54,6 @@ def _is_light(item: pytest.Item) -> bool:
     quick = item.get_closest_marker("slow") is None or item.get_closest_marker("journey") is not None
     heavy = needs(item.path) or item.path.is_relative_to(ROOT / "tests" / "model_export")
     heavy = heavy or item.get_closest_marker("scaled") is not None
-    drawn = item.callspec.params if hasattr(item, "callspec") else {}
-    heavy = heavy or bool(drawn.get("state_elsewhere"))
     skipped = any(mark.args and mark.args[0] is True for mark in item.iter_markers("skipif"))
     fixtures = frozenset(getattr(item, "fixturenames", ()))
     return quick and not heavy and not skipped and not fixtures & _HEAVY_FIXTURES

@@ -5,11 +5,8 @@ from dataclasses import asdict
 import numpy as np
 
 from fleet_protocol.tensors import pack, unpack
-from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, tiny_bundle
+from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.core_fleet import devices
-
-MOST_CLIPS = 2**31 - 1
-SHAPES = {"body/kernel": (2, 3), "head/kernel": (3, 8), "head/bias": (8,)}
 
 
 def started(aggregator, kind, count=3):
@@ -54,32 +51,6 @@ def test_scores_and_descriptions_that_no_device_computes_are_refused(start_aggre
         fleet.upload(device, fleet.work(device)).raise_for_status()
     assert fleet.work(honest)["kind"] == "learn"
     assert fleet.round(round_id)["summary"]["state"] == "done"
-
-
-def told_false_number(aggregator, kind, **request):
-    """Play a round in which the first device says that it has most clips; return what devices then learn."""
-    fleet = started(aggregator, kind)
-    fleet.open_round(**request)
-    rows = []
-    for device in fleet.devices:
-        work = fleet.work(device)
-        clips = MOST_CLIPS if device is fleet.devices[0] else 40
-        fleet.upload(device, work, body(device, work, clips=clips)).raise_for_status()
-        rows.append(device.arrays(work, 24))
-    learn = fleet.work(fleet.devices[0])
-    return unpack(fleet.admin.get(f"/v1/blobs/{learn['weights'] or learn['consensus']}").content)[0], rows
-
-
-def test_a_false_number_of_clips_does_not_make_a_device_the_fleet(start_aggregator):
-    wanted = {"strategy": "fedavg", "aggregation": {"name": "weighted_mean"}}
-    found, rows = told_false_number(start_aggregator(), SharingDevice, **wanted)
-    first, second, third = (row["weights/body/kernel"] for row in rows)
-    np.testing.assert_allclose(found["body/kernel"], (3 * first + second + third) / 5, rtol=1e-5)
-
-
-def test_a_false_number_of_clips_does_not_make_a_device_the_consensus(start_aggregator):
-    found, _ = told_false_number(start_aggregator(), FakeDevice)
-    assert found["scores"].max() <= 3 * 40 / 24  # no more than three times what an honest device can add
 
 
 def far_off(arrays):
@@ -175,28 +146,3 @@ def test_refused_uploads_count_once_a_round_and_a_round_does_not_wait_for_a_devi
     assert fleet.round(round_id)["summary"]["state"] == "done"
     response = fleet.upload(liar, work, body(liar, work))
     assert response.status_code in (403, 409)
-
-
-def test_an_operator_puts_a_device_in_quarantine_while_a_round_waits_for_it(start_aggregator):
-    fleet = started(start_aggregator(), SharingDevice, count=4)
-    suspect, *honest = fleet.devices
-    round_id = fleet.open_round(strategy="fedavg", deadline_s=86_400, quorum=1.0)
-    fleet.upload(suspect, fleet.work(suspect)).raise_for_status()
-    for device in honest[:-1]:
-        fleet.upload(device, fleet.work(device)).raise_for_status()
-    path = f"/v1/devices/{suspect.device_id}/quarantine"
-    found = fleet.admin.post(path, json={"reason": "heard it lie"}).json()["conduct"]
-    assert found["reason"] == "heard it lie"
-    again = fleet.admin.post(path, json={"reason": "another"}).json()["conduct"]
-    assert again == found
-    fleet.upload(honest[-1], fleet.work(honest[-1])).raise_for_status()
-    assert fleet.work(honest[0])["kind"] == "learn"
-    done = fleet.round(round_id)
-    assert done["summary"]["state"] == "done"
-    rows = [device.arrays({"round_id": round_id}, 24)["weights/body/kernel"] for device in honest]
-    weights, _ = unpack(fleet.admin.get(f"/v1/blobs/{done['result_weights']}").content)
-    assert (weights["body/kernel"] >= np.min(rows, axis=0) - 1e-5).all()
-    assert (weights["body/kernel"] <= np.max(rows, axis=0) + 1e-5).all()
-    for action in ("quarantine", "release"):
-        response = fleet.clients[suspect.number].post(f"/v1/devices/{suspect.device_id}/{action}", json={"reason": "x"})
-        assert response.status_code in (401, 403)

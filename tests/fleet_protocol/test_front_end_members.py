@@ -40,11 +40,6 @@ def test_a_thin_bundle_opens_as_the_whole_one(name, kilobytes):
     assert without_shipped(whole) == thin
 
 
-def test_what_does_not_ship_stays_in_the_bundle(embedding_bundles):
-    data = (embedding_bundles / "embedding.auricle").read_bytes()
-    assert members(without_shipped(data)) == members(data)
-
-
 def test_a_bundle_whose_network_is_nowhere_is_refused():
     thin = find_bundle("sounds").read_bytes()
     manifest = json.loads(members(thin)["manifest.json"])

@@ -1,8 +1,8 @@
 """A real PostgreSQL and a real S3 interface (moto's server) as processes, and state in them for tests.
 
-A file that says ``pytestmark = pytest.mark.scaled`` tests what is there with these alone. One that says ``both`` runs
-on SQLite and a folder, and then on these: each data folder that one of its tests names has a database and a prefix of
-its own. Both servers belong to the session that started them.
+A file that says ``pytestmark = pytest.mark.scaled`` tests what is there with these alone: each data
+folder that one of its tests names has a database and a prefix of its own. Both servers belong to the session that
+started them.
 """
 
 from __future__ import annotations
@@ -225,17 +225,11 @@ def states() -> Iterator[States]:
         yield States(postgres, s3)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every test of a module that is marked ``both`` twice."""
-    if "both" in _marks_of(metafunc.module):
-        places = [pytest.param(False, id="sqlite"), pytest.param(True, id="postgresql")]
-        metafunc.parametrize("state_elsewhere", places, indirect=True, scope="module")
-
-
 @pytest.fixture(autouse=True, scope="module")
 def state_elsewhere(request: pytest.FixtureRequest) -> Iterator[None]:
     """Put the state of every data folder of a module's tests elsewhere, where the module is marked so."""
-    if not getattr(request, "param", "scaled" in _marks_of(request.module)):
+    marks = getattr(request.module, "pytestmark", [])
+    if not any(mark.name == "scaled" for mark in (marks if isinstance(marks, list) else [marks])):
         yield
         return
     states = request.getfixturevalue("states")
@@ -245,8 +239,3 @@ def state_elsewhere(request: pytest.FixtureRequest) -> Iterator[None]:
         _current.append(states)
         yield
         _current.pop()
-
-
-def _marks_of(module: object) -> set[str]:
-    marks = getattr(module, "pytestmark", [])
-    return {mark.name for mark in (marks if isinstance(marks, list) else [marks])}

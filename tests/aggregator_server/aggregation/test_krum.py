@@ -4,28 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from aggregator_server.aggregation.krum import krum, krum_scores
+from aggregator_server.aggregation.krum import krum
 from aggregator_server.aggregation.multi_krum import multi_krum
 from aggregator_server.errors import AggregationError
 from tests.support.update_sets import fleets, matrix, updates
 
 # One weight differs: 0, 1, 3, 10, 100. With f = 1 of n = 5 every device is scored by its two nearest.
 FIVE = updates([[value, 0, 0, 0, 0, 0] for value in (0, 1, 3, 10, 100)])
-
-
-def test_krum_takes_the_upload_nearest_to_its_neighbours():
-    scores = [1 + 9, 1 + 4, 4 + 9, 49 + 81, 90**2 + 97**2]
-    np.testing.assert_allclose(krum_scores(FIVE, 0.2), scores, rtol=1e-9)
-    chosen = krum(FIVE, 0.2)
-    assert chosen.device_ids == ("b",)
-    np.testing.assert_array_equal(chosen.weights, FIVE.row(1))
-
-
-def test_multi_krum_takes_the_plain_mean_of_the_best_scores():
-    chosen = multi_krum(FIVE, 0.2, keep=0.6)
-    assert chosen.device_ids == ("b", "a", "c")
-    np.testing.assert_allclose(chosen.weights[0], 4 / 3, rtol=1e-6)
-    assert multi_krum(FIVE, 0.2, keep=0.0).device_ids == ("b",)
 
 
 def test_of_equal_scores_the_first_device_wins():

@@ -117,22 +117,3 @@ def test_the_order_of_the_devices_does_not_matter_to_the_last_bit(fleet, normali
     one, other = label_wise(devices, *rest, normalise), label_wise(shuffled, *rest, normalise)
     assert one.scores.tobytes() == other.scores.tobytes()
     assert (one.betas, one.accuracies, one.plain_mean) == (other.betas, other.accuracies, other.plain_mean)
-
-
-@settings(derandomize=True, deadline=None)
-@given(fleets(), st.booleans())
-def test_one_device_alone_is_the_consensus(fleet, normalise):
-    devices, labels, synthetic, previous = fleet
-    result = label_wise(devices[:1], labels, synthetic, previous, normalise)
-    np.testing.assert_array_equal(result.scores[:, devices[0].columns], devices[0].scores)
-
-
-@settings(derandomize=True, deadline=None)
-@given(fleets())
-def test_the_normalised_form_stays_between_the_owners_scores(fleet):
-    devices, labels, synthetic, previous = fleet
-    result = label_wise(devices, labels, synthetic, previous)
-    for column in result.betas:
-        own = np.stack([d.scores[:, list(d.columns).index(column)] for d in devices if column in d.columns])
-        assert (result.scores[:, column] >= own.min(axis=0) - 1e-4).all()
-        assert (result.scores[:, column] <= own.max(axis=0) + 1e-4).all()

@@ -1,13 +1,11 @@
 """The matrix of uploads: rows by device id, a layer's arrays side by side, and uploads that do not fit refused."""
 
-import threading
-
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation import Updates, aggregate_weights, krum, stack_updates
+from aggregator_server.aggregation import aggregate_weights, krum, stack_updates
 from aggregator_server.aggregation import updates as module
-from aggregator_server.aggregation.updates import floor_of, in_blocks, stable_order
+from aggregator_server.aggregation.updates import floor_of, stable_order
 from aggregator_server.errors import AggregationError
 from fleet_protocol.messages import Choice
 from tests.support.update_sets import LAYOUT, WIDTH, matrix
@@ -49,31 +47,6 @@ def test_an_upload_that_does_not_fit_is_refused_by_device_and_array(changed, wor
     with pytest.raises(AggregationError) as refused:
         stack_updates(LAYOUT, {"a": lambda: ARRAYS, "b": lambda: wrong})
     assert all(word in str(refused.value) for word in words)
-
-
-def test_no_upload_at_all_and_rows_out_of_order_are_refused():
-    with pytest.raises(AggregationError, match="at least one"):
-        stack_updates(LAYOUT, {})
-    with pytest.raises(AggregationError, match="ordered by device id"):
-        Updates.of_rows(LAYOUT, ("b", "a"), np.zeros((2, 6), np.float32))
-
-
-def test_every_block_is_worked_on_once_and_an_error_in_one_is_not_lost():
-    seen, lock = [], threading.Lock()
-
-    def work(block):
-        with lock:
-            seen.extend(range(block.start, block.stop))
-
-    in_blocks(work, 10, 3)
-    assert sorted(seen) == list(range(10))
-
-    def fail(block):
-        if block.start == 6:
-            raise ValueError("row 6")
-
-    with pytest.raises(ValueError, match="row 6"):
-        in_blocks(fail, 10, 3)
 
 
 def test_values_that_agree_to_six_digits_keep_their_order():

@@ -1,12 +1,11 @@
 """Class discovery: reports of the same sound find each other, and the clustering is as good as the reference's."""
 
 import dataclasses
-import sys
 
 import numpy as np
 import pytest
 
-from aggregator_server.discovery.clustering import KnownClass, ReportedClass, cosine_distances, k_medoids, silhouette
+from aggregator_server.discovery.clustering import KnownClass, ReportedClass, cosine_distances, silhouette
 from aggregator_server.discovery.clustering import discover as discover_in
 from tests.support.aggregator_process import SETTINGS, public_set, sound_impressions
 
@@ -63,27 +62,6 @@ def test_two_reports_are_one_class_from_the_similarity_on_that_is_said():
             assert (members(found) == {(0, 1)}) == (alike > joins_from), (part, alike, joins_from)
             joined.append(alike > joins_from)
     assert set(joined) == {True, False}
-
-
-def test_where_the_silhouette_does_not_decide_no_similarity_is_said():
-    reports, known = fleet([[1], [2]], names={1: "stop", 2: "go"})
-    assert "joins_from" not in discover(reports, known, count=None, seed=0).details
-    unnamed, _ = fleet([[1], [2]])
-    assert "joins_from" not in discover(unnamed, [], count=None, seed=0).details
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="scikit-learn-extra has no wheels for Python 3.12 and later")
-@pytest.mark.parametrize("seed", range(3))
-def test_the_loss_is_no_worse_than_that_of_scikit_learn_extra(seed):
-    from sklearn_extra.cluster import KMedoids
-
-    rng = np.random.default_rng(seed)
-    points = rng.normal(size=(30 + 10 * seed, 40)) + 2 * rng.normal(size=(5, 40))[rng.integers(0, 5, 30 + 10 * seed)]
-    distances = cosine_distances(points)
-    for count in (2, 5, 8):
-        theirs = KMedoids(count, metric="precomputed", method="pam", init="build", random_state=seed).fit(distances)
-        assert k_medoids(distances, count, seed)[1] <= theirs.inertia_ + 1e-6
 
 
 def with_profiles(items, sound_of, rng):

@@ -84,12 +84,6 @@ def test_an_owner_who_gives_the_clips_another_label_is_believed(public_set, rng)
     assert found.public_set.class_ids[-1] == "c4"
 
 
-def test_a_discovered_class_is_known_in_later_rounds(public_set, rng):
-    grown = settle(public_set, upload("a", ("c0",), {4: "stop"}, rng)).public_set
-    found = settle(grown, upload("b", ("c1",), {4: "stop"}, rng))
-    assert found.assignments == (Assigned("b", 4, "c4"),)
-
-
 def test_the_rows_of_a_new_class_lie_around_the_mean_of_its_devices_as_clips_of_a_class_do(public_set, rng):
     space = PublicEmbedding(public_set)
     prototypes = np.stack([clips("go", 10, rng).mean(axis=0) for _ in range(3)])

@@ -6,8 +6,6 @@ from aggregator_server.fleet.devices import list_devices
 from aggregator_server.fleet.reputation import note_round, suspicion_after
 from aggregator_server.limits import SUSPICION
 
-pytestmark = pytest.mark.both
-
 FAR = {"distances": {"head": 4.2}, "against": False}
 LARGE = FAR | {"explained": True}
 

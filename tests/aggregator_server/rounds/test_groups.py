@@ -7,7 +7,7 @@ import pytest
 
 from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.devices.work import acknowledge
-from aggregator_server.rounds.lifecycle import cancel_round, open_round
+from aggregator_server.rounds.lifecycle import open_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.views.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
@@ -149,28 +149,6 @@ def test_a_group_that_misses_its_quorum_is_passed_over_and_its_devices_fine_tune
     assert learn(fleet, small) == (2, True)  # asked once more: no further round of its group comes
     assert learn(fleet, other) == (2, True)
     assert contribute(fleet, large) == 4
-
-
-def test_a_cancelled_group_round_ends_the_phase(fleet):
-    fleet.open(personalisation=GROUPS)
-    contribute(fleet, *fleet.devices)
-    for device in fleet.devices:
-        learn(fleet, device)
-    cancel_round(fleet.store, 2, 104.0)
-    assert fleet.advance() is None
-    assert [learn(fleet, device) for device in fleet.devices] == [(1, True)] * 3
-    fleet.open(now=900.0)
-
-
-def test_a_failed_round_of_the_fleet_has_no_groups_and_local_fine_tuning_needs_none(fleet):
-    fleet.open(personalisation=GROUPS, deadline_s=50)
-    assert fleet.advance(now=500.0) == 1
-    assert fleet.advance(now=501.0) is None
-    fleet.open(now=600.0, personalisation=Choice("local"))
-    fleet.upload_all(now=601.0)
-    assert fleet.advance(now=602.0) == 2
-    assert [learn(fleet, device) for device in fleet.devices] == [(2, True)] * 3
-    assert describe_round(fleet.store, 2).participants[0].personalised
 
 
 def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise_and_groups_need_a_model_to_share():

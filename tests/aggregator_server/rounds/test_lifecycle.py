@@ -14,7 +14,7 @@ from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.store import Store
-from fleet_protocol.messages import ClassAssignment, ClassReport, Learned
+from fleet_protocol.messages import ClassAssignment, Learned
 from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
@@ -81,16 +81,6 @@ def test_a_device_that_was_away_gets_the_assignments_of_every_round_that_it_miss
     assert (work.kind, work.round_id, work.assignments) == ("learn", 3, (ClassAssignment(2, "c4"),))
     fleet.learned(away, 3)
     assert fleet.work(away, 1000.0) is None
-
-
-def test_a_device_learns_before_it_contributes_to_the_next_round(fleet):
-    fleet.run_round(100.0, learn=False)
-    fleet.open(200.0)
-    device = fleet.devices[0]
-    assert fleet.work(device, 201.0).kind == "learn"
-    fleet.learned(device, 1)
-    work = fleet.work(device, 201.0)
-    assert (work.kind, work.round_id, work.assignments) == ("contribute", 2, ())
 
 
 def test_a_report_that_is_repeated_after_its_answer_got_lost_is_answered_again(fleet):
@@ -197,18 +187,6 @@ def test_a_round_needs_devices_and_a_public_set(tmp_path):
     lonely.store.close()
 
 
-def test_an_aggregation_that_cannot_work_fails_the_round_with_its_reason(fleet):
-    damaged = fleet.open()
-    fleet.upload_all()
-    path = fleet.store.blobs.path(fleet.public_set.sha256)
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    assert fleet.advance() == damaged
-    kind, reason = state(fleet, damaged)
-    assert kind == "failed"
-    assert "damaged" in reason
-    assert fleet.public_set.sha256 in reason
-
-
 @pytest.mark.parametrize(("strategy", "place"), [("zero_shot", 3), ("fedavg", 20), ("zero_shot", -5)])
 def test_a_round_goes_on_without_an_upload_that_was_damaged_on_disk(tmp_path, strategy, place):
     fleet = CoreFleet(tmp_path, devices(kind={"zero_shot": FakeDevice, "fedavg": SharingDevice}[strategy]))
@@ -250,25 +228,6 @@ def test_names_given_by_people_are_unique_and_go_into_the_next_public_set(fleet)
     assert [info.name for info in grown.classes] == names
 
 
-def test_the_number_of_new_classes_that_is_requested_is_found(fleet):
-    round_id = fleet.open(new_classes=1)
-    fleet.devices[1] = dataclasses.replace(fleet.devices[1], reports=(), known=())
-    fleet.devices[2] = dataclasses.replace(fleet.devices[2], reports=(ClassReport(2, None, 9),))
-    fleet.upload_all()
-    fleet.advance()
-    detail = describe_round(fleet.store, round_id)
-    assert detail.new_classes == 1
-    assert [group.members for group in detail.discovery.groups] == [(0, 1)]
-
-
-def test_rounds_are_listed_newest_first_a_page_at_a_time(fleet):
-    for now in (100.0, 200.0, 300.0):
-        fleet.run_round(now)
-    assert [summary.round_id for summary in list_rounds(fleet.store, None, 2)] == [3, 2]
-    page = list_rounds(fleet.store, before=2, limit=2)
-    assert [(s.round_id, s.selected, s.uploaded, s.state) for s in page] == [(1, 4, 4, "done")]
-
-
 def statements_of(folder, count):
     """SQL statements of: opening, one device's work and upload, closing, one device's learning, listing."""
     fleet = CoreFleet(folder, devices(count))
@@ -302,12 +261,3 @@ def statements_of(folder, count):
 
 def test_a_larger_fleet_takes_no_more_statements(tmp_path):
     assert statements_of(tmp_path / "small", 3) == statements_of(tmp_path / "large", 40)
-
-
-def test_a_class_that_was_renamed_in_between_has_its_new_name(fleet):
-    fleet.open()
-    before = fleet.work(fleet.devices[0])
-    rename_class(fleet.store, "c0", "another name")
-    after = fleet.work(fleet.devices[1])
-    assert [info.name for info in before.classes] != [info.name for info in after.classes]
-    assert after.classes[0].name == "another name"

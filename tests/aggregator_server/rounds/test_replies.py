@@ -1,7 +1,5 @@
 """What the chart of the fleet's progress shows: means of what devices reported, and the number of classes."""
 
-import numpy as np
-
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.replies import list_progress
@@ -9,8 +7,7 @@ from aggregator_server.strategies.registry import strategies
 from aggregator_server.undo.class_changes import remove_class
 from aggregator_server.undo.restoring import restore_round
 from fleet_protocol.messages import Learned
-from tests.support.core_fleet import SAMPLES, CoreFleet
-from tests.support.embedded_words import embedded_public_set
+from tests.support.core_fleet import SAMPLES
 
 
 def reported(fleet, round_id, *metrics):
@@ -63,10 +60,3 @@ def test_choices_say_what_a_round_costs_and_what_is_in_its_way(fleet):
     sharing = {choice.name: choice for choice in list_choices(fleet.store)}["fedavg"]
     assert (sharing.obstacle, sharing.last_s) == (None, None)
     assert sharing.upload_bytes == 4 * (6 + 4 * 8)
-
-
-def test_a_fleet_of_embeddings_is_recommended_prototypes(tmp_path):
-    fleet = CoreFleet(tmp_path / "data", [], public=embedded_public_set(np.random.default_rng(0)))
-    best = list_choices(fleet.store)[0]
-    assert (best.name, best.is_recommended, best.obstacle) == ("prototypes", True, None)
-    assert 0 < best.upload_bytes < 100_000

@@ -6,7 +6,7 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.views.replies import describe_round
-from tests.support.aggregator_process import Fleet, SharingDevice
+from tests.support.aggregator_process import SharingDevice
 from tests.support.core_fleet import CoreFleet, accept, devices
 
 
@@ -39,16 +39,6 @@ def test_uploads_stay_while_the_round_is_open_and_go_when_it_fails_or_is_cancell
         assert describe_round(fleet.store, round_id).participants[0].upload == receipt.sha256
 
 
-def test_an_upload_that_is_sent_again_after_the_round_is_known_and_not_kept(fleet):
-    round_id = fleet.open(deadline_s=60, quorum=0.25)
-    data = fleet.body(fleet.devices[0], fleet.work(fleet.devices[0]))
-    fleet.upload(fleet.devices[0], data=data)
-    fleet.advance(1000.0)
-    left = on_disk(fleet)
-    assert fleet.send(fleet.devices[0], round_id, data, 1001.0).repeated
-    assert on_disk(fleet) == left
-
-
 def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
     round_id = fleet.open(deadline_s=60, quorum=0.25)
     late, early = fleet.devices[:2]
@@ -72,21 +62,3 @@ def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
             accept(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
     shown = describe_round(fleet.store, round_id)
     assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set}
-
-
-def test_a_server_that_starts_removes_what_a_killed_one_left(start_aggregator):
-    server = start_aggregator()
-    fleet = Fleet(server, devices())
-    fleet.publish().raise_for_status()
-    fleet.enrol()
-    shown = fleet.run_round()
-    fleet.run_round()
-    fleet.close()
-    server.stop()
-    blobs = server.data / "blobs"
-    before = sorted(blobs.glob("*/*"))
-    left = blobs / shown["participants"][0]["upload"][:2] / shown["participants"][0]["upload"]
-    left.parent.mkdir(exist_ok=True)
-    left.write_bytes(b"what came in")  # as if the server had been killed before it removed it
-    server.start()
-    assert sorted(blobs.glob("*/*")) == before

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import update
 
 from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import list_entries
@@ -19,13 +18,9 @@ from aggregator_server.rounds.schedules import (
     next_opening,
     open_scheduled,
 )
-from aggregator_server.rounds.views.replies import describe_round, list_rounds
+from aggregator_server.rounds.views.replies import list_rounds
 from aggregator_server.schemas import RoundRequest, ScheduleRequest
-from aggregator_server.store.tables import ScheduleRow
-from fleet_protocol.messages import Choice
 from tests.support.core_fleet import CoreFleet, devices
-
-pytestmark = pytest.mark.both
 
 HOUR, DAY = 3_600.0, 86_400.0
 ROUND = RoundRequest("zero_shot", deadline_s=600.0)
@@ -153,27 +148,6 @@ def test_a_round_that_cannot_open_says_why_and_is_tried_at_the_next_time(empty):
         empty.enrol(device)
     assert open_scheduled(empty.store, now + DAY) == 1
     assert list_schedules(empty.store)[0].problem is None
-
-
-def test_a_request_that_nobody_can_meet_any_more_does_not_keep_others_from_their_turn(fleet):
-    for _ in range(2):
-        schedule(fleet, 1_000.0, interval_s=HOUR)
-    with fleet.store.writing() as session:
-        gone = update(ScheduleRow).where(ScheduleRow.schedule_id == 1)
-        session.execute(gone.values(request={"strategy": "of a package that is gone"}))
-    assert open_scheduled(fleet.store, 1_000.0) == 1
-    first, second = list_schedules(fleet.store)
-    assert ("of a package that is gone" in first.problem, first.last_round, second.last_round) == (True, None, 1)
-
-
-def test_a_request_is_kept_whole(fleet):
-    wanted = RoundRequest(
-        "zero_shot", settings={"epochs": 3}, selection=Choice("uniform", {"fraction": 0.5}), quorum=0.25, seed=4
-    )
-    assert schedule(fleet, 1_000.0, wanted, interval_s=HOUR).round == wanted
-    open_scheduled(fleet.store, 1_000.0)
-    plan = describe_round(fleet.store, 1).plan
-    assert (plan.selection.name, plan.quorum, plan.seed, plan.local.settings["epochs"]) == ("uniform", 0.25, 4, 3)
 
 
 @pytest.mark.parametrize(

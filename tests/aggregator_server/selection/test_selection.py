@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
-from aggregator_server.rounds.queries import read_columns, read_history
+from aggregator_server.rounds.queries import read_history
 from aggregator_server.rounds.views.replies import describe_round, summarise_round
-from aggregator_server.selection.draw import Candidate, History, data_sizes, select, selections
+from aggregator_server.selection.draw import Candidate, History, select, selections
 from aggregator_server.selection.dynamic import settled_after
 from aggregator_server.strategies.registry import complete
 from fleet_protocol.messages import Choice
@@ -67,11 +67,6 @@ def test_r_is_found_where_the_loss_has_no_new_lowest_value_for_some_rounds_and_s
     assert late == pytest.approx([1 / 4, 3 / 4])
 
 
-def test_a_device_that_has_not_said_how_much_data_it_has_counts_as_the_median_of_the_others():
-    assert data_sizes(np.array([10.0, 0, 30, 100])).tolist() == [10, 30, 30, 100]
-    assert data_sizes(np.zeros(2)).tolist() == [1, 1]
-
-
 @settings(derandomize=True, deadline=None)
 @given(st.sampled_from(NAMES), SIZES, st.integers(0, 2**31), st.randoms(use_true_random=False))
 def test_a_draw_depends_on_the_seed_and_the_devices_not_on_their_order(name, sizes, seed, random):
@@ -95,15 +90,6 @@ def test_over_many_seeds_each_device_is_drawn_as_often_as_its_probability_says(n
     assert found == pytest.approx(wanted, abs=0.032)
 
 
-def test_the_second_draw_is_made_among_those_that_are_left():
-    # P(first is k, then j) = p_k p_j / (1 - p_k); for 1 : 2 : 4 device 0 is among two with 1/7 + 2/7*1/5 + 4/7*1/3.
-    drawn = [select(fleet(1, 2, 4), choice("size_proportional", fraction=0.67), History(), (s,)) for s in range(4000)]
-    found = [sum(device.device_id in pair for pair in drawn) / len(drawn) for device in fleet(1, 2, 4)]
-    zero = 1 / 7 + 2 / 7 * (1 / 5) + 4 / 7 * (1 / 3)
-    one = 2 / 7 + 1 / 7 * (2 / 6) + 4 / 7 * (2 / 3)
-    assert found == pytest.approx([zero, one, 2 - zero - one], abs=0.032)
-
-
 def test_a_device_that_was_not_heard_of_lately_is_not_drawn():
     there, gone = fleet(10), [Candidate("f" * 32, 10, 601.0)]
     assert select(there + gone, choice("all", seen_within_s=600), History(), (0,)) == (there[0].device_id,)
@@ -117,12 +103,6 @@ class TestRounds:
     def selected(self, fleet, **request):
         round_id = fleet.open(**request)
         return [found.device_id for found in describe_round(fleet.store, round_id).participants]
-
-    def test_probabilities_follow_what_devices_last_said_of_their_data(self, tmp_path):
-        fleet = CoreFleet(tmp_path, devices(4))
-        fleet.run_round()  # the fake devices say 41, 42, 43 and 44 clips
-        with fleet.store.reading() as session:
-            assert read_columns(session, 0.0).clips.tolist() == [41, 42, 43, 44]
 
     def test_a_device_joins_with_the_next_round_and_one_that_fell_silent_is_left_out(self, tmp_path):
         fleet = CoreFleet(tmp_path, devices(3))

@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import pickle
-import re
 import signal
 import tarfile
 import time
@@ -23,16 +22,13 @@ from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.store import Store, alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location, locate_by
-from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.tables import BlobRow, ParticipantRow
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.copying import digests_of
 from aggregator_server.upkeep.doctor import examine
-from aggregator_server.upkeep.move import move, target_of
-from tests.support.checkout import ROOT
+from aggregator_server.upkeep.move import move
 from tests.support.core_fleet import CoreFleet, between_rounds
-from tests.support.edge_process import wait_for
 from tests.support.state_servers import BUCKET, PASSWORD, located, name_of
 
 pytestmark = pytest.mark.scaled
@@ -215,25 +211,6 @@ def test_a_fleet_moves_there_and_back_and_a_move_that_was_interrupted_is_begun_a
     assert check(tmp_path / "back") == []
 
 
-def test_a_move_takes_no_place_of_others_and_needs_every_array(tmp_path, moved_to, store, place, monkeypatch):
-    with pytest.raises(BackupError, match="a server runs"):
-        move(place, Location(tmp_path / "new"))
-    monkeypatch.setattr("tests.support.core_fleet.located", lambda folder: folder)
-    folder = tmp_path / "other"
-    fleet = between_rounds(folder, uploads=1)
-    with pytest.raises(StartError, match="holds another fleet's arrays"):
-        move(Location(folder), Location(folder, place.database, place.store))
-    with pytest.raises(StartError, match="--to must name"):
-        target_of(["s3://x/y", "postgresql://x/y"], Location(folder))
-    store.close()
-    with pytest.raises(StartError, match=r"is in postgresql.*another place with --to"):
-        move(place, Location(place.data))  # it would be unpacked into the folder that it is in
-    BlobFolder(folder / "blobs").path(fleet.public_set.sha256).write_bytes(b"damaged")
-    with pytest.raises(BackupError, match="damaged"):
-        move(Location(folder), moved_to(folder))
-    Store(folder).close()  # it is where it was
-
-
 def test_a_backup_is_the_same_from_both_and_goes_into_both(tmp_path, moved_to, place):
     fleet = CoreFleet(tmp_path / "data")
     with contextlib.closing(fleet.store):
@@ -254,22 +231,6 @@ def test_a_backup_is_the_same_from_both_and_goes_into_both(tmp_path, moved_to, p
         session.add(BlobRow(sha256="a" * 64, kind="model"))
     with pytest.raises(StartError, match="holds a fleet already"):
         restore(tmp_path / "copy.tar", Location(tmp_path / "third", place.database, moved_to(tmp_path).store))
-
-
-def test_the_command_of_the_nightly_copy_copies_a_fleet_that_the_environment_names(tmp_path, place, monkeypatch):
-    with contextlib.closing(CoreFleet(tmp_path / "data").store):
-        pass
-    unit = (ROOT / "systemd/auricle-aggregator-backup.service").read_text()
-    words = re.search(r"^ExecStart=\S+/auricle-aggregator (.*)$", unit, re.MULTILINE)[1]
-    words = words.replace("${AURICLE_BACKUPS}", "7").replace("/var/lib/auricle-aggregator-backups", str(tmp_path / "x"))
-    words = words.replace("/var/lib/auricle-aggregator", str(tmp_path / "data"))
-    assert main(words.split()) == 1  # the folder alone holds no fleet
-    monkeypatch.setenv("AURICLE_DATABASE", place.database)
-    monkeypatch.setenv("AURICLE_STORE", place.store)
-    assert main(words.split()) == 0
-    (copy,) = (tmp_path / "x").iterdir()
-    restore(copy, tmp_path / "again")
-    assert rows_of(tmp_path / "again") == rows_of(place)
 
 
 def test_a_folder_remembers_where_its_fleet_is_and_asks_for_nothing_but_the_password(
@@ -322,13 +283,6 @@ def test_what_nothing_names_is_removed_after_a_day(tmp_path, monkeypatch, elsewh
         assert set(fleet.store.blobs.digests()) == named
 
 
-def test_prefixes_with_odd_characters(tmp_path):
-    for prefix in ("a b", "ä/ö", "%20x", "a+b&c=d", "it's (1)", "deep/er//still/"):
-        blobs = ObjectBlobs(f"s3://{BUCKET}/odd{tmp_path.name}/{prefix}", tmp_path)
-        digest = blobs.put(b"abc")
-        assert (blobs.read(digest), list(blobs.digests())) == (b"abc", [digest]), prefix
-
-
 def test_options_come_before_the_environment_and_nothing_shows_a_password(tmp_path, states, caplog, capsys):
     secret = "p%40ss%2Fw%3Ard%25of%20tests"
     environment = {"AURICLE_DATABASE": f"postgresql://u:{secret}@h/d", "AURICLE_STORE": "s3://bucket/x"}
@@ -363,17 +317,3 @@ def test_a_database_that_was_restarted_answers_the_next_request(place, states, s
     store.flush()
     with contextlib.closing(open_tables(place)) as tables:
         assert not tables.database.hold()  # the server holds it anew
-
-
-def test_a_connection_that_ended_a_moment_after_its_use_is_replaced_before_the_next(place, states, store):
-    def backend():
-        with store.reading() as session:
-            return session.scalar(text("SELECT pg_backend_pid()"))
-
-    ended = backend()
-    name = name_of(place)
-    states.postgres.ask(name, f"SELECT pg_terminate_backend({ended})")
-    wait_for(lambda: not states.postgres.ask(name, f"SELECT 1 FROM pg_stat_activity WHERE pid = {ended}"))
-    assert backend() != ended
-    used = backend()
-    assert backend() == used

@@ -10,7 +10,6 @@ from sqlalchemy import select
 from aggregator_server.errors import LeaseLostError, StartError, StateAwayError
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
-from aggregator_server.store.postgres_tables import note_removals
 from aggregator_server.store.tables import BlobRow
 from tests.support.edge_process import wait_for
 from tests.support.state_servers import located, name_of
@@ -133,84 +132,8 @@ def test_what_one_server_tells_another_hears_once_with_new_caches(join):
     wait_for(lambda: own == ["round", "round"])
 
 
-def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, states, place):
-    first, (second, heard) = join("a")[0], join("b")
-    name = name_of(place)
-    states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-    pid = (
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'auricle-aggregator {}' AND query NOT LIKE '%lock%'"
-    )
-    try:
-        states.postgres.ask(
-            "postgres", pid.format(second.database.server).replace("SELECT pid", "SELECT pg_terminate_backend(pid)")
-        )
-        first.tell("work")
-    finally:
-        states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
-    wait_for(lambda: "work" in heard)
-    assert token_of(first) == 1
-
-
-def test_what_a_server_is_about_to_remove_no_server_can_come_to_need(join):
-    first, second = join("a")[0], join("b")[0]
-    named, unnamed = (first.blobs.put(data) for data in (b"named", b"unnamed"))
-    write_row(second, named)
-    with first.leading(), first.writing() as session:
-        assert note_removals(session, [named, unnamed]) == {unnamed}
-    second.blobs.put(b"unnamed")  # its bytes come again meanwhile
-    with pytest.raises(StateAwayError, match="removing an old array with these bytes; send it again"):
-        write_row(second, unnamed)
-    with first.leading():
-        assert first.remove_unnamed([named, unnamed]) == 1
-    assert set(second.blobs.digests()) == {named}
-    second.blobs.put(b"unnamed")
-    write_row(second, unnamed)
-    with first.leading():
-        assert first.remove_unnamed([named, unnamed]) == 0
-    assert set(second.blobs.digests()) == {named, unnamed}
-
-
-def test_a_server_whose_lease_went_on_within_the_sweep_removes_nothing_more(join, states, place, monkeypatch):
-    store, _ = join("a")
-    old = [store.blobs.put(data) for data in (b"one", b"two", b"three")]
-    remove = store.blobs.remove
-
-    def removed_as_the_last(sha256):
-        remove(sha256)
-        expire(states, place)
-
-    monkeypatch.setattr(store.blobs, "remove", removed_as_the_last)
-    with store.leading(), pytest.raises(LeaseLostError, match="token 1"):
-        store.remove_unnamed(old)
-    left = set(store.blobs.digests())
-    assert len(left) == 2
-    for sha256 in left:
-        write_row(store, sha256)
-
-
-def test_what_the_store_may_yet_remove_is_named_by_no_row_for_an_hour(join, states, place, monkeypatch):
-    store, _ = join("a")
-    old = store.blobs.put(b"old")
-
-    def without_answer(_sha256):
-        raise StateAwayError("the store does not answer")
-
-    monkeypatch.setattr(store.blobs, "remove", without_answer)
-    with store.leading():
-        assert store.remove_unnamed([old]) == 0
-    with pytest.raises(StateAwayError, match="removing an old array"):
-        write_row(store, old)
-    states.postgres.ask(name_of(place), "UPDATE removals SET holds_until = holds_until - interval '1 hour'")
-    write_row(store, old)
-
-
 def test_a_server_that_comes_back_refuses_the_tables_of_another_release(join, states, place):
     store, _ = join("a")
     states.postgres.ask(name_of(place), "UPDATE alembic_version SET version_num = '999'")
     with pytest.raises(StartError, match="have revision 999"):
         store.database.hold(shared=True)
-
-
-def write_row(store, sha256):
-    with store.writing() as session:
-        session.merge(BlobRow(sha256=sha256, kind="model"))

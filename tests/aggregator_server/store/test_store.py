@@ -8,16 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import select, text
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import IntegrityError, OperationalError
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from aggregator_server.errors import BlobError, StartError
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location
 from aggregator_server.store.objects import ObjectBlobs, _first_line
-from aggregator_server.store.tables import Base, BlobRow, ParticipantRow, RoundRow
+from aggregator_server.store.tables import BlobRow, ParticipantRow, RoundRow
 
 
 @pytest.fixture
@@ -165,14 +163,6 @@ def test_tables_of_another_release_are_refused_and_left_as_they_are(tmp_path):
             Store(folder)
     with contextlib.closing(sqlite3.connect(folder / "auricle.db")) as database:
         assert database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'learned'").fetchone() == (0,)
-
-
-def test_postgresql_would_take_the_tables():
-    for table in Base.metadata.sorted_tables:
-        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=postgresql.dialect()))
-        for index in table.indexes:
-            ddl = str(CreateIndex(index).compile(dialect=postgresql.dialect()))
-            assert ("WHERE state = 'open'" in ddl) == (index.name == "one_open_round")
 
 
 @pytest.mark.parametrize(

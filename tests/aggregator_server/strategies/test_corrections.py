@@ -123,12 +123,6 @@ def test_an_upload_whose_corrections_do_not_fit_is_refused(document, arrays, mes
         check(TERMS, dataclasses.replace(CORRECTED.update, **document), CORRECTED.read() | arrays)
 
 
-def test_corrections_that_are_missing_from_the_arrays_are_named():
-    arrays = {name: array for name, array in CORRECTED.read().items() if name != "negatives"}
-    with pytest.raises(MalformedUpdateError, match="'negatives' is missing"):
-        check(TERMS, CORRECTED.update, arrays)
-
-
 def test_who_denies_the_word_itself_is_not_believed_and_does_not_hide_what_is_true():
     """Three of ten devices deny the very word, as often as they may, and say that there are many clips."""
     liars = [upload(number, denied=[(NO, "no")] * 2, takes=1_000) for number in (20, 21, 22)]

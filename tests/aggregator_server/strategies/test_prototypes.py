@@ -11,7 +11,6 @@ from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.aggregation.prototype_mean import RULE, combine, geometric_shares
 from aggregator_server.errors import MalformedUpdateError, RefusedError
 from aggregator_server.strategies.prototypes import aggregate, check
-from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.setting import complete
 from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
@@ -103,27 +102,11 @@ def test_features_that_are_no_embedding_are_refused(tmp_path):
         fleet.open(strategy="prototypes")
 
 
-def test_the_blob_says_what_it_holds():
-    found = aggregate(inputs(upload(1, ("c0",), {4: "stop"}))).prototypes
-    read = FleetPrototypes.unpack(found.pack())
-    assert (read.class_ids, read.provisional, read.features) == (("c0", "c4"), ("c4",), SETTINGS.digest)
-    np.testing.assert_array_equal(read.means, found.means)
-    assert read.devices.tolist() == [1, 1]
-
-
 SAME = np.eye(3)
 
 
 def values(**given):
     return complete("the rule", RULE.settings, given)
-
-
-def test_a_device_with_many_clips_counts_as_one_with_the_cap():
-    points = np.array([[0.0, 0, 0], [3.0, 0, 0]])
-    mean = combine(points, np.array([1.0, 100.0]), SAME, values(centre="mean", vote_cap=2))
-    np.testing.assert_allclose(mean, [2.0, 0, 0])
-    mean = combine(points, np.array([1.0, 100.0]), SAME, values(centre="mean", vote_cap=1))
-    np.testing.assert_allclose(mean, [1.5, 0, 0])
 
 
 @given(st.integers(0, 1_000), st.integers(3, 12), st.floats(1.0, 1e6))
@@ -152,9 +135,3 @@ def test_the_geometric_median_minimises_the_sum_of_the_weighted_distances():
         return weights @ np.linalg.norm(points - point, axis=1)
 
     assert all(cost(middle) < cost(middle + 0.01 * rng.normal(size=4)) for _ in range(50))
-
-
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_devices_that_agree_are_believed_as_they_are(count):
-    points = np.tile(np.array([[1.0, -2.0, 3.0]]), (count, 1))
-    np.testing.assert_allclose(combine(points, np.full(count, 7.0), SAME, values()), [1.0, -2.0, 3.0])

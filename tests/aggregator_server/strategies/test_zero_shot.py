@@ -62,15 +62,6 @@ def test_new_sounds_become_classes_with_the_average_impressions_as_rows():
     assert result.public_set.synthetic.tolist() == [False] * 24 + [True] * 8
 
 
-def test_the_consensus_grows_with_zeros_for_what_nobody_has_scored_yet():
-    result = aggregate(inputs(REQUEST, DEVICES))
-    assert result.consensus.shape == (32, 6)
-    assert result.consensus.dtype == np.float32
-    assert not result.consensus[24:].any()
-    assert not result.consensus[:, 4:].any()
-    assert result.consensus[:24, :4].all()
-
-
 def reports_of(*owners):
     shape = (4, *SETTINGS.shape)
     return [ReportedClass(owner, slot, None, np.full(shape, slot, np.float32)) for owner, slot in owners]

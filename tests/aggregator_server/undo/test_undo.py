@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from aggregator_server.fleet.classes import list_classes, rename_class
-from aggregator_server.fleet.shared_models import current_model
-from aggregator_server.rounds.history import starting_point
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import merge_class, remove_class
@@ -151,31 +149,6 @@ def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_ol
     np.testing.assert_allclose(again.means[0], before.means[1], rtol=1e-6)
 
 
-def test_what_is_not_a_class_goes_with_the_class_stays_with_others_and_waits_for_a_round_after_a_merge(tmp_path):
-    denied = (("c0", "go"), ("c1", "stop"), ("c3", "go"))
-    members = [PrototypeDevice(1, ("c0", "c1"), denied=denied), PrototypeDevice(2, ("c2", "c3"))]
-    fleet = CoreFleet(tmp_path / "data", members, public=embedded_public_set(np.random.default_rng(7)))
-    fleet.run_round(strategy="prototypes")
-    before = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
-    assert before.negatives.class_ids == ("c0", "c1", "c3")
-    remove_class(fleet.store, "c0", 200.0)
-    merge_class(fleet.store, "c2", "c3", 201.0)
-    after = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
-    assert after.negatives.class_ids == ("c1",)
-    np.testing.assert_array_equal(after.negatives.means, before.negatives.means[[1]])
-    for device in fleet.devices:
-        fleet.learned(device, newest(fleet).summary.round_id)
-    fleet.open(300.0, strategy="prototypes", quorum=0.1, deadline_s=60)
-    fleet.devices[1] = dataclasses.replace(fleet.devices[1], classes=("c3",))
-    fleet.upload(fleet.devices[1], 301.0)
-    fleet.advance(1000.0)
-    again = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
-    assert again.negatives.class_ids == ("c1", "c3")
-    merge_class(fleet.store, "c3", "c1", 1100.0)
-    last = FleetPrototypes.unpack(fleet.store.blobs.read(newest(fleet).result_prototypes))
-    assert last.negatives is None
-
-
 STATE = ("result_public_set", "result_consensus", "result_weights", "result_prototypes")
 
 
@@ -235,18 +208,3 @@ def test_changes_of_classes_are_undone_and_devices_are_told_again(new):
     learn(fleet, restored)
     fleet.run_round(400.0, strategy="fedavg")
     assert names(fleet) == ["c0", "c1", "c2", "c3", "c4", "c5"]
-
-
-def test_the_state_of_other_strategies_is_that_of_their_last_round_before(new):
-    fleet = new
-    fleet.devices = quiet(fleet.devices)
-    first = fleet.run_round(100.0, strategy="fedavg")
-    sharing, fleet.devices = fleet.devices, quiet(devices())
-    second = fleet.run_round(200.0, strategy="zero_shot")
-    fleet.devices = sharing
-    fleet.run_round(300.0, strategy="fedavg", replace_model=True)
-    restored = restore_round(fleet.store, second, 400.0)
-    assert describe_round(fleet.store, restored).summary.strategy == "zero_shot"
-    with fleet.store.reading() as session:
-        assert current_model(session).version == 1
-        assert starting_point(session, None)[1] == state_after(fleet, first)[2]
