@@ -5,12 +5,9 @@
 
 n devices, of which up to f may send anything; n >= 2 f + 3. How many clips a device says it has does not count.
 
-Distances of all pairs take time and memory with the square of n. Above ``EXACT`` devices every upload is compared with
-the same ``SAMPLE`` of them instead, drawn at random, m of them, with f and n - f - 2 as shares of m: s(k) is then an
-estimate, and the cost is linear in n. The draw follows from all uploads, so that nobody who uploads can know it before.
+Distances of all pairs take time and memory with the square of n, so there is a largest number of uploads.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +21,8 @@ from fleet_protocol.setting import Setting
 BYZANTINE = Setting(
     0.2, "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF
 )
-EXACT = 4_096
+MOST = 4_096
 """Number of uploads up to which all pairs are compared."""
-SAMPLE = 256
-"""Number of uploads that stand for all, where there are more."""
 _ROWS = 512
 
 
@@ -46,22 +41,25 @@ def krum(updates: Updates, byzantine: float) -> Chosen:
         byzantine: share of Byzantine clients; f is that share of n, rounded down.
 
     Raises:
-        AggregationError: n < 2 f + 3.
+        AggregationError: n < 2 f + 3, or n > ``MOST``.
     """
     best = int(stable_order(krum_scores(updates, byzantine))[0])
     return Chosen(updates.row(best), (updates.device_ids[best],))
 
 
 def krum_scores(updates: Updates, byzantine: float) -> Doubles:
-    """Return s(k) of every device, float64 [devices]. Raises AggregationError: n < 2 f + 3."""
+    """Return s(k) of every device, float64 [devices]. Raises AggregationError: n < 2 f + 3, or n > ``MOST``."""
     count, f = len(updates), floor_of(byzantine, len(updates))
     if count < 2 * f + 3:
         raise AggregationError(
             f"Krum with f = {f} Byzantine clients (byzantine = {byzantine:g}) needs {2 * f + 3} uploads, not {count}; "
             "wait for more devices (quorum), set byzantine lower, or use the median"
         )
-    if count > EXACT:
-        return _estimated_scores(updates, byzantine)
+    if count > MOST:
+        raise AggregationError(
+            f"Krum compares all pairs, of at most {MOST} uploads, and not of {count}; select fewer devices, or use the "
+            "median"
+        )
     products = _products(updates)
     squares, scores = np.diagonal(products), np.empty(count)
     for start in range(0, count, _ROWS):
@@ -95,31 +93,6 @@ def _nearest(distances: Doubles, count: int) -> Doubles:
     """Return every row's sum of its smallest distances, float64 [rows]."""
     nearest: Doubles = np.sort(distances, axis=1)[:, :count].sum(axis=1)
     return nearest
-
-
-def _estimated_scores(updates: Updates, byzantine: float) -> Doubles:
-    """Return every device's sum of distances to the nearest of a sample, float64 [devices]."""
-    seed = np.frombuffer(hashlib.sha256(updates.run(updates.runs[0][1]).data).digest(), np.uint64, 2)
-    # Of a bit generator, whose numbers stay the same from one version of NumPy to the next.
-    order = np.argsort(np.random.Philox(key=seed).random_raw(len(updates)), kind="stable")
-    sample = np.sort(order[:SAMPLE])
-    drawn = np.stack([updates.row(int(row)) for row in sample]).astype(np.float64)
-    of_drawn = np.einsum("ij,ij->i", drawn, drawn)
-    scores, nearest = np.empty(len(updates)), SAMPLE - floor_of(byzantine, SAMPLE) - 2
-
-    def score(rows: slice) -> None:
-        numbers = np.arange(rows.start, rows.stop)
-        squares, products = np.zeros(len(numbers)), np.zeros((len(numbers), SAMPLE))
-        for _, columns, values in updates.runs_of(rows):
-            some = values.astype(np.float64)
-            squares += np.einsum("ij,ij->i", some, some)
-            products += some @ drawn[:, columns].T
-        distances = _squared_distances(squares, of_drawn, products)
-        distances[numbers[:, None] == sample] = np.inf
-        scores[rows] = _nearest(distances, nearest)
-
-    updates.in_rows(score)
-    return scores
 
 
 def _combine(updates: Updates, _: Doubles, values: Values) -> Combined:

@@ -22,7 +22,7 @@ def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
         keep: m as a share of n, rounded down, at least one.
 
     Raises:
-        AggregationError: n < 2 f + 3, or ``keep`` is no share.
+        AggregationError: n < 2 f + 3, there are too many, or ``keep`` is no share.
     """
     if not 0 <= keep <= 1:
         raise AggregationError(f"keep is a share of the devices from 0 to 1, not {keep!r}")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from aggregator_server.aggregation import krum as module
 from aggregator_server.aggregation.krum import krum
 from aggregator_server.aggregation.multi_krum import multi_krum
 from aggregator_server.errors import AggregationError
@@ -27,6 +28,12 @@ def test_too_few_devices_are_refused_with_the_number_that_is_needed(devices, byz
     for rule in (lambda: krum(fleet, byzantine), lambda: multi_krum(fleet, byzantine, 0.5)):
         with pytest.raises(AggregationError, match=f"needs {needed} uploads, not {devices}"):
             rule()
+
+
+def test_more_uploads_than_are_compared_are_refused(monkeypatch):
+    monkeypatch.setattr(module, "MOST", 4)
+    with pytest.raises(AggregationError, match="at most 4 uploads, and not of 5"):
+        krum(FIVE, 0.2)
 
 
 def test_a_share_that_is_none_is_refused():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation import aggregate_weights, krum, stack_updates
+from aggregator_server.aggregation import aggregate_weights, stack_updates
 from aggregator_server.aggregation import updates as module
 from aggregator_server.aggregation.updates import floor_of, stable_order
 from aggregator_server.errors import AggregationError
@@ -108,11 +108,3 @@ def test_every_rule_comes_to_the_same_bytes_wherever_the_uploads_lie(rule, monke
         weights, state, details = aggregate_weights(RULES[rule], fleet, np.arange(1.0, DEVICES + 1), previous, {})
         results.append((LAYOUT.flatten(weights).tobytes(), {n: a.tobytes() for n, a in state.items()}, details))
     assert results[0] == results[1]
-
-
-def test_krum_by_a_sample_chooses_nobody_who_is_far_off(monkeypatch):
-    monkeypatch.setattr(krum, "EXACT", 50)
-    monkeypatch.setattr(krum, "SAMPLE", 40)
-    scores = krum.krum_scores(placed(0, monkeypatch)[0], 0.2)
-    honest = np.flatnonzero((np.arange(DEVICES) % 10 != 0) & (np.arange(DEVICES) != 5))
-    assert set(np.argsort(scores)[: len(honest)]) == set(honest)
