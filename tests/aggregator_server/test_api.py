@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from aggregator_server.api import AggregationError, WeightCombiner, alpha_update, average_scores, weight_rules
+from aggregator_server.api import AggregationError, WeightCombiner, average_scores, weight_rules
 from fleet_protocol.errors import AuricleError
-
-WORDS = ("no", "stop", "yes")
 
 
 def weights(*values):
@@ -47,16 +45,3 @@ def test_what_does_not_fit_is_named():
         WeightCombiner().combine(start, [upload], [1, 2])
     with pytest.raises(AggregationError, match="device 0"):
         average_scores([np.ones((3, 2), np.float32)], [[0]], np.zeros(3, np.int64))
-
-
-def test_scores_are_averaged_label_by_label_as_in_the_paper():
-    labels = np.array([0, 0, 1, 1])
-    right = np.float32([[1, 0], [1, 0], [0, 1], [0, 1]])
-    half = np.float32([[1, 0], [0, 1], [0, 1], [1, 0]])
-    updated = alpha_update(right, np.zeros_like(right), clips=8)
-    np.testing.assert_allclose(updated, 2 * right)
-    found = average_scores([updated, half], [[0, 1], [0, 1]], labels, normalise=True, above_chance=False)
-    assert list(found.accuracies.values()) == [1.0, 0.5]
-    np.testing.assert_allclose(found.scores, (1.0 * updated + 0.5 * half) / 1.5, rtol=1e-6)
-    alone = average_scores([half[:, :1]], [[2]], labels, previous=np.ones((4, 3), np.float32))
-    np.testing.assert_allclose(alone.scores, np.column_stack([np.ones((4, 2)), half[:, 0]]))

@@ -12,7 +12,7 @@ import pytest
 from aggregator_server.commands.targets import Named, resolve
 from aggregator_server.errors import AggregatorError, NotAuthenticatedError
 from aggregator_server.fleet.audit import SERVER
-from aggregator_server.fleet.tokens import ROLES, Person, add_token, find_person
+from aggregator_server.fleet.tokens import Person, add_token, find_person
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
@@ -56,31 +56,6 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_here_are_explained(tmp_path
 def test_a_folder_that_is_no_data_folder_is_refused_and_not_made(tmp_path, arguments):
     failed(command(*arguments, "--data", tmp_path / "typo"), str(tmp_path / "typo"), "no data folder", "run --data")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_tokens_of_people_are_made_and_revoked_beside_a_running_server(start_aggregator):
-    server = start_aggregator()
-    data = ("--data", server.data)
-    tokens = {role: printed("tokens", "add", f"Mr {role}", "--role", role, *data).strip() for role in ROLES}
-    assert all(token.startswith("aur_user_") for token in tokens.values())
-    doors = {"viewer": ("GET", "/v1/rounds"), "operator": ("DELETE", "/v1/rounds/9"), "admin": ("GET", "/v1/tokens")}
-    for role, token in tokens.items():
-        with server.client(token) as client:
-            opened = [needed for needed, door in doors.items() if client.request(*door).status_code != 403]
-        assert opened == list(ROLES[: ROLES.index(role) + 1])
-    listed = answer("tokens", "list", *data)
-    assert [(info["name"], info["role"]) for info in listed] == [(f"Mr {role}", role) for role in ROLES]
-    printed("tokens", *data, "revoke", "2")
-    with server.client(tokens["operator"]) as client:
-        assert client.get("/v1/rounds").status_code == 401
-    table = printed("tokens", "list", *data).splitlines()
-    assert table[0].split() == ["token_id", "name", "role", "opens", "made_at", "expires_at", "revoked_at"]
-    assert "everything to look at, but tokens and invitations" in table[1]
-    failed(command("tokens", "revoke", "9", *data), "there is no token '9'")
-    with server.client() as admin:
-        noted = admin.get("/v1/audit", params={"what": "token_revoked"}).json()
-    assert [(entry["who"], entry["details"]["token_id"]) for entry in noted] == [("command line", 2)]
 
 
 @pytest.mark.slow

@@ -54,13 +54,6 @@ def start_computing(fleet: Fleet, folder: Path) -> tuple[int, int]:
     return round_id, computing(folder)
 
 
-def test_the_server_stops_when_it_is_asked_to(fleet, tmp_path):
-    _, pid = start_computing(fleet, tmp_path)
-    assert fleet.aggregator.stop() == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
 def test_the_server_answers_meanwhile_and_has_the_step_done_again_by_another_process_when_its_own_is_killed(
     fleet, tmp_path
 ):

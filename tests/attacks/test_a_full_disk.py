@@ -18,7 +18,7 @@ from edge_client.storage.identity import IdentityStore
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
-from tests.support.commands import command, start
+from tests.support.commands import command
 from tests.support.edge_process import EdgeDaemon, give_identity, wait_for
 from tests.support.sounds import write_clips
 from tests.support.taught_device import ended, worker
@@ -107,20 +107,6 @@ def test_a_server_or_a_check_that_starts_on_a_full_disk_says_so(fleet, disk):
         if not left:
             said_on_full_disk(disk / "data", "check")
         filler.unlink()
-    goes_on(fleet)
-
-
-def test_a_killed_server_that_starts_on_a_full_disk_says_so_or_serves(fleet, disk):
-    """What the killed one left in the database's log gives back room, which may be enough."""
-    fleet.aggregator.kill()
-    filler = fill(disk, 0)
-    with start("run", "--port", "0", "--data", disk / "data", token=None) as server:
-        serves = bool(server.stdout.readline())
-        server.terminate()
-        said = server.stderr.read()
-    if not serves:
-        says_that_it_is_full(said)
-    filler.unlink()
     goes_on(fleet)
 
 

@@ -2,9 +2,7 @@
 
 import functools
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import zlib
@@ -12,7 +10,6 @@ import zlib
 import pytest
 
 from tests.support.checkout import ROOT
-from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.hostile_server import MB, HostileServer, dribble, endless, whole
 
 SIZE = 1_500 * MB
@@ -110,24 +107,3 @@ def test_json_that_is_all_brackets_takes_little_memory(ask, body):
     found = ask(whole(body), "work")
     assert "answered what no aggregator would" in found["error"]
     assert found["mb"] < 120, found
-
-
-def test_a_daemon_goes_on_tries_again_and_enrols_once_the_server_is_well(tmp_path, bundles):
-    server = HostileServer(endless(SIZE, announced=False))
-    sections = f'[server]\nurl = "{server.url}"\nenrol_token = "x"\nwait_s = 1\nlongest_pause_s = 2\n'
-    daemon = EdgeDaemon(tmp_path / "edge", bundles["cnn1"], sections).start(dict(os.environ))
-    wait_for(lambda: len(server.asked) >= 4, what="the fourth attempt")
-    status = wait_for(lambda: (found := daemon.status()).get("server") and found, what="the status")
-    assert re.search("with more than 1048576 bytes", status["server"]["error"])
-    assert status["loops"]["teaching"]["state"] == "running"
-    assert daemon.log().count("; trying again") >= 3
-
-    def well(connection, request):
-        enrolled = json.dumps({"device_id": "1" * 32, "classes": []}).encode()
-        (whole(enrolled) if "devices" in request else whole(b"", "204 No Content"))(connection, request)
-
-    server.answer = well
-    wait_for(lambda: daemon.status()["server"]["enrolled"] and daemon.status()["server"]["reachable"], what="enrolment")
-    assert daemon.end(signal.SIGTERM) == 0
-    assert "Traceback" not in daemon.log()
-    server.close()

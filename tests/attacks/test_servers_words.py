@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import signal
 
 import pytest
 
@@ -16,7 +14,6 @@ from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import PlanError, RefusedError, UnreachableError
 from fleet_protocol.messages import Choice, ClassInfo, Work, to_json
-from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.hostile_server import HostileServer, whole
 
 PLAN = make_plan(RoundRequest("zero_shot"))
@@ -119,15 +116,6 @@ def test_the_words_of_a_refusal_are_cut_and_made_printable(server, client):
     assert len(str(refused.value)) < 1_000
 
 
-def test_cookies_are_not_kept(server, client):
-    server.answer = whole(
-        b"", "204 No Content", headers="".join(f"Set-Cookie: n{n}={'x' * 900}\r\n" for n in range(90))
-    )
-    for _ in range(3):
-        assert client.work(0.0) is None
-    assert not client._client.cookies
-
-
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -147,22 +135,3 @@ def test_settings_that_a_plan_lacks_are_filled_in_and_those_of_a_newer_version_l
     settings = checked_plan(plan).local.settings
     assert settings.keys() == PLAN.local.settings.keys()
     assert settings["epochs"] == 3
-
-
-def test_a_daemon_writes_nothing_outside_its_folder_and_goes_on(tmp_path, bundles):
-    enrolled = json.dumps({"device_id": "1" * 32, "classes": []}).encode()
-
-    def answer(connection, request):
-        whole(enrolled if "devices" in request else changed(public_set="../../x"))(connection, request)
-
-    server = HostileServer(answer)
-    sections = f'[server]\nurl = "{server.url}"\nenrol_token = "x"\nwait_s = 1\nlongest_pause_s = 1\n'
-    daemon = EdgeDaemon(tmp_path / "outer" / "edge", bundles["cnn1"], sections).start(dict(os.environ))
-    wait_for(lambda: sum("work" in request for request in server.asked) >= 2, what="the second question for work")
-    server.close()
-    assert daemon.end(signal.SIGTERM) == 0
-    assert not any("blobs" in request for request in server.asked)
-    assert sorted(path.name for path in (tmp_path / "outer").iterdir()) == ["edge"]
-    assert not (daemon.state / "blobs").exists()
-    assert "public_set must not be '../../x'" in daemon.log()
-    assert "Traceback" not in daemon.log()

@@ -67,15 +67,6 @@ def test_twenty_stalled_uploads_of_a_device_in_no_round_are_refused_unread(fleet
             assert incoming(fleet) == []
 
 
-def test_a_client_that_sends_all_of_a_refused_body_sees_the_answer_and_can_go_on(fleet):
-    device, client = fleet.devices[0], fleet.clients[1]
-    fleet.admin.delete(f"/v1/rounds/{fleet.open}").raise_for_status()
-    for _ in range(2):
-        answer = client.put(f"/v1/rounds/{fleet.open}/update", content=bytes(SIZE))
-        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "round_closed")
-    assert client.get("/v1/devices/me").json()["device_id"] == device.device_id
-
-
 def test_a_client_that_goes_on_sending_after_a_refusal_is_cut_off(fleet):
     with begin(fleet, fleet.devices[0], round_id=fleet.open + 1) as connection:
         assert refusal(connection) == (404, "round_not_found")
@@ -93,14 +84,6 @@ def test_twenty_uploads_begun_by_one_device_take_the_place_of_one(fleet):
             assert sum(incoming(fleet)) <= PIECE
         fleet.upload(device, work).raise_for_status()
     wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
-
-
-def test_a_stalled_upload_is_ended_and_says_why(fleet):
-    device = fleet.devices[0]
-    with begin(fleet, device) as connection:
-        assert refusal(connection) == (408, "too_slow")
-    wait_for(lambda: incoming(fleet) == [], what="the removal of what came")
-    fleet.upload(device, fleet.work(device)).raise_for_status()
 
 
 def test_all_uploads_together_have_a_bound_and_who_is_beyond_it_is_told_when_to_come_back(start_aggregator):

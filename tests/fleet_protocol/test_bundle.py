@@ -8,25 +8,7 @@ import pytest
 
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import BundleError
-from fleet_protocol.feature_settings import preset
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle, ready_names
-
-
-@pytest.mark.parametrize("architecture", ["cnn1", "cnn2", "cnn3", "cnn4", "dscnn3", "ann3"])
-def test_the_manifest_describes_the_weights(bundles, architecture):
-    bundle = read_bundle(bundles[architecture])
-    manifest = bundle.manifest
-    assert manifest.architecture == architecture
-    assert manifest.options == {}
-    assert (manifest.capacity, manifest.batch, manifest.input_shape, manifest.seed) == (32, 32, (20, 13), 0)
-    assert manifest.feature_settings.digest == preset("gudur").digest
-    assert manifest.parameters == sum(array.size for array in bundle.weights.values())
-    assert sorted(name for layer in manifest.layers for name in layer.weights) == sorted(manifest.weight_shapes)
-    assert manifest.head.name == "head"
-    assert manifest.weight_shapes["head/kernel"] == (manifest.embedding, 32)
-    assert manifest.weight_shapes["head/bias"] == (32,)
-    assert all(layer.weights[-1].endswith("bias") for layer in manifest.layers)
-    assert len(manifest.mean) == len(manifest.std) == 13
 
 
 def test_every_ready_bundle_is_one():

@@ -4,11 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import webbrowser
 
 import pytest
 
-from fleet_protocol.children import ChildError, children, open_in_browser
+from fleet_protocol.children import ChildError, children
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 
@@ -86,17 +85,3 @@ def test_a_signal_ends_all_even_if_it_comes_twice(modules, number):
     command.send_signal(number)
     command.communicate(timeout=180)
     assert wait_for(lambda: all(map(gone, found)), what="the end of all")
-
-
-def test_only_a_browser_with_windows_is_opened(modules, monkeypatch):
-    opened = []
-    monkeypatch.delenv("BROWSER", raising=False)
-
-    class Windows(webbrowser.BackgroundBrowser):
-        def open(self, url, new=0, autoraise=True):
-            opened.append(url)
-
-    for browser in (webbrowser.GenericBrowser("w3m"), Windows("windows")):
-        monkeypatch.setattr(webbrowser, "get", lambda browser=browser: browser)
-        open_in_browser("http://127.0.0.1:1/")
-    assert wait_for(lambda: opened == ["http://127.0.0.1:1/"])

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.strategies.registry import complete
-from fleet_protocol.messages import Choice
-from fleet_protocol.personalisations import Schedule, group_by_size, rounds_per_group, schedule
+from fleet_protocol.personalisations import group_by_size, rounds_per_group
 
 SIZES = st.dictionaries(st.text("abcdef", min_size=1, max_size=6), st.integers(1, 10_000), min_size=1, max_size=12)
 
@@ -53,11 +51,3 @@ def test_groups_are_intervals_of_size_as_tight_as_any_and_depend_on_no_order(siz
 )
 def test_the_smallest_train_longest_among_themselves(groups, most, least, rounds):
     assert rounds_per_group(groups, most, least) == rounds
-
-
-def test_a_schedule_names_the_group_of_every_round_and_device():
-    plan = complete("personalisation", Choice("group_balanced", {"groups": 2, "most_rounds": 2, "least_rounds": 1}))
-    planned = schedule({"b": 10, "a": 12, "z": 400}, plan.settings)
-    assert planned == Schedule((("a", "b"), ("z",)), (2, 1))
-    assert planned.sequence == (0, 0, 1)
-    assert [planned.group_of(device) for device in ("a", "z", "late")] == [0, 1, None]

@@ -8,11 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator_server.aggregation import aggregate_weights
-from aggregator_server.aggregation.screened_mean import ALL_LAYERS, RULE, screen
-from aggregator_server.errors import AggregationError
-from aggregator_server.limits import SCREEN_CAP
+from aggregator_server.aggregation.screened_mean import ALL_LAYERS, screen
 from fleet_protocol.messages import Choice
-from fleet_protocol.setting import complete
 from tests.support.update_sets import LAYOUT, WIDTH, fleets, matrix, updates
 
 START = np.zeros(WIDTH, np.float32)
@@ -68,19 +65,6 @@ def test_more_clips_than_the_usual_device_s_do_not_weigh_more_unless_the_plan_sa
     np.testing.assert_allclose(weights, np.average(FIVE[:3], axis=0, weights=[10, 300, 5]), rtol=1e-6)
 
 
-def test_by_default_clips_let_an_update_lead_no_further_than_the_cap_says():
-    rng = np.random.default_rng(0)
-    steps = rng.normal(size=(9, WIDTH)) * 0.1 + 1
-    usual = np.median(np.linalg.norm(steps - np.median(steps, axis=0), axis=1))
-    sizes = np.full(9, 40.0)
-    sizes[0] = 2.0**31 - 1
-    for medians, dropped in ((3.0, False), (12.0, True)):
-        steps[0] = 1 + medians * usual / np.sqrt(WIDTH)
-        _, details = combined(updates(steps), sizes, clips_cap=SCREEN_CAP)
-        assert ("a" in details["screened"]) == dropped
-    assert complete("screened_mean", RULE.all_settings, {})["clips_cap"] == SCREEN_CAP
-
-
 def test_many_clips_explain_a_long_update_in_the_others_direction_and_nothing_else():
     rows = np.ones((5, WIDTH)) * [[0.9], [0.95], [1.05], [1.1], [2.05]]
     _, details = combined(updates(rows), [40.0, 40, 40, 40, 360])  # 10 medians away: 2 times 9, not its root
@@ -125,8 +109,3 @@ def test_less_than_half_far_away_move_the_mean_no_further_than_the_others_lie(ca
     weights, _ = combined(everybody, np.concatenate([sizes, np.full(liars, 1000.0)]))
     assert (weights >= matrix(honest).min(axis=0) - 2).all()
     assert (weights <= matrix(honest).max(axis=0) + 2).all()
-
-
-def test_it_has_to_know_what_the_devices_started_from():
-    with pytest.raises(AggregationError, match="started from"):
-        RULE.combine(updates(FIVE), np.ones(5), {"threshold": 2.0, "by_size": True, "weight_cap": 1.0})

@@ -4,8 +4,6 @@ from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.replies import list_progress
 from aggregator_server.strategies.registry import strategies
-from aggregator_server.undo.class_changes import remove_class
-from aggregator_server.undo.restoring import restore_round
 from fleet_protocol.messages import Learned
 from tests.support.core_fleet import SAMPLES
 
@@ -30,20 +28,6 @@ def test_each_round_has_the_means_of_its_devices_and_its_classes(fleet):
     assert measures == [("held_out_after", "public_after"), ("held_out_accuracy", "global_accuracy")]
     assert [row.duration_s for row in found] == [2.0, 2.0]
     assert list_progress(fleet.store, 1) == found[1:]
-
-
-def test_changed_classes_count_from_the_change_on_and_undone_rounds_do_not(fleet):
-    first = fleet.run_round(100.0)
-    remove_class(fleet.store, "c4", 150.0)
-    fleet.all_learned(first + 1)
-    fleet.run_round(200.0)
-    assert [(row.operation, row.classes) for row in list_progress(fleet.store, 10)] == [
-        (None, 6),
-        ("retire", 5),
-        (None, 5),
-    ]
-    restored = restore_round(fleet.store, first, 300.0)
-    assert [(row.round_id, row.classes) for row in list_progress(fleet.store, 10)] == [(first, 6), (restored, 6)]
 
 
 def test_choices_say_what_a_round_costs_and_what_is_in_its_way(fleet):

@@ -2,12 +2,11 @@
 
 import pytest
 
-from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.rounds.views.replies import describe_round
 from tests.support.aggregator_process import SharingDevice
-from tests.support.core_fleet import CoreFleet, accept, devices
+from tests.support.core_fleet import CoreFleet, devices
 
 
 def on_disk(fleet):
@@ -37,28 +36,3 @@ def test_uploads_stay_while_the_round_is_open_and_go_when_it_fails_or_is_cancell
         end(round_id)
         assert on_disk(fleet) == before
         assert describe_round(fleet.store, round_id).participants[0].upload == receipt.sha256
-
-
-def test_an_upload_that_the_round_s_end_overtakes_is_not_kept(fleet):
-    round_id = fleet.open(deadline_s=60, quorum=0.25)
-    late, early = fleet.devices[:2]
-    data = fleet.body(late, fleet.work(late))
-    left = on_disk(fleet)
-    fleet.upload(early)
-
-    class Overtaken:
-        """Bytes that have been checked when the round ends, and are kept afterwards."""
-
-        def __init__(self, incoming):
-            self.content, self.sha256, self._keep = incoming.content, incoming.sha256, incoming.keep
-
-        def keep(self):
-            fleet.advance(1000.0)
-            return self._keep()
-
-    with fleet.store.blobs.receive() as incoming:
-        incoming.write(data)
-        with pytest.raises(RefusedError, check=lambda error: error.code == "round_closed"):
-            accept(fleet.store, round_id, late.device_id, Overtaken(incoming), 102.0)
-    shown = describe_round(fleet.store, round_id)
-    assert on_disk(fleet) == {*left, shown.result_consensus, shown.result_public_set}

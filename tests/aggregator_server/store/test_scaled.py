@@ -26,7 +26,6 @@ from aggregator_server.store.tables import BlobRow, ParticipantRow
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.copying import digests_of
-from aggregator_server.upkeep.doctor import examine
 from aggregator_server.upkeep.move import move
 from tests.support.core_fleet import CoreFleet, between_rounds
 from tests.support.state_servers import BUCKET, PASSWORD, located, name_of
@@ -257,16 +256,6 @@ def test_a_folder_remembers_where_its_fleet_is_and_asks_for_nothing_but_the_pass
     (place.data / "state.json").write_text("[")
     assert main(["check", "--data", str(place.data)]) == 1
     assert "state.json is damaged" in capsys.readouterr().err
-
-
-def test_check_and_doctor_look_at_both(tmp_path, place):
-    with contextlib.closing((fleet := CoreFleet(tmp_path / "data")).store):
-        fleet.store.blobs.put(b"named by nothing")
-        fleet.open()
-        fleet.store.blobs.remove(fleet.upload(fleet.devices[0]).sha256)
-    assert {"storage", "public set"} <= {item.subject for item in examine(place, 0.0)}
-    assert [item.repaired for item in check(place, repair=True)] == [True, True]
-    assert check(place) == []
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])

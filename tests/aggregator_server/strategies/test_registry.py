@@ -15,7 +15,7 @@ from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.registry import FleetKind, complete, known_settings, recommended
 from fleet_protocol.errors import PlanError
-from fleet_protocol.messages import Choice, parse, to_json
+from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
 from tests.support.embedded_words import SETTINGS, embedded_public_set
@@ -30,14 +30,6 @@ def test_defaults_fill_every_setting_and_are_themselves_allowed(part, name):
     full = complete(part, Choice(name))
     assert full.settings == {key: setting.default for key, setting in known_settings(part)[name].items()}
     assert complete(part, full) == full
-
-
-def test_a_setting_that_was_given_is_kept_and_an_integer_becomes_a_float_where_one_is_meant():
-    full = complete("local", Choice("zero_shot", {"epochs": 3, "learning_rate": 1}))
-    assert full.settings["epochs"] == 3
-    assert full.settings["learning_rate"] == 1.0
-    assert type(full.settings["learning_rate"]) is float
-    assert parse(Choice, to_json(full)) == full
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from aggregator_server.aggregation.contract import Contribution, UploadTerms
 from aggregator_server.errors import MalformedUpdateError, RefusedError
-from aggregator_server.rounds.devices.work import next_work
 from aggregator_server.rounds.publishing import describe_model
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import RoundRequest
@@ -191,19 +190,3 @@ def test_the_steps_of_adaptive_local_training_by_hand():
     assert adaptive_local_training(local, (), 4) == local
     given = complete("local", Choice("fedkws_ui", {"step_factor": 3.5}))
     assert adaptive_local_training(given, reported, 4).settings["step_factor"] == 3.5
-
-
-def test_what_devices_told_with_their_uploads_decides_on_the_next_round_s_steps(tmp_path):
-    class Even(SharingDevice):
-        def update(self, work, **changes):
-            return super().update(work, label_entropy=np.log(2), **changes)
-
-    fleet = CoreFleet(tmp_path, [Even(n, ("c0", "c1")) for n in (1, 2)])
-    fleet.publish_model()
-    shown = describe_round(fleet.store, fleet.run_round(strategy="fedkws_ui"))
-    assert shown.plan.local.settings["step_factor"] == 0.0
-    fleet.open(200.0, strategy="fedkws_ui")
-    plan = next_work(fleet.store, fleet.devices[0].device_id, 201.0).plan
-    assert plan.local.settings["most_clips"] == 42
-    assert plan.local.settings["step_factor"] > 1
-    assert plan.aggregation.settings["by_size"] is False

@@ -4,8 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.discovery.clustering import Discovery, Group, ReportedClass
@@ -14,7 +12,6 @@ from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.names import majority_name, unique_name
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.strategies.zero_shot import aggregate, check
-from fleet_protocol.limits import NAME_LENGTH
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import SETTINGS, FakeDevice
 from tests.support.round_inputs import PUBLIC, WORK, inputs
@@ -89,16 +86,6 @@ def test_most_owners_decide_on_the_name_and_its_spelling():
     assert majority_name(["b", "a"]) == "a"  # a draw: the first in the alphabet, whoever comes first
     assert unique_name("Stop", ["go"]) == "Stop"
     assert unique_name("Stop", ["stop", "stop (2)"]) == "Stop (3)"
-
-
-@given(st.text(min_size=1, max_size=NAME_LENGTH), st.integers(1, 12))
-@settings(derandomize=True)
-def test_made_unique_a_name_differs_from_all_others_and_still_fits(name, times):
-    taken = []
-    for _ in range(times):
-        taken.append(unique_name(name, taken))
-    assert len({entry.casefold() for entry in taken}) == times
-    assert all(len(entry) <= NAME_LENGTH for entry in taken)
 
 
 GOOD = DEVICES[0]
