@@ -2,12 +2,12 @@
 
 import json
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from aggregator_server.errors import AggregatorError, InvalidRequestError
-from fleet_protocol.addresses import InvitationLink, address_problem, addresses_problem
+from fleet_protocol.addresses import InvitationLink, address_problem
 from fleet_protocol.atomic_files import write_durably
 
 _NAME = "address.json"
@@ -36,44 +36,33 @@ def reachable_host(host: str) -> str:
     return own_address() if is_everywhere(host) else host
 
 
-def note_address(folder: Path, urls: Sequence[str], authority: str | None) -> None:
+def note_address(folder: Path, url: str, authority: str | None) -> None:
     """Note where the server is reached, and the SHA-256 of its own authority, for invitations to come."""
-    noted = {"url": urls[0], "more": urls[1:], "authority": authority}
+    noted = {"url": url, "authority": authority}
     write_durably(folder / _NAME, json.dumps(noted).encode())
 
 
 def read_address(folder: Path) -> tuple[str | None, str | None]:
     """Return (where the server of a data folder is reached, the SHA-256 of its own authority), None where unknown.
 
-    Of several addresses it is the first.
-
     Raises:
         AggregatorError: the note is damaged.
     """
-    urls, authority = _read(folder)
-    return (urls[0] if urls else None), authority
-
-
-def _read(folder: Path) -> tuple[tuple[str, ...], str | None]:
-    """Return (all addresses, SHA-256 of the authority); see :func:`read_address`."""
     try:
         noted = json.loads((folder / _NAME).read_bytes())
     except FileNotFoundError:
-        return (), None
+        return None, None
     except ValueError as error:
         raise AggregatorError(
             f"{folder / _NAME} is damaged ({error}); start the server, which writes it anew"
         ) from error
-    return (noted["url"], *noted.get("more", ())), noted["authority"]
+    return noted["url"], noted["authority"]
 
 
-def require_addresses(urls: Sequence[str]) -> None:
-    """Check the addresses by which devices reach one fleet. Raises InvalidRequestError: they cannot be used."""
-    for url in urls:
-        if problem := address_problem(url):
-            raise InvalidRequestError(f"--url must look like https://host:port; {url[:200]!r} {problem}")
-    if problem := addresses_problem(urls):
-        raise InvalidRequestError(f"--url {problem}")
+def require_address(url: str) -> None:
+    """Check the address by which devices reach a fleet. Raises InvalidRequestError: it cannot be used."""
+    if problem := address_problem(url):
+        raise InvalidRequestError(f"--url must look like https://host:port; {url[:200]!r} {problem}")
 
 
 def authority_file(folder: Path, url: str, authority: str | None) -> Path | None:
@@ -85,20 +74,20 @@ def authority_file(folder: Path, url: str, authority: str | None) -> Path | None
     return folder / "tls" / "authority.pem" if authority is not None and url.startswith("https:") else None
 
 
-def make_link(folder: Path, urls: Sequence[str]) -> Callable[[str], str]:
+def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     """Return what makes an invitation's link from its token.
 
     Args:
-        urls: the fleet's servers as devices reach them; none for where the server was reached last.
+        url: the server as devices reach it; None for where it was reached last.
 
     Raises:
         InvalidRequestError: the address is none.
         AggregatorError: nobody knows it.
     """
-    noted, authority = _read(folder)
-    addresses = tuple(urls) or noted
-    if not addresses:
+    noted, authority = read_address(folder)
+    address = url or noted
+    if address is None:
         raise AggregatorError("nobody knows yet where the server listens: start it first, or give --url")
-    require_addresses(addresses)
-    vouching = authority if urlsplit(addresses[0]).scheme == "https" else None
-    return lambda token: str(InvitationLink(addresses[0], token, vouching, addresses[1:]))
+    require_address(address)
+    vouching = authority if urlsplit(address).scheme == "https" else None
+    return lambda token: str(InvitationLink(address, token, vouching))

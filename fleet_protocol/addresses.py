@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from fleet_protocol.errors import LinkFormatError
-from fleet_protocol.limits import ADDRESS_LENGTH, ADDRESSES
+from fleet_protocol.limits import ADDRESS_LENGTH
 
-_LINK = re.compile(
-    r"(?P<url>https?://[^\s#]+?)/?#(?P<token>aur_join_[\w-]{20,100})(?::(?P<authority>[0-9a-f]{64}))?"
-    r"(?P<more>(?:,https?://[^\s#,]+)*)"
-)
-_LONGEST_LINK = ADDRESSES * (ADDRESS_LENGTH + 1) + 200
+_LINK = re.compile(r"(?P<url>https?://[^\s#]+?)/?#(?P<token>aur_join_[\w-]{20,100})(?::(?P<authority>[0-9a-f]{64}))?")
+_LONGEST_LINK = ADDRESS_LENGTH + 200
 
 
 def is_loopback(host: str) -> bool:
@@ -63,50 +59,30 @@ def address_problem(url: str) -> str:
     return ""
 
 
-def addresses_problem(urls: Sequence[str]) -> str:
-    """Return what is wrong with the addresses of one fleet, each of which is one by itself; "" where nothing is."""
-    if not 1 <= len(urls) <= ADDRESSES:
-        return f"must be 1 to {ADDRESSES} addresses, not {len(urls)}"
-    if len({url.rstrip("/") for url in urls}) < len(urls):
-        return "must not name an address twice"
-    # Else whoever cuts the way to the one would have the secret sent in the clear to the other.
-    if len({urlsplit(url).scheme for url in urls}) > 1:
-        return "must be all https:// or all http://"
-    return ""
-
-
 @dataclass(frozen=True)
 class InvitationLink:
     """What a device needs to join a fleet, in one link: ``https://host:port/#aur_join_...:authority``.
 
-    What follows ``#`` is never sent to a server by a browser, and needs no quotes in a shell. Further addresses of the
-    fleet follow it, each after a comma.
+    What follows ``#`` is never sent to a server by a browser, and needs no quotes in a shell.
 
     Attributes:
         url: Address of the aggregator.
         token: Text of the invitation.
         authority: SHA-256 of the aggregator's own certificate authority, 64 hex digits; None where public ones vouch
             for it, or nobody.
-        more: Further addresses of the same fleet.
     """
 
     url: str
     token: str
     authority: str | None = None
-    more: tuple[str, ...] = ()
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """All addresses of the fleet."""
-        return (self.url, *self.more)
 
     def __str__(self) -> str:
         vouching = f":{self.authority}" if self.authority else ""
-        return f"{self.url.rstrip('/')}/#{self.token}{vouching}" + "".join(f",{url}" for url in self.more)
+        return f"{self.url.rstrip('/')}/#{self.token}{vouching}"
 
     @classmethod
     def parse(cls, text: str) -> InvitationLink:
-        """Read a link. Raises LinkFormatError: it is none, or one of its addresses is none."""
+        """Read a link. Raises LinkFormatError: it is none, or its address is none."""
         text = text.strip()
         found = _LINK.fullmatch(text) if len(text) <= _LONGEST_LINK else None
         if found is None:
@@ -114,10 +90,7 @@ class InvitationLink:
                 f"{text[:200]!r} is no invitation; `auricle-aggregator invite` prints one, like "
                 "https://host:8470/#aur_join_..."
             )
-        link = cls(found["url"], found["token"], found["authority"], tuple(found["more"].split(",")[1:]))
-        for url in link.addresses:
-            if problem := address_problem(url):
-                raise LinkFormatError(f"the invitation's address {url[:200]!r} {problem}")
-        if problem := addresses_problem(link.addresses):
-            raise LinkFormatError(f"the invitation's addresses {problem}")
+        link = cls(found["url"], found["token"], found["authority"])
+        if problem := address_problem(link.url):
+            raise LinkFormatError(f"the invitation's address {link.url[:200]!r} {problem}")
         return link

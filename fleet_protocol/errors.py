@@ -59,10 +59,6 @@ class UnreachableError(LinkError):
     """The aggregator does not answer, or not sensibly; worth trying again."""
 
 
-class UnwillingError(UnreachableError):
-    """The aggregator answers, and asks for patience."""
-
-
 class CertificateError(UnreachableError):
     """A server's certificate is not one that this device trusts."""
 

@@ -18,5 +18,4 @@ LABELS = 4_096  # of a device
 REPORTS = 32  # new sounds in one upload; a device with more of them reports the others in later rounds
 NEGATIVES = 2  # of one class in one upload: sounds that an owner said are none of its
 NEGATIVES_OF_FLEET = 16  # of one class in what the fleet is told
-ADDRESSES = 8  # of the servers of one fleet
 CLASSES_OF_WORK = 10_000  # in one piece of work

@@ -90,12 +90,7 @@ def _add_invitations(commands: Commands) -> None:
     invite.add_argument("--devices", type=int, default=1, metavar="N", help="how many devices may come by it (1)")
     invite.add_argument("--expires", type=duration, default="1d", metavar="TIME", help="like 12h, 30d, never (1d)")
     invite.add_argument("--group", help="a word for people about these devices, like kitchen")
-    invite.add_argument(
-        "--url",
-        action="append",
-        default=[],
-        help="the server as devices reach it (default: as it was started last); may be repeated, for several addresses",
-    )
+    invite.add_argument("--url", help="the server as devices reach it (default: as it was started last)")
     add_json(invite)
     invite.set_defaults(run=_invite)
     invitations = commands.add_parser("invitations", help="list the invitations, or revoke one")

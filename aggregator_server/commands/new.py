@@ -125,7 +125,7 @@ def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Pa
                 publish(store, incoming, COMMAND_LINE)
         endpoint.note(options.data, endpoint.certificate(options.data), options.host, options.port)
         wanted = InvitationRequest(devices=options.devices, expires_s=options.expires)
-        return make_link(options.data, ())(invite(store, wanted, COMMAND_LINE, time.time()).token)
+        return make_link(options.data, None)(invite(store, wanted, COMMAND_LINE, time.time()).token)
     except AuricleError:
         shutil.rmtree(options.data)  # it was not there, or empty
         raise

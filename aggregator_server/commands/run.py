@@ -79,8 +79,8 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
         "--url",
         action="append",
         default=[],
-        help="the server as devices reach it, for invitations (default: as it listens); may be repeated, for several "
-        "addresses of one fleet",
+        help="the server as devices reach it, for invitations (default: as it listens); of several the first is in "
+        "invitations, and the certificate names all",
     )
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from aggregator_server import tls
 from aggregator_server.errors import InvalidRequestError, StartError
 from aggregator_server.limits import RECEIVED_BYTES
-from aggregator_server.server_address import note_address, reachable_host, require_addresses
+from aggregator_server.server_address import note_address, reachable_host, require_address
 from fleet_protocol.addresses import is_loopback
 
 Tls = Literal["off", "auto", "proxy"]
@@ -51,7 +51,8 @@ class Endpoint:
             StartError: the options contradict each other, or a file cannot be used.
         """
         try:
-            require_addresses(self.urls or ("http://localhost",))
+            for url in self.urls:
+                require_address(url)
         except InvalidRequestError as error:
             raise StartError(str(error)) from error
         if self.tls_mode != "off" and (self.tls_cert or self.tls_key):
@@ -80,8 +81,8 @@ class Endpoint:
         authority = None if certificate is None else certificate.authority
         if self.tls_mode == "proxy":
             host, port = "0.0.0.0", PROXY_PORT  # noqa: S104  (where the proxy is reached)
-        urls = self.urls or (url_of(reachable_host(host), port, private=certificate is not None),)
-        note_address(data, urls, authority and tls.fingerprint(authority))
+        shown = self.urls[0] if self.urls else url_of(reachable_host(host), port, private=certificate is not None)
+        note_address(data, shown, authority and tls.fingerprint(authority))
 
     def require_privacy(self, shown: str) -> None:
         """Check that plain HTTP stays on this machine, or is wanted. Raises StartError: it does not."""

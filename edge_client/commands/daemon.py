@@ -120,17 +120,6 @@ def _is_shut_out(status: dict[str, Any]) -> bool:
     return bool(server and server["reachable"] and not server["enrolled"] and not server["waiting"])
 
 
-def _address_lines(server: dict[str, Any] | None) -> list[str]:
-    """Say of each address of a fleet that has several whether it is in use, and what is wrong with it."""
-    addresses = [] if server is None else server.get("addresses", [])
-    lines = []
-    for address in addresses if len(addresses) > 1 else ():
-        words = ["in use"] if address["in_use"] else []
-        words += [f"failed: {address['error']}"] if address["error"] else []
-        lines.append(f"address   {address['url']}: {', '.join(words) or 'not in use'}")
-    return lines
-
-
 def _lines(status: dict[str, Any]) -> list[str]:
     if "time" not in status:
         return ["starting, or without space on the disk for its status (auricle-edge doctor)"]
@@ -150,10 +139,9 @@ def _lines(status: dict[str, Any]) -> list[str]:
             f"fleet     NOT ENROLLED at {status['server']['server']}; ask for an invitation (`auricle-aggregator "
             "invite`) and run `auricle-edge join LINK`, or correct enrol_token (`auricle-aggregator tokens`)"
         )
-    lines += _address_lines(status.get("server"))
     subjects = {name: status.get(name) for name in ("listening", "server", "training", "teaching", "board")}
     lines += [
-        f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items() if key != "addresses")
+        f"{name:9s} " + ", ".join(f"{key} {_value(value)}" for key, value in found.items())
         for name, found in subjects.items()
         if found
     ]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from edge_client.errors import ConfigError
-from fleet_protocol.addresses import address_problem, addresses_problem, is_clear
+from fleet_protocol.addresses import address_problem, is_clear
 from fleet_protocol.labels import is_name
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
@@ -65,27 +65,15 @@ class ServerConfig:
     wait_s: float = 25.0
     longest_pause_s: float = 60.0
     insecure_http: bool = False
-    urls: tuple[str, ...] = ()
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The addresses of the fleet, as they are written."""
-        return self.urls or (self.url,)
 
     def __post_init__(self) -> None:
-        require(not (self.url and self.urls), "urls", self.urls, "stands in the place of url; leave one of them out")
-        key = "urls" if self.urls else "url"
-        for url in self.addresses:
-            problem = address_problem(url)
-            require(not problem, key, url, problem)
-        problem = addresses_problem(self.addresses)
-        require(not problem, key, self.addresses, problem)
+        problem = address_problem(self.url)
+        require(not problem, "url", self.url, problem)
         usable = self.enrol_token.isascii() and self.enrol_token.isprintable() and " " not in self.enrol_token
         rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
         require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log
         rule = "is plain HTTP, so others can read this device's secret; use https://, or add insecure_http = true"
-        for url in self.addresses:
-            require(self.insecure_http or not is_clear(url), key, url, rule)
+        require(self.insecure_http or not is_clear(self.url), "url", self.url, rule)
         require_between(self, 0, 60, "wait_s")
         require_above_zero(self, "longest_pause_s")
 

@@ -6,7 +6,6 @@ import json
 import stat
 import tempfile
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,23 +96,21 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def write_server(path: Path, addresses: Sequence[str], *, insecure_http: bool) -> None:
-    """Name the aggregator's addresses in a configuration file; other keys of the section stay.
+def write_server(path: Path, url: str, *, insecure_http: bool) -> None:
+    """Name the aggregator's address in a configuration file; other keys of the section stay.
 
     Raises ConfigError if the file is written in a way that this does not understand.
     """
     lines = path.read_text(encoding="utf-8-sig").splitlines()
-    named: dict[str, str | list[str]] = {"url": addresses[0]} if len(addresses) == 1 else {"urls": list(addresses)}
-    keys = {key: json.dumps(value) for key, value in named.items()}
-    keys |= {"insecure_http": "true"} if insecure_http else {}
+    keys = {"url": json.dumps(url)} | ({"insecure_http": "true"} if insecure_http else {})
     written = [f"{key} = {value}" for key, value in keys.items()]
     start, end = _section(lines)
     if start is None:
         lines += ["", _HEADER, *written]
     else:
-        kept = [line for line in lines[start + 1 : end] if _key(line) not in ("url", "urls", "insecure_http")]
+        kept = [line for line in lines[start + 1 : end] if _key(line) not in ("url", "insecure_http")]
         lines[start + 1 : end] = [*written, *kept]
-    _replace(path, lines, named)
+    _replace(path, lines, url)
 
 
 def remove_server(path: Path) -> None:
@@ -144,13 +141,13 @@ def _key(line: str) -> str:
     return line.partition("=")[0].strip()
 
 
-def _replace(path: Path, lines: list[str], named: dict[str, str | list[str]] | None) -> None:
-    """Write the lines, where the keys of the aggregator's addresses, None without the section, are what is meant."""
+def _replace(path: Path, lines: list[str], url: str | None) -> None:
+    """Write the lines, where the aggregator's address, None without the section, is what is meant."""
     text = "\n".join(lines) + "\n"
     try:
         found = tomllib.loads(text).get("server")
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: the section {_HEADER} could not be changed ({error}); change it by hand") from error
-    if (None if found is None else {key: found[key] for key in ("url", "urls") if key in found}) != named:
+    if (None if found is None else found.get("url")) != url:
         raise ConfigError(f"{path}: the section {_HEADER} could not be changed; change it by hand")
     write_durably(path, text.encode(), mode=stat.S_IMODE(path.stat().st_mode))

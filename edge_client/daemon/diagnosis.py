@@ -190,21 +190,8 @@ def _aggregator(config: Config) -> Result:
     """Check address, TLS, clock and membership by one question, which the device asks of itself."""
     if config.server is None:
         return "ok", "none: without [server] this device learns alone"
-    state = DeviceState(config.device.state)
-    found = {url: _at(url, config, state) for url in config.server.addresses}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    good = [result for result in found.values() if result[0] == "ok"]
-    bad = {url: result for url, result in found.items() if result[0] != "ok"}
-    what = "; ".join([result[1] for result in good] + [f"{url}: {result[1]}" for url, result in bad.items()])
-    if not bad:
-        return "ok", what
-    worst = min(bad.values(), key=lambda result: result[0] != "problem")
-    return "warning" if good else worst[0], what, *worst[2:]
-
-
-def _at(url: str, config: Config, state: DeviceState) -> Result:
-    with closing(client_of_member((url,), state)) as client:
+    state, url = DeviceState(config.device.state), config.server.url
+    with closing(client_of_member(url, state)) as client:
         try:
             client.check_enrolment()
         except CertificateError as error:

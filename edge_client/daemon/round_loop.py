@@ -30,14 +30,12 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.5
 # In this time the devices of a server that is gone come to the others.
-_CHANGE_S = 2.0
 # Longest time without a sign of progress while the loop merely waits.
 _BEAT_S = 5.0
 # Blobs of earlier work that stay while none was learned from: rounds that never end must not fill the disk.
 _SPARE_BYTES = 512 * 1024 * 1024
 # What the aggregator says as long as nobody admitted this device.
 _WAITING = "device_waiting"
-_UNKNOWN = 401
 # What the aggregator says of an upload that it will never take: there is no use in keeping it.
 _HOPELESS = {"round_closed", "duplicate_update", "round_not_found", "not_selected"}
 
@@ -59,23 +57,21 @@ class RoundLoop:
         self._stop = stop
         self._beat: Callable[[], None] = lambda: None  # until it runs
         self._token = _token(server, state.membership.load())
-        for url in filter(is_clear, server.addresses):
-            log.warning("%s is plain HTTP: whoever reads the network has this device's secret (insecure_http)", url)
-        self._client = client_of_member(server.addresses, state)
+        if is_clear(server.url):
+            log.warning("%s is plain HTTP: whoever reads the network has its secret (insecure_http)", server.url)
+        self._client = client_of_member(server.url, state)
         self._jitter = random.Random(state.identity.load().device_id)  # noqa: S311  (spreads devices, guards nothing)
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
         self._last_enrolment: Enrolment | None = None
         self.status: dict[str, Any] = {
-            "server": "",
-            "addresses": [],
+            "server": server.url,
             "enrolled": False,
             "reachable": None,
             "waiting": False,
             "error": "",
             "trouble": "",
         }
-        self._note_addresses()
 
     def run(self, beat: Callable[[], None]) -> None:
         """Work until stopped, with a beat at all progress."""
@@ -92,15 +88,9 @@ class RoundLoop:
                 self._step()
                 pause = _FIRST_PAUSE_S
                 self.status.update(reachable=True, waiting=False, error="")
-                self._note_addresses()
                 continue
             except UnreachableError as error:
                 self.status.update(reachable=False, error=str(error))
-                self._note_addresses()
-                if self._client.addresses.another:
-                    log.warning("%s; going on with %s", error, self._client.addresses.url)
-                    self._pause(_CHANGE_S, of=0.0)
-                    continue
                 log.warning("%s; trying again", error)
             except RefusedError as error:
                 self._note_refusal(error)
@@ -110,9 +100,6 @@ class RoundLoop:
             self._pause(pause)
             pause = min(2 * pause, self._server.longest_pause_s)
         self._client.close()
-
-    def _note_addresses(self) -> None:
-        self.status.update(server=self._client.addresses.url, addresses=self._client.addresses.report())
 
     def _pause(self, longest: float, of: float = 0.5) -> None:
         """Wait between a share and all of a time, so that a fleet does not return all at once."""
@@ -132,9 +119,6 @@ class RoundLoop:
         # 401: the aggregator lost its memory, or never knew this device.
         if error.status in (401, 403) and not waits:
             self.status["enrolled"] = False
-        if error.status == _UNKNOWN:  # perhaps another fleet's server by now
-            self._client.addresses.note_failure(str(error))
-        self._note_addresses()
 
     def _enrol(self) -> None:
         self._last_enrolment, enrolled = enrol(self._client, self._config, self._state.identity, self._token)

@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import platform
 import secrets
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.client.addresses import own_order
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.command_line import version
@@ -56,16 +54,14 @@ def _fit(text: str) -> str:
     return "".join(character for character in text if character.isprintable())[:VERSION_LENGTH].strip()
 
 
-def client_of_member(urls: Sequence[str], state: DeviceState) -> ServerClient:
-    """Return what speaks to the aggregator at its addresses as this device, and trusts what it pinned when it joined.
+def client_of_member(url: str, state: DeviceState) -> ServerClient:
+    """Return what speaks to the aggregator as this device, and trusts what it pinned when it joined.
 
     Raises LinkError if the address cannot be one, or the authority none.
     """
     membership = state.membership.load()
     authority = None if membership is None else membership.authority
-    identity = state.identity.load()
-    first, *more = own_order(urls, identity.device_id)
-    return ServerClient(first, identity, authority=authority, more=more)
+    return ServerClient(url, state.identity.load(), authority=authority)
 
 
 def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:

@@ -18,9 +18,9 @@ from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.client.identity import Identity
-from fleet_protocol.client.invitation import at_one_of
+from fleet_protocol.client.invitation import fetch_authority
 from fleet_protocol.client.server_client import ServerClient
-from fleet_protocol.errors import RefusedError, UnreachableError
+from fleet_protocol.errors import RefusedError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolled
 
@@ -48,20 +48,16 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     present = state.membership.load()
     known = set() if present is None else {present.url}
     if config.server is not None:
-        known.update(config.server.addresses)
-
-    def enrol_at(url: str, authority: str | None) -> tuple[Membership, Enrolled]:
-        if present is not None and present.authority != authority and not known.issuperset(link.addresses):
-            raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
-        with closing(ServerClient(url, state.identity.load(), authority=authority)) as client:
-            _, enrolled = enrol(client, config, state.identity, link.token)
-            if not enrolled.waiting:
-                _fetch_public_set(client, state.blobs)
-        return Membership(link.url, authority), enrolled
-
-    membership, enrolled = at_one_of(link, enrol_at)
-    state.membership.save(membership)
-    write_server(config_path, link.addresses, insecure_http=any(map(is_clear, link.addresses)))
+        known.add(config.server.url)
+    authority = fetch_authority(link.url, link.authority)
+    if present is not None and present.authority != authority and link.url not in known:
+        raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
+    with closing(ServerClient(link.url, state.identity.load(), authority=authority)) as client:
+        _, enrolled = enrol(client, config, state.identity, link.token)
+        if not enrolled.waiting:
+            _fetch_public_set(client, state.blobs)
+    state.membership.save(Membership(link.url, authority))
+    write_server(config_path, link.url, insecure_http=is_clear(link.url))
     return enrolled
 
 
@@ -84,22 +80,18 @@ def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: s
         return
     config_path.parent.mkdir(parents=True, exist_ok=True)
     bundle = config_path.with_name("fleet.auricle")
-
-    def fetch_at(url: str, authority: str | None) -> None:
-        with closing(ServerClient(url, Identity("", link.token), authority=authority)) as client:
-            client.bundle(bundle)
-
-    at_one_of(link, fetch_at)
+    authority = fetch_authority(link.url, link.authority)
+    with closing(ServerClient(link.url, Identity("", link.token), authority=authority)) as client:
+        client.bundle(bundle)
     read_bundle(bundle)
     answers = Answers(name=name, state="state", bundle=bundle.name, microphone=None, recordings=recordings.resolve())
     write_new(config_path, answers, replace=False)
 
 
 def _require_private(link: InvitationLink, *, insecure_http: bool) -> None:
-    clear = next(filter(is_clear, link.addresses), None)
-    if clear is not None and not insecure_http:
+    if is_clear(link.url) and not insecure_http:
         raise ConfigError(
-            f"{clear} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
+            f"{link.url} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
             "run with --tls auto and ask for a new invitation, or say --insecure-http"
         )
 
@@ -137,16 +129,10 @@ def leave(config_path: Path, *, notify: bool) -> None:
 
 def _say_goodbye(config: Config, state: DeviceState) -> None:
     assert config.server is not None
-    with closing(client_of_member(config.server.addresses, state)) as client:
-        while True:
-            try:
-                settle_secret(client, state.identity)
-                client.leave()
-                return
-            except RefusedError as error:
-                if error.status not in _GONE:
-                    raise
-                return
-            except UnreachableError:
-                if not client.addresses.another:
-                    raise
+    with closing(client_of_member(config.server.url, state)) as client:
+        try:
+            settle_secret(client, state.identity)
+            client.leave()
+        except RefusedError as error:
+            if error.status not in _GONE:
+                raise

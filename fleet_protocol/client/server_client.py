@@ -6,16 +6,15 @@ import email.utils
 import hashlib
 import ipaddress
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fleet_protocol.atomic_files import written_durably
-from fleet_protocol.client.addresses import Addresses
 from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorten
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
-from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError, UnwillingError
+from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError
 from fleet_protocol.messages import (
     RENEWAL_HEADER,
     Authority,
@@ -52,29 +51,20 @@ _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
 class ServerClient:
     """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError.
 
-    Where the aggregator has several addresses, one that fails is left for the next, which the next request asks.
-
     Attributes:
-        addresses: Those addresses, and which is in use.
         new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
 
         server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
     def __init__(
-        self,
-        url: str,
-        identity: Identity | None,
-        bounds: Bounds | None = None,
-        authority: str | None = None,
-        more: Sequence[str] = (),
+        self, url: str, identity: Identity | None, bounds: Bounds | None = None, authority: str | None = None
     ) -> None:
         """Prepare; nothing is sent yet. Raises LinkError if the address cannot be one, or the authority none.
 
         Args:
             identity: who asks; None: a stranger, who sends no secret and does not verify the aggregator's certificate.
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
-            more: further addresses of the same aggregator; the authority vouches for all of them.
         """
         self.bounds = Bounds() if bounds is None else bounds
         self.new_secret_wanted = False
@@ -86,8 +76,6 @@ class ServerClient:
         if identity is not None:
             self._headers["Authorization"] = f"Bearer {identity.secret}"
         self._deadline = Deadline()
-        self.addresses = Addresses((url, *more))
-        self._url = url
         self._client = self._open(url)
 
     def _open(self, url: str) -> httpx.Client:
@@ -145,7 +133,6 @@ class ServerClient:
 
     def work(self, wait_s: float) -> Work | None:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
-        self.addresses.go_home()
         with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
             self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
             found = self._content(answer)
@@ -195,27 +182,6 @@ class ServerClient:
     @contextmanager
     def _asked(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
         """Send a request, whose answer may take so much longer; of the answer that it yields the headers are read."""
-        self._follow()
-        try:
-            with self._sent(method, path, extra_s, **body) as answer:
-                yield answer
-        except UnreachableError as error:
-            self.addresses.note_failure(str(error), unwilling=isinstance(error, UnwillingError))
-            raise
-        except RefusedError:
-            self.addresses.note_answer()
-            raise
-        self.addresses.note_answer()
-
-    def _follow(self) -> None:
-        """Speak to the address that is in use by now."""
-        if self.addresses.url != self._url:
-            self._client.close()
-            self._url = self.addresses.url
-            self._client = self._open(self._url)
-
-    @contextmanager
-    def _sent(self, method: str, path: str, extra_s: float, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
         import httpx
 
         timeout = httpx.Timeout(self.bounds.seconds + extra_s, connect=_CONNECT_S)
@@ -240,7 +206,8 @@ class ServerClient:
 
     def _refuse(self, answer: httpx.Response, asked: str) -> NoReturn:
         if answer.status_code in _PATIENCE:
-            raise UnwillingError(f"the aggregator at {self._url} answered {answer.status_code} to {asked}")
+            said = f"answered {answer.status_code} to {asked}"
+            raise UnreachableError(f"the aggregator at {self._client.base_url} {said}")
         try:
             detail = read_message(ErrorReply, self._content(answer)).error
         except MessageError as error:
@@ -254,9 +221,7 @@ class ServerClient:
         try:
             return read_message(kind, content)
         except MessageError as error:
-            problem = f"{self._client.base_url} answered what no aggregator would: {error}"
-            self.addresses.note_failure(problem)
-            raise UnreachableError(problem) from error
+            raise UnreachableError(f"{self._client.base_url} answered what no aggregator would: {error}") from error
 
     def _content(self, answer: httpx.Response) -> bytes:
         return b"".join(self._pieces(answer, self.bounds.json_bytes))

@@ -1,7 +1,7 @@
 """Three servers of one fleet on a PostgreSQL and an S3 interface, devices that go on meanwhile, and what disturbs them.
 
 Each server reaches the database and the store by links of its own, which can be cut; it keeps its port when it starts
-again. Devices have the addresses of all servers and speak by the client of real ones.
+again. Devices speak by the client of real ones, at whichever server answers.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ import psycopg
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
-from fleet_protocol.client.addresses import own_order
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import UnreachableError
@@ -51,13 +50,14 @@ class Member(SharingDevice):
     def live(self, urls, ending, receipts):
         """Learn and upload until the end; note what every receipt is for."""
         rng = random.Random(self.number)
-        first, *more = own_order(urls, self.device_id)
-        with contextlib.closing(ServerClient(first, Identity(self.device_id, self.secret), more=more)) as client:
-            while not ending.is_set():
-                with contextlib.suppress(UnreachableError):
+        while not ending.is_set():
+            with (
+                contextlib.closing(ServerClient(rng.choice(urls), Identity(self.device_id, self.secret))) as client,
+                contextlib.suppress(UnreachableError),
+            ):
+                while not ending.is_set():
                     self._go_on(client, rng, receipts)
-                    continue
-                ending.wait(0.1)
+            ending.wait(0.1)
 
     def _go_on(self, client, rng, receipts):
         work = client.work(2.0)

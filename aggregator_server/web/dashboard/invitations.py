@@ -1,7 +1,6 @@
 """The page of invitations; a new one is shown once, with a code for a camera."""
 
 import io
-import re
 import time
 
 import segno
@@ -34,7 +33,7 @@ def show_invitations(request: Request, service: CurrentService, _visit: Signed) 
 def invite(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
     """Make an invitation. The answer alone shows it: the server keeps a hash."""
     try:
-        link_of = make_link(service.store.folder, re.split(r"[\s,]+", form.text("url")) if form.text("url") else ())
+        link_of = make_link(service.store.folder, form.text("url") or None)
         hours = form.number(float, "hours", "the hours")
         wanted = InvitationRequest(
             devices=form.number(int, "devices", "the number of devices") or 1,

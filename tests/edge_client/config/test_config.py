@@ -114,7 +114,7 @@ def path(tmp_path):
 def written(path, text, **options):
     path.write_text(text)
     path.chmod(0o640)
-    write_server(path, [URL], **({"insecure_http": False} | options))
+    write_server(path, URL, **({"insecure_http": False} | options))
     assert path.stat().st_mode & 0o777 == 0o640
     return path.read_text()
 
@@ -138,7 +138,7 @@ def test_the_section_becomes_comments_and_can_come_back(path):
     assert left.endswith("\n# hear\n[microphone]\n")
     remove_server(path)  # there is none any more
     assert path.read_text() == left
-    write_server(path, [URL], insecure_http=False)
+    write_server(path, URL, insecure_http=False)
     assert tomllib.loads(path.read_text())["server"] == {"url": URL}
 
 
@@ -146,5 +146,5 @@ def test_the_section_becomes_comments_and_can_come_back(path):
 def test_a_file_that_is_written_in_another_way_is_left_alone(path, text):
     path.write_text(text)
     with pytest.raises(ConfigError, match="change it by hand"):
-        write_server(path, [URL], insecure_http=False)
+        write_server(path, URL, insecure_http=False)
     assert path.read_text() == text
