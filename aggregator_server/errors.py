@@ -17,7 +17,6 @@ CODES: dict[str, tuple[int, str]] = {
     "not_selected": (403, "The device was not selected for the round, for example because it enrolled later."),
     "not_found": (404, "There is nothing at this address."),
     "round_not_found": (404, "There is no such round."),
-    "schedule_not_found": (404, "There is no such schedule, or it has ended."),
     "device_not_found": (404, "There is no such device."),
     "class_not_found": (404, "There is no such class."),
     "token_not_found": (404, "There is no such token."),

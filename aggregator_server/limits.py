@@ -69,9 +69,6 @@ REFERENCES_PER_ROUND = 512  # descriptions of known classes
 NEW_CLASSES_OF_A_DEVICE = 8  # in one round, that it alone reports
 CLASSES = 256  # of a fleet, those that wait for an operator included; a published public set may have more
 
-# Schedules of rounds that go on at the same time.
-SCHEDULES = 20
-
 # What no row names is removed at this age: by then whoever stored it has written its row, or never will.
 UNNAMED_S = 86_400.0
 

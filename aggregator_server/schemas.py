@@ -396,51 +396,6 @@ class RoundRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleRequest:
-    """Rounds that shall open by themselves. One of ``daily_at`` and ``interval_s`` says when.
-
-    Attributes:
-        round: Request of every round.
-        daily_at: Time of day at which one opens, such as ``03:00``.
-        zone: Time zone of that time, such as ``Europe/Berlin``; None for the server's.
-        interval_s: Seconds from one opening to the next; the first is at once.
-    """
-
-    __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
-    round: RoundRequest = field(default_factory=RoundRequest)
-    daily_at: str | None = None
-    zone: str | None = None
-    interval_s: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleInfo:
-    """A schedule that goes on.
-
-    Attributes:
-        schedule_id: Number of the schedule, from 1.
-        round: Request of every round.
-        daily_at: Time of day at which a round opens.
-        zone: Time zone of that time; None for the server's.
-        interval_s: Seconds from one opening to the next.
-        made_at: Time at which it was made.
-        next_at: Time of the next opening, a past one where it waits for the end of another round.
-        last_round: Number of the last round that it opened.
-        problem: Reason for which the last time's round could not be opened.
-    """
-
-    schedule_id: int
-    round: RoundRequest
-    daily_at: str | None
-    zone: str | None
-    interval_s: float | None
-    made_at: datetime
-    next_at: datetime
-    last_round: int | None
-    problem: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class RoundSummary:
     """A round in a list.
 

@@ -1,4 +1,4 @@
-"""``round``, ``rounds`` and ``schedule``: open a round at a running server, now or by itself, watch it, list, end."""
+"""``round`` and ``rounds``: open a round at a running server, watch it, cancel it, list all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add(commands: Commands) -> None:
     listing.add_argument("--limit", type=int, default=20, metavar="N", help="at most so many (20)")
     listing.add_argument("--before", type=int, metavar="NUMBER", help="only rounds with a smaller number")
     listing.set_defaults(run=_list)
-    for parser in (start, follow, cancel, listing, *_add_schedules(commands)):
+    for parser in (start, follow, cancel, listing):
         add_server(parser)
         add_json(parser)
 
@@ -169,64 +169,4 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
         "learned": item["learned"],
         "kept own": item["kept_own"],
         "reason": item["reason"],
-    }
-
-
-_SCHEDULE_COLUMNS = ("schedule", "strategy", "when", "next", "last round", "problem")
-
-
-def _add_schedules(commands: Commands) -> tuple[argparse.ArgumentParser, ...]:
-    group = commands.add_parser("schedule", help="let rounds open by themselves, list schedules, end one")
-    actions = group.add_subparsers(required=True, metavar="ACTION")
-    new = actions.add_parser("add", help="open rounds every day at a time, or every so often")
-    _add_plan(new)
-    when = new.add_mutually_exclusive_group(required=True)
-    when.add_argument("--daily-at", metavar="HH:MM", help="every day at this time, like 03:00")
-    when.add_argument("--interval", type=duration, metavar="TIME", help="now, and then so often, like 6h")
-    new.add_argument("--zone", metavar="ZONE", help="time zone of --daily-at, like Europe/Berlin (the server's)")
-    new.set_defaults(run=_add)
-    listing = actions.add_parser("list", help="list the schedules that go on")
-    listing.set_defaults(run=_list_schedules)
-    end = actions.add_parser("end", help="open no more rounds by a schedule")
-    end.add_argument("schedule", type=int, metavar="NUMBER", help="as `schedule list` shows it")
-    end.set_defaults(run=_end)
-    return new, listing, end
-
-
-def _add(options: argparse.Namespace) -> int:
-    given = {"daily_at": options.daily_at, "zone": options.zone, "interval_s": options.interval}
-    when = {name: value for name, value in given.items() if value is not None}
-    made = connect(options).send("POST", "/v1/schedules", when | {"round": _plan_of(options)})
-    if options.json:
-        print(json.dumps(made))
-    else:
-        show([_schedule_row(made)], _SCHEDULE_COLUMNS, as_json=False)
-    return 0
-
-
-def _list_schedules(options: argparse.Namespace) -> int:
-    found = connect(options).get("/v1/schedules")
-    show(found if options.json else [_schedule_row(item) for item in found], _SCHEDULE_COLUMNS, as_json=options.json)
-    return 0
-
-
-def _end(options: argparse.Namespace) -> int:
-    connect(options).send("DELETE", f"/v1/schedules/{options.schedule}")
-    tell(options, {"schedule_id": options.schedule}, f"schedule {options.schedule} has ended")
-    return 0
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 3_600:g} h" if seconds % 3_600 == 0 else f"{seconds / 60:g} min"
-
-
-def _schedule_row(item: dict[str, Any]) -> dict[str, Any]:
-    zone = f" {item['zone']}" if item["zone"] else ""
-    return {
-        "schedule": item["schedule_id"],
-        "strategy": item["round"]["strategy"],
-        "when": f"daily at {item['daily_at']}{zone}" if item["daily_at"] else f"every {_time(item['interval_s'])}",
-        "next": item["next_at"],
-        "last round": item["last_round"],
-        "problem": item["problem"],
     }

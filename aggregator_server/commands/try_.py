@@ -64,7 +64,6 @@ def _try(options: argparse.Namespace) -> int:
             programs.start(name, EDGE, "join", link, "--recordings", folder / name, "--run", tell=lambda _line: None)
         client = connect(argparse.Namespace(data=data, url=None, authority=None, token=None))
         programs.wait(lambda: len(client.get("/v1/devices")) == len(names), _READY_S)
-        client.send("POST", "/v1/schedules", {"interval_s": _INTERVAL_S, "round": {}})
         url = f"{client.url}/#token={_answer('tokens', '--data', data, '--json')['admin']}"
         print(f"A fleet of {', '.join(names)} learns sample sounds; {' and '.join(names[:2])} know one more, a {_NEW}.")
         print(f"Its dashboard: {url} (press Sign in; Ctrl-C here ends it all)")
@@ -72,7 +71,11 @@ def _try(options: argparse.Namespace) -> int:
         if not options.no_browser:
             open_in_browser(url)
         shown: dict[int, str] = {}
+        next_at = 0.0
         while True:
+            if time.monotonic() >= next_at and all(one["state"] != "open" for one in client.get("/v1/rounds", limit=1)):
+                next_at = time.monotonic() + _INTERVAL_S
+                client.send("POST", "/v1/rounds", {})
             _show_news(client, shown)
             programs.watch(_LOOK_S)
     return 0

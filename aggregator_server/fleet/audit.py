@@ -35,8 +35,6 @@ What = Literal[
     "round_closed",
     "round_opened",
     "round_restored",
-    "schedule_ended",
-    "schedule_made",
     "secret_changed",
     "secret_requested",
     "signed_in",

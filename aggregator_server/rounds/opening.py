@@ -46,7 +46,7 @@ from fleet_protocol.personalisations import personalisations
 
 
 def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
-    """Open a round as somebody asked for it, now or once for a schedule.
+    """Open a round as somebody asked for it.
 
     Raises:
         RefusedError: another round is open.

@@ -12,7 +12,6 @@ from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
 from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.retention import remove_left_uploads, sweep
-from aggregator_server.rounds.schedules import next_opening, open_scheduled
 from aggregator_server.store import Store
 
 
@@ -146,21 +145,13 @@ class RoundScheduler:
     def _move(self) -> float:
         with self._store.reading() as session:
             is_due, deadline = read_waiting(session, time.time())
-            opening = next_opening(session)
         if is_due:
             closed = advance(self._store, time.time(), self._compute, self._new_work.notify)
             if closed is not None:
                 _log.info("round %d closed", closed)
             return 0.0  # another round may have followed, and even be over already
-        if opening is not None and opening <= time.time():
-            opened = open_scheduled(self._store, time.time())
-            if opened is not None:
-                _log.info("round %d opened by its schedule", opened)
-                self._new_work.notify()
-            return 0.0
         self.clean()
         if time.monotonic() >= self._sweep_at:  # while no round is due: to list a store takes its time
             self._sweep_at = time.monotonic() + UNNAMED_S
             sweep(self._store, time.time())
-        pauses = [due - time.time() for due in (deadline, opening) if due is not None]
-        return max(0.0, min([_MAX_SLEEP_S, *pauses]))
+        return _MAX_SLEEP_S if deadline is None else max(0.0, min(_MAX_SLEEP_S, deadline - time.time()))

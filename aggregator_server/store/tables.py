@@ -129,27 +129,6 @@ class ReputationRow(Base):
 IS_SUSPECTED = ReputationRow.suspicion > literal_column("0")
 
 
-class ScheduleRow(Base):
-    """Rounds that open by themselves as ``request`` (a RoundRequest) says, until ``ended_at``.
-
-    ``daily_at`` is a time of day ("03:00") in ``zone``, None for the server's; ``interval_s`` the time between two
-    rounds. ``next_at`` is when the next is due, ``last_round`` the last that it opened, ``problem`` why the last time's
-    could not be opened.
-    """
-
-    __tablename__ = "schedules"
-    schedule_id: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
-    request: Mapped[Json]
-    daily_at: Mapped[str | None] = mapped_column(_text(5))
-    zone: Mapped[str | None] = mapped_column(_text(64))
-    interval_s: Mapped[float | None]
-    made_at: Mapped[float]
-    next_at: Mapped[float]
-    ended_at: Mapped[float | None]
-    last_round: Mapped[int | None]
-    problem: Mapped[str | None] = mapped_column(_text(1000))
-
-
 class RoundRow(Base):
     """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 

@@ -11,7 +11,7 @@ from tests.support.dashboard_visitor import Visitor
 # Every address that takes a form, as docs/dashboard.md has its buttons; {} is a number.
 DEVICE = f"/fleet/{1:032x}"
 FORMS = (
-    *("/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore", "/schedules/1/end"),
+    *("/sign-in", "/sign-out", "/rounds", "/rounds/1/cancel", "/rounds/1/restore"),
     *(f"/classes/c1/{action}" for action in ("rename", "merge", "retire")),
     *(f"{DEVICE}/{action}" for action in ("admit", "quarantine", "release", "revoke")),
     *("/invitations", "/invitations/1/revoke"),

@@ -6,9 +6,8 @@ DATA holds a round whose last upload has arrived. It is copied; in each copy a f
 killed when it has executed so many lines of aggregator_server; a second process then finishes. Prints one JSON object:
 the undisturbed result, the number of lines, and every other result that was seen.
 
-With the ACTION ``open`` DATA holds a schedule that is due. The second process finds its one round open.
-With another (``retire`` a class, or ``restore`` a round) DATA
-holds a round that is done. The second process finds the state before the action, or the one after it, and nothing else.
+With an ACTION (``retire`` a class, or ``restore`` a round) DATA holds a round that is done. The second process finds
+the state before the action, or the one after it, and nothing else.
 """
 
 import json
@@ -26,7 +25,6 @@ from aggregator_server.rounds.devices.work import next_work
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.schedules import list_schedules, open_scheduled
 from aggregator_server.rounds.views.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
@@ -50,12 +48,11 @@ def state_of(store):
     work = [next_work(store, device_id, 500.0) for device_id in sorted({one.device_id for one in taken})]
     uploads = sorted({one.upload for one in taken} & set(store.blobs.digests()))
     incoming = list((store.blobs.path("00").parent.parent / "incoming").iterdir())
-    fleet = (list_classes(store), list_class_history(store), describe_public_set(store), list_schedules(store))
+    fleet = (list_classes(store), list_class_history(store), describe_public_set(store))
     return repr((rounds, kept, work, fleet, uploads, incoming))
 
 
 ACTIONS = {
-    "open": lambda store: open_scheduled(store, 400.0),
     "close": lambda store: advance(store, 400.0),
     "retire": lambda store: remove_class(store, "c4", 400.0),
     "restore": lambda store: restore_round(store, 1, 400.0),
@@ -67,8 +64,6 @@ def finish(data, action):
     store = Store(data)
     remove_left_uploads(store)
     advance(store, 400.0)
-    if action == "open":
-        open_scheduled(store, 400.0)
     result = state_of(store)
     store.close()
     return result

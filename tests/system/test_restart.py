@@ -7,8 +7,6 @@ import time
 import numpy as np
 import pytest
 
-from aggregator_server.rounds.schedules import add_schedule
-from aggregator_server.schemas import RoundRequest, ScheduleRequest
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, public_set
 from tests.support.checkout import run_module
 from tests.support.core_fleet import CoreFleet, devices
@@ -42,14 +40,6 @@ def killed_at(data, kills, *action):
     outcome = json.loads(printed.stdout)
     assert (outcome["killed"], outcome["others"]) == (kills, [])
     return outcome
-
-
-def test_killed_at_any_line_of_a_schedules_step_it_has_opened_one_round_in_the_end(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    add_schedule(fleet.store, ScheduleRequest(round=RoundRequest("zero_shot"), interval_s=120.0), 100.0)
-    fleet.store.close()
-    outcome = killed_at(tmp_path / "data", 10, "open")
-    assert outcome["undisturbed"].count("state='open'") == 1
 
 
 @pytest.mark.parametrize("action", ["retire", "restore"])

@@ -91,8 +91,6 @@ NOTES = {
     "restored": "The fleet is back at the state after that round.",
     "retired": "The class is no longer one of the fleet's. Going back to the round before it undoes that.",
     "revoked": "The device is shut out for good.",
-    "schedule-ended": "The schedule opens no more rounds.",
-    "scheduled": "The schedule was made. Its rounds open by themselves.",
     "signed-out": "You are signed out.",
     "started": "The round was started.",
 }

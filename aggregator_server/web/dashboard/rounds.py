@@ -1,4 +1,4 @@
-"""The pages of rounds: the list with its schedules, one round, and the form that opens the next."""
+"""The pages of rounds: the list, one round, and the form that opens the next."""
 
 import time
 from typing import Annotated
@@ -7,10 +7,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError
-from aggregator_server.rounds import lifecycle, schedules
+from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.replies import list_progress, list_rounds
-from aggregator_server.schemas import RECOMMENDED, RoundRequest, ScheduleRequest
+from aggregator_server.schemas import RECOMMENDED, RoundRequest
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
@@ -19,7 +19,7 @@ from aggregator_server.web.dashboard.overview import PROGRESS
 from aggregator_server.web.dashboard.rendering import PageRoute, render, to_page
 from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
 from aggregator_server.web.routes.access import CurrentService
-from aggregator_server.web.routes.rounds import RoundId, ScheduleId
+from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -42,7 +42,6 @@ def show_rounds(
         older=found[_PAGE - 1].round_id if len(found) > _PAGE else None,
         current=open_round_view(service.store, time.time()),
         progress=list_progress(service.store, PROGRESS),
-        schedules=schedules.list_schedules(service.store),
     )
 
 
@@ -54,18 +53,13 @@ def show_form(request: Request, service: CurrentService, _visit: Signed) -> Resp
 
 @router.post("/rounds", dependencies=[Operator])
 def start_round(request: Request, service: CurrentService, visit: Signed, form: OwnForm) -> Response:
-    """Open a round, or make a schedule; where that cannot be, show the form again, as it was, and why."""
+    """Open a round; where that cannot be, show the form again, as it was, and why."""
     try:
-        wanted = _request_of(form, service)
-        scheduled = schedule_of(form, wanted)
-        if scheduled is None:
-            round_id = lifecycle.open_round(service.store, wanted, time.time(), visit.actor)
-        else:
-            schedules.add_schedule(service.store, scheduled, time.time(), visit.actor)
+        round_id = lifecycle.open_round(service.store, _request_of(form, service), time.time(), visit.actor)
     except AggregatorError as error:
         return _form_page(request, service, form, error)
     service.wake()
-    return to_page(f"/rounds/{round_id}", "started") if scheduled is None else to_page("/rounds", "scheduled")
+    return to_page(f"/rounds/{round_id}", "started")
 
 
 @router.get("/rounds/{round_id}")
@@ -79,7 +73,7 @@ def show_round(request: Request, service: CurrentService, _visit: Signed, round_
 def cancel(service: CurrentService, visit: Signed, _form: OwnForm, round_id: RoundId) -> Response:
     """End an open round without a result."""
     lifecycle.cancel_round(service.store, round_id, time.time(), visit.actor)
-    service.wake()  # a schedule may have waited for its end
+    service.wake()
     return to_page(f"/rounds/{round_id}", "cancelled")
 
 
@@ -104,27 +98,3 @@ def _request_of(form: Form, service: Service) -> RoundRequest:
     name = form.text("strategy")
     best = any(choice.is_recommended and choice.name == name for choice in list_choices(service.store))
     return RoundRequest(RECOMMENDED if best else lookup(name).name, replace_model=bool(form.text("replace_model")))
-
-
-_HOUR_S = 3_600.0
-
-
-def schedule_of(form: Form, wanted: RoundRequest) -> ScheduleRequest | None:
-    """Return the schedule that a form asks for; None where it asks for one round now.
-
-    Raises:
-        InvalidRequestError: a field cannot be read.
-    """
-    when = form.text("when")
-    hours = form.number(float, "interval_hours", "the hours between two rounds")
-    if when == "daily":
-        return ScheduleRequest(round=wanted, daily_at=form.text("daily_at"), zone=form.text("zone") or None)
-    return ScheduleRequest(round=wanted, interval_s=(hours or 0.0) * _HOUR_S) if when == "interval" else None
-
-
-@router.post("/schedules/{schedule_id}/end", dependencies=[Operator])
-def end(service: CurrentService, visit: Signed, _form: OwnForm, schedule_id: ScheduleId) -> Response:
-    """Open no more rounds by a schedule."""
-    schedules.end_schedule(service.store, schedule_id, time.time(), visit.actor)
-    service.wake()
-    return to_page("/rounds", "schedule-ended")

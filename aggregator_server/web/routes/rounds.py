@@ -1,13 +1,13 @@
-"""People open, watch and cancel rounds, or let them open by themselves."""
+"""People open, watch and cancel rounds."""
 
 import time
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from aggregator_server.rounds import lifecycle, schedules
+from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
-from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary, ScheduleInfo, ScheduleRequest
+from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import PERSON_ERRORS, By, CurrentService, Operator, Viewer
@@ -74,7 +74,7 @@ def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
     lifecycle.cancel_round(service.store, round_id, time.time(), by)
-    service.wake()  # a schedule may have waited for its end
+    service.wake()
     return summarise_round(service.store, round_id)
 
 
@@ -91,47 +91,3 @@ def restore(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     restored = restore_round(service.store, round_id, time.time(), by)
     service.wake()
     return summarise_round(service.store, restored)
-
-
-ScheduleId = Annotated[int, Path(ge=1, lt=2**31)]
-
-
-@router.post(
-    "/v1/schedules",
-    summary="Let rounds open by themselves",
-    tags=["schedules"],
-    status_code=201,
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, "model_replaced too_large invalid_request unknown_strategy invalid_plan"),
-)
-def add_schedule(service: CurrentService, by: By, wanted: ScheduleRequest) -> ScheduleInfo:
-    """Open rounds every day at a time, or every so many seconds from now on."""
-    made = schedules.add_schedule(service.store, wanted, time.time(), by)
-    service.wake()
-    return made
-
-
-@router.get(
-    "/v1/schedules",
-    summary="List the schedules",
-    tags=["schedules"],
-    dependencies=[Viewer],
-    responses=documented(PERSON_ERRORS),
-)
-def list_schedules(service: CurrentService) -> tuple[ScheduleInfo, ...]:
-    """List the schedules that go on, oldest first."""
-    return schedules.list_schedules(service.store)
-
-
-@router.delete(
-    "/v1/schedules/{schedule_id}",
-    summary="End a schedule",
-    tags=["schedules"],
-    status_code=204,
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, "schedule_not_found invalid_request"),
-)
-def end(service: CurrentService, by: By, schedule_id: ScheduleId) -> None:
-    """Open no more rounds by a schedule. Its open round goes on to its end."""
-    schedules.end_schedule(service.store, schedule_id, time.time(), by)
-    service.wake()

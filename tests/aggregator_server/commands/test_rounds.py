@@ -151,20 +151,6 @@ def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
     assert {item["state"] for item in answer("classes", "--all", *here)} == {"active", "merged", "retired"}
 
 
-def test_schedules_are_made_listed_and_ended(here):
-    plan = ("zero_shot", "--set", "epochs=3", "--quorum", "0.3")
-    made = answer("schedule", "add", *plan, "--daily-at", "03:00", "--zone", "Europe/Berlin", *here)
-    assert (made["round"]["settings"], made["round"]["quorum"]) == ({"epochs": 3}, 0.3)
-    assert answer("schedule", "list", *here) == [made]
-    assert "daily at 03:00 Europe/Berlin" in printed("schedule", "list", *here)
-    number = made["schedule_id"]
-    assert printed("schedule", "end", number, *here) == f"schedule {number} has ended\n"
-    failed(command("schedule", "end", number, *here), f"no schedule {number}")
-    made = answer("schedule", "add", *plan, "--interval", "90m", *here)
-    assert "every 90 min" in printed("schedule", "list", *here)
-    printed("schedule", "end", made["schedule_id"], *here)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

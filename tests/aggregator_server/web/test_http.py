@@ -151,7 +151,6 @@ def test_every_door_has_its_own_key(fleet):
         "/v1/devices": ADMIN,
         "/v1/rounds": ADMIN,
         "/v1/rounds/1": ADMIN,
-        "/v1/schedules": ADMIN,
         "/v1/audit": ADMIN,
         "/v1/tokens": ADMIN,
         "/v1/invitations": ADMIN,
@@ -203,19 +202,6 @@ def test_rounds_that_cannot_be_opened(fleet):
     for part in ("aggregation", "selection", "personalisation"):
         refused(post(strategy="zero_shot", **{part: misspelt}), 422, "invalid_request", "setings")
     refused(fleet.admin.get("/v1/rounds/77"), 404, "round_not_found", "77")
-
-
-def test_schedules_that_cannot_be_made_or_ended(fleet):
-    in_half_a_day = f"{(time.localtime().tm_hour + 12) % 24:02}:00"
-
-    def post(**request):
-        return fleet.admin.post("/v1/schedules", json={"round": request, "daily_at": in_half_a_day})
-
-    refused(post(strategy="fedsgd"), 422, "unknown_strategy", "'fedsgd'", "fedavg, ")
-    refused(fleet.admin.delete("/v1/schedules/77"), 404, "schedule_not_found", "77")
-    made = post(strategy="zero_shot").json()
-    assert fleet.admin.get("/v1/schedules").json() == [made]
-    assert fleet.admin.delete(f"/v1/schedules/{made['schedule_id']}").status_code == 204
 
 
 def test_the_admin_learns_the_deadline_and_cancels(fleet):
@@ -433,7 +419,6 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
 def test_devices_own_models_are_not_replaced_unasked(fleet):
     weights = {"strategy": "fedavg"}
     refused(fleet.admin.post("/v1/rounds", json=weights), 409, "model_replaced", "(zero_shot)", '"replace_model": true')
-    refused(fleet.admin.post("/v1/schedules", json={"round": weights, "interval_s": 3600}), 409, "model_replaced")
 
 
 def test_the_audit_says_what_happened(fleet):

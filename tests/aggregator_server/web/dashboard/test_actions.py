@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.aggregator_process import Aggregator, FakeDevice
 from tests.support.core_fleet import CoreFleet
-from tests.support.edge_process import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -71,31 +70,6 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
     assert 'name="strategy"' in second.text  # the form again, not only a message
     done(admin.post(f"{path}/cancel"), path, "cancelled")
     assert answer(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
-
-
-def test_rounds_are_scheduled_listed_and_ended(aggregator, admin):
-    wanted = {"strategy": "zero_shot", "when": "daily", "daily_at": "25:00", "zone": ""}
-    wrong = admin.post("/rounds", **wanted)
-    assert wrong.status_code == 422
-    assert "time of day" in wrong.text
-    assert 'value="daily" checked' in wrong.text  # the form as it was
-    made = admin.post("/rounds", **wanted | {"daily_at": "03:00", "zone": "Europe/Paris"})
-    done(made, "/rounds", "scheduled")
-    assert newest(aggregator) == ("schedule_made", "administrator's token")
-    settings = {"when": "interval", "interval_hours": "6"}
-    done(admin.post("/rounds", strategy="zero_shot", **settings), "/rounds", "scheduled")
-    wait_for(lambda: answer(aggregator, "/v1/schedules")[1]["last_round"])  # the clock opens it
-    daily, interval = answer(aggregator, "/v1/schedules")
-    assert (daily["daily_at"], daily["zone"], interval["interval_s"]) == ("03:00", "Europe/Paris", 21_600.0)
-    page = admin.get("/rounds").text
-    assert "Daily at 03:00 (Europe/Paris)" in page
-    assert f'href="/rounds/{interval["last_round"]}"' in page
-    for schedule in (daily, interval):
-        done(admin.post(f"/schedules/{schedule['schedule_id']}/end"), "/rounds", "schedule-ended")
-    assert answer(aggregator, "/v1/schedules") == []
-    assert "No round opens by itself" in admin.get("/rounds").text
-    path = f"/rounds/{interval['last_round']}"  # its round goes on
-    done(admin.post(f"{path}/cancel"), path, "cancelled")
 
 
 def test_devices_own_models_are_replaced_only_where_the_operator_agrees(admin):
