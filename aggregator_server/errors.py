@@ -47,10 +47,6 @@ CODES: dict[str, tuple[int, str]] = {
         "The fleet has a consensus or weights by the current public set's classes, so it can no longer be replaced.",
     ),
     "fleet_features": (409, "Devices are enrolled whose features are not those of the public set."),
-    "model_replaced": (
-        409,
-        "The round would replace devices' own models by the shared one, and the request does not say that it may.",
-    ),
     "too_large": (413, "The request's body is larger than this server takes."),
     "too_slow": (408, "The request's body arrived too slowly, or not at all; send it again."),
     "busy": (503, "The server does as much as it can; try again after the seconds of ``Retry-After``."),

@@ -378,7 +378,6 @@ class RoundRequest:
         new_classes: Number of new classes among the reports, where it is known.
         selection: Method that selects the devices, or only settings of the strategy's own one.
         personalisation: Method that makes a model of each device's own from the result; None for the strategy's own.
-        replace_model: Whether devices that have a model of their own so far may take over the shared one.
     """
 
     __pydantic_config__: ClassVar[dict[str, str]] = _STRICT
@@ -392,7 +391,6 @@ class RoundRequest:
     new_classes: int | None = None
     selection: Choice | dict[str, Value] | None = None
     personalisation: Choice | None = None
-    replace_model: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,11 +69,6 @@ def _add_plan(start: argparse.ArgumentParser) -> None:
     start.add_argument("--quorum", type=float, metavar="SHARE", help="of the devices: if fewer upload, it fails (0.5)")
     start.add_argument("--seed", type=int, metavar="N", help="of everything random (0)")
     start.add_argument("--new-classes", type=int, metavar="N", help="how many new sounds there are, if known")
-    start.add_argument(
-        "--replace-model",
-        action="store_true",
-        help="let devices that have a model of their own so far take over the shared one",
-    )
 
 
 _PART_HELP = {
@@ -123,7 +118,6 @@ def _plan_of(options: argparse.Namespace) -> dict[str, Any]:
         "quorum": options.quorum,
         "seed": options.seed,
         "new_classes": options.new_classes,
-        "replace_model": options.replace_model or None,
     } | {part: getattr(options, part) for part in _PART_HELP}
     return {name: value for name, value in given.items() if value is not None}
 

@@ -23,8 +23,6 @@ from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
 from aggregator_server.rounds.plan import make_plan, parsed_plan
 from aggregator_server.rounds.queries import (
-    OF_FLEET,
-    WITH_DEVICES,
     count_group_rounds,
     is_done,
     newest_done,
@@ -36,11 +34,10 @@ from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import data_sizes, select
 from aggregator_server.store.expressions import batches
 from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow, table_of
-from aggregator_server.strategies.registry import FleetKind, recommended, strategies
+from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.feature_settings import FeatureSettings
-from fleet_protocol.local_methods import local_methods
 from fleet_protocol.messages import RoundPlan
 from fleet_protocol.personalisations import personalisations
 
@@ -71,7 +68,6 @@ def requested_plan(session: Session, request: RoundRequest) -> tuple[Strategy, R
     request = recommended(request, fleet_kind(session))
     chosen = lookup(request.strategy)
     plan = make_plan(request, chosen)
-    _require_agreement(session, chosen, agreed=request.replace_model)
     return chosen, plan
 
 
@@ -188,28 +184,6 @@ def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> t
             "selection's seen_within_s",
         )
     return selected
-
-
-def _require_agreement(session: Session, how: Strategy, *, agreed: bool) -> None:
-    """Check that a round replaces no models unasked: those of devices that the last round left with their own."""
-    if agreed or not _replaces_models(how):
-        return
-    last = newest_done(session, OF_FLEET, WITH_DEVICES)
-    before = None if last is None else strategies().get(last.strategy)
-    if last is None or before is None or _replaces_models(before):
-        return
-    raise errors.RefusedError(
-        "model_replaced",
-        f"since round {last.round_id} ({last.strategy}) every device has a model of its own. A round of {how.name!r} "
-        "replaces the models of all devices that have the shared model's network: they then listen for all "
-        f"{len(all_classes(session))} classes of the fleet, and accuracies are among all of these. If that is meant, "
-        'send "replace_model": true (`auricle-aggregator round start --replace-model`)',
-    )
-
-
-def _replaces_models(how: Strategy) -> bool:
-    """Tell whether devices that have the shared model's network take over its weights after a round."""
-    return how.shares_model and not local_methods()[how.local].any_architecture
 
 
 def open_next_group_round(session: Session, round_id: int, now: float) -> None:

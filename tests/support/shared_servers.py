@@ -34,7 +34,7 @@ from tests.support.state_servers import BUCKET
 
 CLASSES = ("c0", "c1", "c2", "c3")
 SERVERS = 3
-PLANS = ({"strategy": "zero_shot"}, {"strategy": "fedavg", "replace_model": True})
+PLANS = ({"strategy": "zero_shot"}, {"strategy": "fedavg"})
 # Between being asked and uploading, in seconds at most: so that rounds are open most of the time.
 TRAINING_S = 0.6
 

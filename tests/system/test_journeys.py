@@ -68,9 +68,7 @@ def test_a_fleet_goes_through_rounds_of_three_strategies_and_its_server_through_
     desk.leave_running(run, "again.log")
     desk.wait_for("again.log", '"url"')
     wait_for(lambda: rounds(desk)[0]["state"] == "done", what="the round that the kill interrupted")
-    assert "round 3 done after" in typed(
-        desk, "auricle-aggregator round start fedavg --replace-model --data fleet --learned"
-    )
+    assert "round 3 done after" in typed(desk, "auricle-aggregator round start fedavg --data fleet --learned")
     found = rounds(desk)
     assert [one["strategy"] for one in found] == ["fedavg", "zero_shot", "prototypes"]
     assert {(one["state"], one["uploaded"]) for one in found} == {("done", 2)}

@@ -26,7 +26,7 @@ PAUSES_S = (0.2, 6.0)
 ROUND = {"epochs": 3, "augmented_copies": 1, "impressions": 4, "impression_steps": 20}
 PLANS = (
     {"strategy": "zero_shot", "settings": ROUND},
-    {"strategy": "fedavg", "settings": ROUND, "personalisation": {"name": "none"}, "replace_model": True},
+    {"strategy": "fedavg", "settings": ROUND, "personalisation": {"name": "none"}},
 )
 
 

@@ -97,4 +97,4 @@ def _request_of(form: Form, service: Service) -> RoundRequest:
     """Return the round that a form asks for. Raises RefusedError: there is no such strategy."""
     name = form.text("strategy")
     best = any(choice.is_recommended and choice.name == name for choice in list_choices(service.store))
-    return RoundRequest(RECOMMENDED if best else lookup(name).name, replace_model=bool(form.text("replace_model")))
+    return RoundRequest(RECOMMENDED if best else lookup(name).name)

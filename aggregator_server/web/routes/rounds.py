@@ -25,7 +25,7 @@ RoundId = Annotated[int, Path(ge=1, lt=2**31)]
     dependencies=[Operator],
     responses=documented(
         PERSON_ERRORS,
-        "round_open no_public_set no_model model_too_small model_replaced no_devices too_large",
+        "round_open no_public_set no_model model_too_small no_devices too_large",
         "invalid_request unknown_strategy invalid_plan",
     ),
 )

@@ -118,7 +118,7 @@ def test_a_consensus_outlives_rounds_of_a_shared_model_and_grows_with_the_classe
     fleet.devices = plain
     one = describe_round(fleet.store, fleet.run_round())
     fleet.devices = kinds["fedavg"]
-    two = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedavg", replace_model=True))
+    two = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedavg"))
     before, after = (unpack(fleet.store.blobs.read(shown.result_consensus))[0]["scores"] for shown in (one, two))
     np.testing.assert_array_equal(after[:24, :4], before)
     assert after.shape == (32, 6)

@@ -103,7 +103,7 @@ def test_weights_that_an_earlier_round_trained_follow_a_change_after_a_round_of_
     for device in fleet.devices:
         assert fleet.work(device, 251.0).plan.local.name == "zero_shot"
         fleet.learned(device, fleet.work(device, 251.0).round_id)
-    fleet.open(300.0, strategy="fedavg", replace_model=True)
+    fleet.open(300.0, strategy="fedavg")
     start, document = unpack(fleet.store.blobs.read(fleet.work(sharing[0], 301.0).weights))
     assert document["classes"] == names(fleet)
     np.testing.assert_array_equal(start["head/bias"][1:5], weights(fleet, trained)[0]["head/bias"][2:6])

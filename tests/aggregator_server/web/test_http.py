@@ -416,11 +416,6 @@ def test_the_public_set_stays_once_there_is_a_consensus(fleet):
     refused(fleet.admin.put("/v1/public-set", content=public_set(36).pack()), 409, "public_set_in_use", "data folder")
 
 
-def test_devices_own_models_are_not_replaced_unasked(fleet):
-    weights = {"strategy": "fedavg"}
-    refused(fleet.admin.post("/v1/rounds", json=weights), 409, "model_replaced", "(zero_shot)", '"replace_model": true')
-
-
 def test_the_audit_says_what_happened(fleet):
     renamed = fleet.admin.get("/v1/audit", params={"what": "class_renamed"}).json()
     assert [(entry["who"], entry["address"], entry["details"]["name"]) for entry in renamed] == [

@@ -72,15 +72,6 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
     assert answer(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
 
 
-def test_devices_own_models_are_replaced_only_where_the_operator_agrees(admin):
-    asked = admin.post("/rounds", strategy="fedavg")
-    assert asked.status_code == 409
-    assert "every device has a model of its own" in asked.text
-    assert 'type="checkbox" name="replace_model"' in asked.text
-    agreed = admin.post("/rounds", strategy="fedavg", replace_model="yes")
-    assert "none has been published" in agreed.text  # only a shared model is missing then
-
-
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, admin):
     made = admin.post("/invitations", devices="1", hours="2", url="http://192.0.2.1:8470")
     link = re.search(r"auricle-edge join (\S+)</code>", made.text)[1]
