@@ -515,8 +515,7 @@ class DiscoveryInfo:
         groups: Groups of reports, one for each class that they are.
         left_open: Reports that found no class: another sound of their device is in that group, or a bound was reached.
         details: Details of the clustering: ``compared``, indices of the reports that were compared with each other;
-            ``similarity`` of every two, where they are few; ``joins_from``, the similarity from which two reports alone
-            are one class, where it decided.
+            ``similarity`` of every two, where they are few.
         limits: A sentence for each bound that kept reports from becoming classes.
     """
 

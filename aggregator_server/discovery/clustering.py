@@ -27,8 +27,6 @@ from fleet_protocol.public_set import PublicSet
 _APART = 2.0
 # Maximum of the numbers of classes that are tried: each costs a clustering.
 _MAX_COUNTS = 64
-# Of the interval in which the distance lies up to which two reports are one class: to a thousandth.
-_HALVINGS = 12
 # Most reports that are compared with one another: time and memory grow with their square.
 COMPARED = 512
 # Maximum of the reports whose similarities are kept for people.
@@ -91,9 +89,8 @@ class Discovery:
 
     Attributes:
         groups: The groups, ordered by their first members.
-        details: JSON-ready details: ``counted_by``; ``joins_from``, where the silhouette counted them: the cosine from
-            which two reports would be one class if there were no others; ``similarity``, the cosine of every two, where
-            there are few enough to show.
+        details: JSON-ready details: ``counted_by``; ``similarity``, the cosine of every two, where there are few enough
+            to show.
     """
 
     groups: tuple[Group, ...]
@@ -137,8 +134,6 @@ def discover(
         members.setdefault(int(label), []).append(index)
     groups = tuple(sorted((Group(tuple(group)) for group in members.values()), key=lambda group: group.members))
     details: dict[str, Any] = {"counted_by": counted_by}
-    if counted_by == "silhouette" and alone is not None:
-        details["joins_from"] = round(1.0 - _reach(distances, references, alone), 3)
     if first <= _MAX_SHOWN:
         details["similarity"] = (1.0 - distances[:first, :first]).round(3).tolist()
     return Discovery(groups, details)
@@ -195,29 +190,6 @@ def _between_same_and_different(distances: Doubles, labels: Ints) -> float | Non
     pairs = np.triu(np.ones_like(distances, dtype=bool), 1)
     same, different = (distances[pairs & found] for found in (labels[:, None] == labels, labels[:, None] != labels))
     return float((2 * same.mean() + different.mean()) / 3) if len(same) and len(different) else None
-
-
-def _reach(distances: Doubles, references: Ints, alone: float) -> float:
-    """Return the distance up to which two reports have the better silhouette as one class than as two.
-
-    They are as far from the reference classes as the reports are on average; of two reports it is what decided.
-
-    Args:
-        distances: Distances of the reports and then the descriptions of known classes, float64 [n, n].
-    """
-    first = len(distances) - len(references)
-    rows = distances[:first, first:]
-    pair = rows if first == 2 else np.tile(rows.mean(axis=0), (2, 1))
-    among = np.block([[np.zeros((2, 2)), pair], [pair.T, distances[first:, first:]]])
-    together, apart = (np.concatenate([labels, references + 2]) for labels in ([0, 0], [0, 1]))
-    near, far = 0.0, _APART
-    for _ in range(_HALVINGS):
-        among[0, 1] = among[1, 0] = middle = (near + far) / 2
-        if silhouette(among, together, alone) >= silhouette(among, apart, alone):
-            near = middle
-        else:
-            far = middle
-    return near
 
 
 def _descriptors(

@@ -32,7 +32,6 @@ class NewSounds:
     """The reports of new sounds in a round, group by group.
 
     Attributes:
-        joins_from: Cosine similarity from which two reports were taken for one class; None where that did not decide.
         by_names: Whether the names that owners gave said how many classes there are.
         matrix: Cosine similarity of every two reports, in hundredths; empty where there are too many, or none was kept.
         known: Reports that were a class of the fleet already, as (device, name or empty, class).
@@ -40,7 +39,6 @@ class NewSounds:
     """
 
     reports: tuple[Report, ...]
-    joins_from: float | None
     by_names: bool
     matrix: tuple[tuple[int, ...], ...]
     known: tuple[tuple[str, str, str], ...]
@@ -71,7 +69,6 @@ def describe(discovery: DiscoveryInfo, names: Mapping[str, str]) -> NewSounds:
     ]
     return NewSounds(
         reports=tuple(_report(discovery, compared[at], group_of.get(compared[at]), names) for at in order),
-        joins_from=discovery.details.get("joins_from"),
         by_names=discovery.details.get("counted_by") == "names",
         matrix=tuple(tuple(round(100 * similarity[i][j]) for j in order) for i in order) if are_shown else (),
         known=tuple(known),
