@@ -5,7 +5,6 @@ from aggregator_server.rounds.views.choices import list_choices
 from aggregator_server.rounds.views.replies import list_progress
 from aggregator_server.strategies.registry import strategies
 from fleet_protocol.messages import Learned
-from tests.support.core_fleet import SAMPLES
 
 
 def reported(fleet, round_id, *metrics):
@@ -31,16 +30,12 @@ def test_each_round_has_the_means_of_its_devices_and_its_classes(fleet):
 
 
 def test_choices_say_what_a_round_costs_and_what_is_in_its_way(fleet):
-    fleet.run_round(100.0, learn=False)
     choices = {choice.name: choice for choice in list_choices(fleet.store)}
     assert set(choices) == set(strategies())
     assert all(choice.about and choice.cost for choice in choices.values())
     scores = choices["zero_shot"]
-    assert (scores.is_recommended, scores.obstacle, scores.last_s) == (True, None, 2.0)
-    assert scores.upload_bytes == 4 * (SAMPLES + 8) * 6  # the new classes brought rows and columns
+    assert (scores.is_recommended, scores.obstacle) == (True, None)
     assert "no embeddings" in choices["prototypes"].obstacle
     assert "publish-model" in choices["fedavg"].obstacle
     fleet.publish_model()
-    sharing = {choice.name: choice for choice in list_choices(fleet.store)}["fedavg"]
-    assert (sharing.obstacle, sharing.last_s) == (None, None)
-    assert sharing.upload_bytes == 4 * (6 + 4 * 8)
+    assert {choice.name: choice for choice in list_choices(fleet.store)}["fedavg"].obstacle is None
