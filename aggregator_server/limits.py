@@ -85,7 +85,6 @@ REFUSALS_NOTED_S = 3600.0  # in this time
 REFUSALS_NOTED = 200  # of all addresses together
 REFUSALS_NOTED_OF_ADDRESS = 20
 
-SECRET_S = 90 * 86_400.0  # age at which a device's secret is to be changed
 # New devices that one token may bring in a minute: a home's devices come at once, a flood does not stop.
 DEVICES_PER_MINUTE = 60
 # Devices, revoked ones included, that the enrolment token may bring in all.

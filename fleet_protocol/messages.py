@@ -22,8 +22,6 @@ T = TypeVar("T")
 
 RoundState = Literal["open", "done", "failed"]
 WorkKind = Literal["contribute", "learn"]
-RENEWAL_HEADER = "Auricle-New-Secret"
-"""Header of an answer that asks a device to change its secret."""
 
 
 def parse(kind: type[T], document: object) -> T:
@@ -138,13 +136,6 @@ class PublicSetName:
     """What a device reads of the answer that describes the public set: the digest of its blob."""
 
     sha256: str
-
-
-@dataclass(frozen=True)
-class NewSecret:
-    """A device's new secret, which replaces the one that it sends this with."""
-
-    secret: str
 
 
 @dataclass(frozen=True)

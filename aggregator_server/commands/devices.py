@@ -40,7 +40,6 @@ def add(commands: Commands) -> None:
 _CHANGES = {
     "admit": ("let a waiting device take part (`run --approve`)", "may take part from the next round on"),
     "revoke": ("shut a device out for good", "is shut out for good"),
-    "new-secret": ("ask a device to change its secret", "is asked to change its secret when it comes next"),
     "quarantine": (
         "do not count a device's uploads until it is released",
         "is in quarantine: its uploads no longer count",

@@ -35,8 +35,6 @@ What = Literal[
     "round_closed",
     "round_opened",
     "round_restored",
-    "secret_changed",
-    "secret_requested",
     "signed_in",
     "signed_out",
     "token_made",

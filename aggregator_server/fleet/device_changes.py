@@ -13,20 +13,20 @@ from aggregator_server.store import Tables
 from aggregator_server.store.tables import DeviceRow
 from fleet_protocol.feature_settings import FeatureSettings
 
-ACTIONS = ("admit", "new-secret", "quarantine", "release", "revoke")
+ACTIONS = ("admit", "quarantine", "release", "revoke")
 
 
 def change_devices(
     tables: Tables, device_ids: Sequence[str], action: str, now: float, by: Actor = SERVER, reason: str = ""
 ) -> None:
-    """Admit, quarantine, release or revoke devices, or ask them for new secrets, in one transaction.
+    """Admit, quarantine, release or revoke devices, in one transaction.
 
     Args:
-        action: ``admit``, ``new-secret``, ``quarantine``, ``release`` or ``revoke``.
+        action: ``admit``, ``quarantine``, ``release`` or ``revoke``.
 
     Raises:
         RefusedError: there is no such device.
-        DeviceRevokedError: a device to admit, or to ask for a secret, was revoked, or left.
+        DeviceRevokedError: a device to admit was revoked, or left.
         RefusedError: the features of a device to admit are not those of the public set.
         InvalidRequestError: there is no such action, or the reason of a quarantine cannot be used.
     """
@@ -45,12 +45,8 @@ def change_devices(
                     put_in_quarantine(session, conduct, reason, now, by)
             elif action == "release":
                 _release(session, device_id, now, by)
-            elif action == "admit":
+            else:
                 _admit(session, row, now, by)
-            else:  # the device sends a new secret after its next request for work
-                require_not_revoked(row)
-                row.rotate = True
-                audit(session, "secret_requested", by, now, device_id=device_id, name=row.name)
 
 
 def _admit(session: Session, row: DeviceRow, now: float, by: Actor) -> None:

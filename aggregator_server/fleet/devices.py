@@ -14,7 +14,7 @@ from aggregator_server.fleet.invitations import require_open
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import with_reputation
 from aggregator_server.fleet.versions import check_versions, is_outdated
-from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN, SECRET_S
+from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
 from aggregator_server.names import check_name
 from aggregator_server.schemas import DeviceInfo, reply
 from aggregator_server.security import hash_secret, same
@@ -42,17 +42,12 @@ class Standing:
 
     Attributes:
         revoked_at: Time at which it was shut out, in seconds since 1970; None where it was not.
-        rotate: Whether somebody asked it for a new secret.
-        secret_since: Time at which it drew its secret; None: when it enrolled.
         features_digest: Digest of the features that it computes.
     """
 
     device_id: str
     revoked_at: float | None
     waiting: bool
-    rotate: bool
-    secret_since: float | None
-    enrolled_at: float
     features_digest: str
 
 
@@ -201,34 +196,10 @@ def is_enrolled(tables: Tables, secret: str) -> bool:
     return tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)}) is not None
 
 
-def wants_new_secret(row: Standing, now: float) -> bool:
-    """Say whether a device is to change its secret: somebody asked for it, or the secret is old."""
-    since = row.enrolled_at if row.secret_since is None else row.secret_since
-    return row.rotate or now - since > SECRET_S
-
-
 def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:
     """Let a device go that wants to leave; like one that was revoked, it does not come back by the same secret."""
     with tables.writing() as session:
         end_membership(session, require_device(session, device_id), now, by, "device_left")
-
-
-def change_secret(tables: Tables, device_id: str, secret: str, now: float, by: Actor) -> None:
-    """Replace a device's secret; the one before is refused from now on.
-
-    Raises:
-        InvalidRequestError: the secret cannot be used.
-        RefusedError: another device has it.
-    """
-    _check_secret(secret)
-    secret_hash = hash_secret(secret)
-    with tables.writing() as session:
-        row = require_device(session, device_id)
-        other = session.scalar(select(DeviceRow.device_id).where(DeviceRow.secret_hash == secret_hash))
-        if other is not None and other != device_id:
-            raise errors.RefusedError("secret_taken", "another device has this secret; draw a new random one")
-        row.secret_hash, row.secret_since, row.rotate = secret_hash, now, False
-        audit(session, "secret_changed", by, now, device_id=device_id, name=row.name)
 
 
 def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) -> tuple[DeviceInfo, ...]:

@@ -76,8 +76,6 @@ class DeviceRow(Base):
     labels, in nats. ``network`` is the digest of its bundle's network, where it says. ``trouble`` is why it could not
     contribute, in its own words; None where nothing is wrong. ``versions`` is what it runs (the protocol's ``Versions``
     without empty texts), None where it does not say. ``waiting`` devices are to be admitted by an operator.
-    ``rotate``: a person asked it for a new secret; ``secret_since`` is when it sent the present one, None for that of
-    its enrolment.
     """
 
     __tablename__ = "devices"
@@ -99,8 +97,6 @@ class DeviceRow(Base):
     invitation_id: Mapped[int | None] = mapped_column(ForeignKey("invitations.invitation_id"))
     group_name: Mapped[str | None] = mapped_column(_text(200))
     waiting: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    rotate: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
-    secret_since: Mapped[float | None]
 
 
 # For queries: the devices that may take part.

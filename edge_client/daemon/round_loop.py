@@ -18,7 +18,7 @@ from edge_client.config import Config
 from edge_client.config.sections import ServerConfig
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import ConfigError, WorkError
-from edge_client.fleet.enrolment import client_of_member, describe, enrol, renew_secret, trouble_of
+from edge_client.fleet.enrolment import client_of_member, describe, enrol, trouble_of
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
@@ -29,7 +29,6 @@ from fleet_protocol.messages import Enrolment, Learned, Work, parse
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.5
-# In this time the devices of a server that is gone come to the others.
 # Longest time without a sign of progress while the loop merely waits.
 _BEAT_S = 5.0
 # Blobs of earlier work that stay while none was learned from: rounds that never end must not fill the disk.
@@ -142,8 +141,6 @@ class RoundLoop:
     def _step(self) -> None:
         work = self._client.work(self._server.wait_s)
         self._beat()
-        if self._client.new_secret_wanted:
-            renew_secret(self._client, self._state.identity)
         if work is None:
             return
         if (work.round_id, work.kind) == self._given_up:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import platform
-import secrets
 from functools import cache
 from pathlib import Path
 
@@ -18,15 +15,10 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.command_line import version
-from fleet_protocol.errors import RefusedError
 from fleet_protocol.limits import LABELS, VERSION_LENGTH
 from fleet_protocol.messages import Enrolled, Enrolment, Versions
 from fleet_protocol.ready_bundles import FOLDER
 from fleet_protocol.tensors import digest
-
-log = logging.getLogger(__name__)
-
-_UNKNOWN = 401
 
 
 @cache
@@ -69,7 +61,6 @@ def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str
 
     Without a token, of an invitation or for enrolment, the device shows its own secret.
     """
-    settle_secret(client, store)
     message = describe(config, store.load())
     return message, client.enrol(message, token or message.secret)
 
@@ -99,32 +90,3 @@ def trouble_of(config: Config) -> str:
     if not labels_with_clips(config.clips_folder):
         return "it has no clips to learn from: its owner has taught it nothing yet"
     return "its training failed; its log says why"
-
-
-def renew_secret(client: ServerClient, store: IdentityStore) -> None:
-    """Change the device's secret. Both are kept until the aggregator has the new one: power may fail in between."""
-    identity = dataclasses.replace(store.load(), next_secret=secrets.token_urlsafe(32))
-    store.save(identity)
-    client.change_secret(identity.next_secret)
-    store.save(dataclasses.replace(identity, secret=identity.next_secret, next_secret=""))
-    client.show(identity.next_secret)
-    log.info("this device's secret was changed")
-
-
-def settle_secret(client: ServerClient, store: IdentityStore) -> None:
-    """Find out which of two secrets the aggregator knows, after a change of it was interrupted."""
-    identity = store.load()
-    if not identity.next_secret:
-        return
-    client.show(identity.next_secret)
-    found = identity.next_secret if _is_known(client) else identity.secret
-    store.save(dataclasses.replace(identity, secret=found, next_secret=""))
-    client.show(found)
-
-
-def _is_known(client: ServerClient) -> bool:
-    try:
-        client.check_enrolment()
-    except RefusedError as error:
-        return error.status != _UNKNOWN  # one that waits or was revoked is known
-    return True

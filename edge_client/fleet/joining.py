@@ -11,7 +11,7 @@ from edge_client.audio.recordings import Recordings
 from edge_client.config import Config, load_config
 from edge_client.config.written import Answers, remove_server, write_new, write_server
 from edge_client.errors import ConfigError, RecordingError, StateError
-from edge_client.fleet.enrolment import client_of_member, enrol, settle_secret
+from edge_client.fleet.enrolment import client_of_member, enrol
 from edge_client.storage.blob_cache import BlobCache
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
@@ -131,7 +131,6 @@ def _say_goodbye(config: Config, state: DeviceState) -> None:
     assert config.server is not None
     with closing(client_of_member(config.server.url, state)) as client:
         try:
-            settle_secret(client, state.identity)
             client.leave()
         except RefusedError as error:
             if error.status not in _GONE:

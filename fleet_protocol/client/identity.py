@@ -12,9 +12,7 @@ class Identity:
     Attributes:
         device_id: 32 hex digits, drawn once.
         secret: The device's bearer token.
-        next_secret: The one that takes its place once the aggregator has it; "" but while it is changed.
     """
 
     device_id: str
     secret: str
-    next_secret: str = ""

@@ -16,13 +16,11 @@ from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorte
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
 from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError
 from fleet_protocol.messages import (
-    RENEWAL_HEADER,
     Authority,
     Enrolled,
     Enrolment,
     ErrorReply,
     Learned,
-    NewSecret,
     PublicSetName,
     Receipt,
     Work,
@@ -52,8 +50,6 @@ class ServerClient:
     """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError.
 
     Attributes:
-        new_secret_wanted: Whether the aggregator asked for a new secret when it was last asked for work.
-
         server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
     """
 
@@ -67,7 +63,6 @@ class ServerClient:
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
         """
         self.bounds = Bounds() if bounds is None else bounds
-        self.new_secret_wanted = False
         self.server_time: float | None = None
         self._authority = authority
         self._verified_by = trust_nobody_yet() if identity is None else trust(authority)
@@ -95,11 +90,6 @@ class ServerClient:
         except (httpx.InvalidURL, ValueError) as error:
             raise LinkError(f"[server] url = {url!r} is not an address: {error}") from error
 
-    def show(self, secret: str) -> None:
-        """Send this secret with every request from now on."""
-        self._headers["Authorization"] = f"Bearer {secret}"
-        self._client.headers.update(self._headers)
-
     def authority(self) -> str:
         """Return the certificate of the aggregator's own authority, PEM, as whoever answers says."""
         return self._read(Authority, self._ask("GET", "/v1/authority")).certificate
@@ -107,10 +97,6 @@ class ServerClient:
     def check_enrolment(self) -> None:
         """Ask what the aggregator knows of this device, to see whether it does."""
         self._ask("GET", "/v1/devices/me")
-
-    def change_secret(self, secret: str) -> None:
-        """Give the aggregator a new secret in place of the one that is sent with the request."""
-        self._ask("PUT", "/v1/devices/me/secret", json=to_json(NewSecret(secret)))
 
     def leave(self) -> None:
         """Leave the fleet."""
@@ -134,7 +120,6 @@ class ServerClient:
     def work(self, wait_s: float) -> Work | None:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
         with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
-            self.new_secret_wanted = answer.headers.get(RENEWAL_HEADER) == "wanted"
             found = self._content(answer)
         return self._read(Work, found) if found else None
 

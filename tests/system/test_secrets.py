@@ -7,7 +7,6 @@ from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_se
 pytestmark = pytest.mark.slow
 
 FIRST, SECOND, WRONG = FakeDevice(1, ("c0", "c1")), FakeDevice(2, ("c0", "c1")), "wrong-token-of-the-tests"
-NEW = "new-secret-of-the-tests-" + "n" * 20
 
 
 def use_everything(server) -> set[str]:
@@ -20,14 +19,12 @@ def use_everything(server) -> set[str]:
             with server.client(token) as client:
                 client.post("/v1/devices", json=device.enrolment())
                 client.post("/v1/devices", json={"secret": device.secret})
-        admin.post(f"/v1/devices/{FIRST.device_id}/new-secret").raise_for_status()
         with server.client(FIRST.secret) as client:
-            client.put("/v1/devices/me/secret", json={"secret": NEW}).raise_for_status()
             client.get("/v1/work")
         with server.client(person) as client:
             client.post("/v1/rounds", json={"strategy": "zero_shot"}).raise_for_status()
             client.post("/v1/tokens", json={"name": person, "role": "king"})
-        for token in (WRONG, person, NEW):
+        for token in (WRONG, person, FIRST.secret):
             with server.client(token) as client:
                 for _ in range(12):
                     client.delete("/v1/tokens/1")
@@ -35,14 +32,14 @@ def use_everything(server) -> set[str]:
         admin.delete(f"/v1/devices/{SECOND.device_id}")
         with server.client(SECOND.secret) as client:
             client.get("/v1/work")
-    return {ADMIN, ENROL, FIRST.secret, SECOND.secret, NEW, WRONG, person, invitation}
+    return {ADMIN, ENROL, FIRST.secret, SECOND.secret, WRONG, person, invitation}
 
 
 def fail(server, admin) -> None:
     """Make the server meet what it did not foresee, and log it with its trace."""
     digest = admin.get("/v1/public-set").json()["sha256"]
     next((server.data / "blobs").rglob(digest)).unlink()
-    with server.client(NEW) as client:
+    with server.client(FIRST.secret) as client:
         assert client.get(f"/v1/blobs/{digest}").status_code == 500
 
 

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from aggregator_server import errors
 from aggregator_server.fleet.audit import Actor
-from aggregator_server.fleet.devices import Entry, identify, is_enrolled, wants_new_secret
+from aggregator_server.fleet.devices import Entry, identify, is_enrolled
 from aggregator_server.fleet.invitations import find_invitation
 from aggregator_server.fleet.tokens import FIRST, ROLES, Person, find_person, find_token
 from aggregator_server.schemas import Role
@@ -152,7 +152,6 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         by = caller(request, f"device {error.device_id}")
         await service.for_device(service.guard.note_revoked, by)
         raise
-    request.state.rotate = wants_new_secret(row, time.time())
     request.state.features = row.features_digest
     return row.device_id
 

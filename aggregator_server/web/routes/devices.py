@@ -1,4 +1,4 @@
-"""Devices enrol, change their secret and leave; people see, admit and revoke them."""
+"""Devices enrol and leave; people see, admit and revoke them."""
 
 import time
 from typing import Annotated, Literal
@@ -19,18 +19,17 @@ from aggregator_server.web.routes.access import (
     AnyDevice,
     By,
     CurrentService,
-    Device,
     EntryOfCaller,
     Operator,
     Viewer,
 )
 from aggregator_server.web.service import Service
-from fleet_protocol.messages import Enrolled, Enrolment, NewSecret
+from fleet_protocol.messages import Enrolled, Enrolment
 
 router = APIRouter(tags=["devices"])
 
 DeviceId = Annotated[str, Path(pattern="^[0-9a-f]{32}$")]
-Action = Literal["admit", "new-secret", "quarantine", "release"]
+Action = Literal["admit", "quarantine", "release"]
 _NAMED = "device_not_found invalid_request"
 
 
@@ -101,18 +100,6 @@ async def leave(request: Request, service: CurrentService, device_id: AnyDevice)
     service.wake()
 
 
-@router.put(
-    "/v1/devices/me/secret",
-    summary="Change a device's secret",
-    status_code=204,
-    responses=documented(DEVICE_ERRORS, "secret_taken too_large invalid_request"),
-)
-async def change_secret(request: Request, service: CurrentService, device_id: Device, message: NewSecret) -> None:
-    """Replace the secret that this request brings. The same secret again changes nothing."""
-    by = caller(request, f"device {device_id}")
-    await service.for_device(devices.change_secret, service.store, device_id, message.secret, time.time(), by)
-
-
 @router.delete(
     "/v1/devices/{device_id}",
     summary="Revoke a device",
@@ -128,7 +115,7 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
 
 @router.post(
     "/v1/devices/{device_id}/{action}",
-    summary="Admit a device, ask it for a new secret, put it in quarantine, or release it from there",
+    summary="Admit a device, put it in quarantine, or release it from there",
     dependencies=[Operator],
     responses=documented(PERSON_ERRORS, _NAMED, "device_revoked feature_mismatch too_large"),
 )
@@ -137,10 +124,9 @@ def change(
 ) -> DeviceInfo:
     """Change a device; ``quarantine`` needs a reason.
 
-    A device that waits is admitted where the server runs with ``--approve``. A device changes its secret after its next
-    request for work. Uploads of a device in quarantine do not count, also that of the open round, which does not wait
-    for it; it still learns. The aggregator puts a device there itself whose uploads stand out, or are refused, again
-    and again.
+    A device that waits is admitted where the server runs with ``--approve``. Uploads of a device in quarantine do not
+    count, also that of the open round, which does not wait for it; it still learns. The aggregator puts a device there
+    itself whose uploads stand out, or are refused, again and again.
     """
     reason = "" if wanted is None else wanted.reason
     change_devices(service.store, [device_id], action, time.time(), by, reason)

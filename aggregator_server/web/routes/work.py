@@ -3,7 +3,7 @@
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import TypeAdapter
 
 from aggregator_server import errors
@@ -11,7 +11,7 @@ from aggregator_server.rounds.devices.work import acknowledge, next_work
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, Device
 from aggregator_server.web.routes.rounds import RoundId
-from fleet_protocol.messages import RENEWAL_HEADER, Learned, Work
+from fleet_protocol.messages import Learned, Work
 
 router = APIRouter(tags=["work"])
 
@@ -29,26 +29,23 @@ _WORK = TypeAdapter(Work)
     },
 )
 async def work(
-    request: Request,
     service: CurrentService,
     device_id: Device,
     wait_s: Annotated[float, Query(ge=0, le=60, description="how long to wait for work, in seconds")] = 0.0,
 ) -> Response:
     """Return the device's next work at once when there is some, else as soon as there is, else 204 after ``wait_s``.
 
-    A device waits once: asking anew answers the former request with 204. The header ``Auricle-New-Secret: wanted`` asks
-    the device to change its secret,
+    A device waits once: asking anew answers the former request with 204.
     """
-    headers = {RENEWAL_HEADER: "wanted"} if request.state.rotate else {}
     end = time.monotonic() + wait_s
     while True:
         event = service.new_work.subscribe(device_id)
         found = await service.for_device(next_work, service.store, device_id, time.time())
         if found is not None:
-            return Response(_WORK.dump_json(found), media_type="application/json", headers=headers)
+            return Response(_WORK.dump_json(found), media_type="application/json")
         left = end - time.monotonic()
         if left <= 0 or service.new_work.closed:
-            return Response(status_code=204, headers=headers)
+            return Response(status_code=204)
         await service.new_work.wait(event, left)
         if service.new_work.is_replaced(device_id, event):
             return Response(status_code=204)

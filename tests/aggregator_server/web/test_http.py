@@ -460,28 +460,18 @@ def test_an_invitation_lets_one_device_in(fleet):
     refused(fleet.admin.post("/v1/invitations", json={"devices": 0}), 422, "invalid_request", "devices", "1000")
 
 
-def test_a_device_changes_its_secret_when_it_is_asked_and_leaves(fleet):
-    device, taken = FakeDevice(72, ("c0",)), fleet.devices[0].secret
+def test_a_device_enrols_again_by_its_own_secret_and_leaves(fleet):
+    device = FakeDevice(72, ("c0",))
     with fleet.aggregator.client(ENROL) as client:
         client.post("/v1/devices", json=device.enrolment()).raise_for_status()
     with fleet.aggregator.client(device.secret) as client:
-        assert "Auricle-New-Secret" not in client.get("/v1/work").headers
-        assert fleet.admin.post(f"/v1/devices/{device.device_id}/new-secret").status_code == 200
-        assert client.get("/v1/work").headers["Auricle-New-Secret"] == "wanted"
-        refused(client.put("/v1/devices/me/secret", json={"secret": "short"}), 422, "invalid_request", "32 to 256")
-        refused(client.put("/v1/devices/me/secret", json={"secret": taken}), 409, "secret_taken")
-        assert client.put("/v1/devices/me/secret", json={"secret": "n" * 40}).status_code == 204
-        refused(client.get("/v1/devices/me"), 401, "unauthorised")
-    with fleet.aggregator.client("n" * 40) as client:
-        assert "Auricle-New-Secret" not in client.get("/v1/work").headers
-        assert client.post("/v1/devices", json=device.enrolment(secret="n" * 40)).status_code == 200
+        assert client.post("/v1/devices", json=device.enrolment()).status_code == 200
         newcomer = FakeDevice(73, ()).enrolment()
         refused(client.post("/v1/devices", json=newcomer), 401, "unauthorised", "invitation")
         assert client.delete("/v1/devices/me").status_code == 204
         refused(client.get("/v1/work"), 403, "device_revoked", "left")
-    for action in ("new-secret", "admit"):
-        refused(fleet.admin.post(f"/v1/devices/{device.device_id}/{action}"), 403, "device_revoked")
-        refused(fleet.admin.post(f"/v1/devices/kitchen/{action}"), 422, "invalid_request", "device_id")
+    refused(fleet.admin.post(f"/v1/devices/{device.device_id}/admit"), 403, "device_revoked")
+    refused(fleet.admin.post("/v1/devices/kitchen/admit"), 422, "invalid_request", "device_id")
 
 
 def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):

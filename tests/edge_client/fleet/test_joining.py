@@ -17,13 +17,12 @@ from edge_client.cli import main
 from edge_client.config import load_config
 from edge_client.daemon.daemon import Daemon
 from edge_client.errors import ConfigError, StateError
-from edge_client.fleet.enrolment import renew_secret, settle_secret
 from edge_client.fleet.joining import join, leave
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.client.server_client import ServerClient
-from fleet_protocol.errors import CertificateError, RefusedError, UnreachableError
+from fleet_protocol.errors import CertificateError, UnreachableError
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
 from tests.support.checkout import ROOT
@@ -203,35 +202,6 @@ def test_a_fleet_that_is_gone_can_be_left(start_aggregator, config):
     assert "no section [server]" in edge(config, "leave", status=1)
 
 
-def test_a_secret_is_changed_and_an_interrupted_change_is_settled(server, config):
-    join(config, invite(server), insecure_http=False)
-    state = state_of(config)
-    with client_of(config) as client:
-        change_and_settle(state, client)
-
-
-def change_and_settle(state, client):
-    first = state.identity.load()
-    renew_secret(client, state.identity)
-    second = state.identity.load()
-    assert (second.device_id, second.next_secret) == (first.device_id, "")
-    assert second.secret != first.secret
-    client.check_enrolment()
-    client.show(first.secret)
-    with pytest.raises(RefusedError, match="401"):
-        client.check_enrolment()
-
-    client.show(second.secret)
-    state.identity.save(dataclasses.replace(second, next_secret="n" * 40))  # the power failed before the request
-    settle_secret(client, state.identity)
-    assert state.identity.load() == second
-    state.identity.save(dataclasses.replace(second, next_secret="n" * 40))
-    client.change_secret("n" * 40)  # the power failed before the answer
-    settle_secret(client, state.identity)
-    assert state.identity.load() == dataclasses.replace(second, secret="n" * 40)
-    client.check_enrolment()
-
-
 def test_leaving_forgets_the_fleets_classes_and_keeps_what_was_learned(server, config):
     join(config, invite(server), insecure_http=False)
     state, bundle = state_of(config), find_bundle("cnn1")
@@ -284,6 +254,7 @@ def test_a_device_waits_politely_until_it_is_admitted(start_aggregator, config):
         wait_for(lambda: "waits to be admitted" in log.read_text(), what="a word about waiting")
         wait_for(lambda: server_status(config).get("waiting"), what="the status to tell")
         assert "waiting yes" in edge(config, "status")
+        assert "stop it" in edge(config, "leave", status=1)
         assert log.read_text().count("waits to be admitted") == 1
         admin.post(f"/v1/devices/{device_id}/admit").raise_for_status()
         wait_for(lambda: server_status(config).get("waiting") is False, what="the admission to be noticed")
