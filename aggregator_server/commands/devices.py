@@ -85,7 +85,6 @@ def _change(options: argparse.Namespace) -> int:
 def _add_invitations(commands: Commands) -> None:
     invite = commands.add_parser("invite", help="invite a device: print a link, a command and a QR code, this once")
     add_data(invite)
-    invite.add_argument("--again", metavar="NUMBER|GROUP", help="another link for this invitation, whose link is lost")
     invite.add_argument("--devices", type=int, default=1, metavar="N", help="how many devices may come by it (1)")
     invite.add_argument("--expires", type=duration, default="1d", metavar="TIME", help="like 12h, 30d, never (1d)")
     invite.add_argument("--group", help="a word for people about these devices, like kitchen")
@@ -103,17 +102,14 @@ def _invite(options: argparse.Namespace) -> int:
     import segno
 
     from aggregator_server.fleet.audit import COMMAND_LINE
-    from aggregator_server.fleet.invitations import invite, renew_invitation
+    from aggregator_server.fleet.invitations import invite
     from aggregator_server.schemas import InvitationRequest
     from aggregator_server.server_address import make_link
 
     tables = tables_of(options)
     link_of = make_link(options.data, options.url)
-    if options.again is not None:
-        made = renew_invitation(tables, _meant(tables, options.again), COMMAND_LINE, time.time())
-    else:
-        wanted = InvitationRequest(devices=options.devices, expires_s=options.expires, group=options.group)
-        made = invite(tables, wanted, COMMAND_LINE, time.time())
+    wanted = InvitationRequest(devices=options.devices, expires_s=options.expires, group=options.group)
+    made = invite(tables, wanted, COMMAND_LINE, time.time())
     link = link_of(made.token)
     command = f"auricle-edge join {link}"
     if options.json:
@@ -121,13 +117,9 @@ def _invite(options: argparse.Namespace) -> int:
         return 0
     print(f"{link}\n\nOn the device:\n\n  {command}\n")
     segno.make(link, error="l").terminal(sys.stdout, compact=True)
-    left = made.info.devices - made.info.used
-    count = "one device" if left == 1 else f"{left} devices"
+    count = "one device" if made.info.devices == 1 else f"{made.info.devices} devices"
     until = "" if made.info.expires_at is None else f" until {made.info.expires_at:%Y-%m-%d %H:%M} UTC"
-    print(
-        f"(invitation {made.info.invitation_id}, for {count}{until}; `invite --again` makes another link)",
-        file=sys.stderr,
-    )
+    print(f"(invitation {made.info.invitation_id}, for {count}{until})", file=sys.stderr)
     return 0
 
 

@@ -65,10 +65,8 @@ def _new(options: argparse.Namespace) -> int:
         return 0
     print(f"{data}: a fleet that knows {said}\n\n  {run}\n\nOn each device, with a folder of its own recordings:\n")
     print(f"  {join}\n\nOnce they are there:\n\n  {start} --learned")
-    again = f"auricle-aggregator invite --again 1 --data {data}"
-    print(
-        f"(where the link is lost, another one in its place: {again})", file=sys.stderr
-    )  # where nobody reads the output, too
+    another = f"auricle-aggregator invite --devices {options.devices} --data {data}"
+    print(f"(where the link is lost, make another: {another})", file=sys.stderr)  # where nobody reads the output, too
     return 0
 
 

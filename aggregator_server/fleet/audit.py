@@ -26,7 +26,6 @@ What = Literal[
     "device_released",
     "device_revoked",
     "invitation_made",
-    "invitation_renewed",
     "invitation_revoked",
     "limit_hit",
     "model_published",

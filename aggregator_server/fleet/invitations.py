@@ -37,23 +37,6 @@ def invite(tables: Tables, wanted: InvitationRequest, by: Actor, now: float) -> 
         return NewInvitation(info=_info(row), token=token)
 
 
-def renew_invitation(tables: Tables, invitation_id: int, by: Actor, now: float) -> NewInvitation:
-    """Give an invitation another token, where the first was lost; that one lets nobody in from now on.
-
-    Raises:
-        RefusedError: there is no such invitation.
-        InvitationSpentError: it lets nobody in any more.
-    """
-    token = draw("join")
-    with tables.writing() as session:
-        if session.get(InvitationRow, invitation_id) is None:
-            raise _no_invitation(invitation_id)
-        row = require_open(session, invitation_id, now)
-        row.token_hash = hash_secret(token)
-        audit(session, "invitation_renewed", by, now, invitation_id=invitation_id)
-        return NewInvitation(info=_info(row), token=token)
-
-
 def list_invitations(tables: Tables) -> tuple[InvitationInfo, ...]:
     """Return every invitation, spent ones too, oldest first."""
     with tables.reading() as session:
