@@ -7,7 +7,7 @@ counts.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -28,26 +28,8 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-class Registry(Mapping[str, T]):
-    """Methods by name."""
-
-    def __init__(self) -> None:
-        self._methods: dict[str, T] = {}
-
-    def add(self, method: T, where: str) -> None:
-        """Add a method. Raises PluginError: its name is taken."""
-        if method.name in self._methods:
-            raise PluginError(f"{where}: the name {method.name!r} is taken; choose another")
-        self._methods[method.name] = method
-
-    def __getitem__(self, name: str) -> T:
-        return self._methods[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._methods)
-
-    def __len__(self) -> int:
-        return len(self._methods)
+Registry = dict[str, T]
+"""Methods by name."""
 
 
 @cache
@@ -63,21 +45,27 @@ def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[An
 
     Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """
-    found: Registry[Any] = Registry()
+    found: Registry[Any] = {}
     root = import_module(package)
     for method in getattr(root, f"{attribute}S", ()):
-        found.add(method, package)
+        _add(found, method, package)
     for module in pkgutil.iter_modules(getattr(root, "__path__", ()), f"{package}."):
         method = getattr(import_module(module.name), attribute, None)
         if method is not None:
-            found.add(method, module.name)
+            _add(found, method, module.name)
     for entry in entry_points(group=group):
-        found.add(_load(entry, kind), _describe(entry))
+        _add(found, _load(entry, kind), _describe(entry))
     for where, own in _asked.items():
         method = getattr(own, attribute, None)
         if method is not None:
-            found.add(_of_kind(method, kind, f"{attribute} of {where} must be"), where)
+            _add(found, _of_kind(method, kind, f"{attribute} of {where} must be"), where)
     return found
+
+
+def _add(found: Registry[Any], method: Any, where: str) -> None:  # noqa: ANN401  (as above)
+    if method.name in found:
+        raise PluginError(f"{where}: the name {method.name!r} is taken; choose another")
+    found[method.name] = method
 
 
 _asked: dict[str, ModuleType] = {}
