@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aggregator_server.aggregation.updates import Updates, layer_distances
-from aggregator_server.errors import AggregationError, MalformedUpdateError
+from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLIPS_CAP, LARGEST_WEIGHT
 from fleet_protocol.arrays import Array, Bools, Doubles, Floats
 from fleet_protocol.setting import Setting
@@ -155,12 +155,7 @@ def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, fl
 
     Returns:
         By device the norms of the updates that were shortened.
-
-    Raises:
-        AggregationError: the limit is not above 0.
     """
-    if not limit > 0:
-        raise AggregationError(f"clip_norm must be above 0, not {limit!r}; leave it out to clip nothing")
     squares = sum(layer_distances(updates, previous).values(), np.zeros(len(updates)))
     norms = np.sqrt(squares)
     longer = np.flatnonzero(norms > limit)

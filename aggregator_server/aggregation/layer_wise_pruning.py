@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, layer_distances, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean, weighted_means
-from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.setting import Setting
 
@@ -40,19 +39,13 @@ def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float)
 
     Args:
         sizes: float64 [devices]: n_k.
-        v_l: share dropped for the smallest deviations, from 0; of devices that deviate alike the first by id goes.
-        v_h: share dropped for the largest deviations, from 0; of devices that deviate alike the last by id goes.
-
-    Raises:
-        AggregationError: nobody would be left.
+        v_l: share dropped for the smallest deviations, from 0 to below 0.5; of devices that deviate alike the first by
+            id goes.
+        v_h: share dropped for the largest deviations, from 0 to below 0.5; of devices that deviate alike the last by
+            id goes.
     """
     count = len(updates)
-    low, high = _dropped("v_l", v_l, count), _dropped("v_h", v_h, count)
-    if low + high >= count:
-        raise AggregationError(
-            f"v_l = {v_l:g} drops {low} and v_h = {v_h:g} drops {high} of {count} devices, so that nobody is left; "
-            "v_l + v_h must stay below 1"
-        )
+    low, high = floor_of(v_l, count), floor_of(v_h, count)
     if not low + high:
         nobody: dict[str, list[str]] = {layer.name: [] for layer in updates.layout.layers}
         return Pruned(weighted_mean(updates, sizes), nobody, nobody)
@@ -68,12 +61,6 @@ def layer_deviations(updates: Updates) -> dict[str, Doubles]:
     """Return every device's distance from the plain mean (9, 10), by layer: float64 [devices]."""
     mean = weighted_mean(updates, np.ones(len(updates)))
     return {layer: np.sqrt(squares) for layer, squares in layer_distances(updates, mean).items()}
-
-
-def _dropped(name: str, share: float, count: int) -> int:
-    if not 0 <= share < 1:
-        raise AggregationError(f"{name} is a share from 0 to below 1, not {share!r}")
-    return floor_of(share, count)
 
 
 def _only(sizes: Doubles, kept: NDArray[np.intp]) -> Doubles:

@@ -9,7 +9,6 @@ from aggregator_server.aggregation.krum import BYZANTINE, Chosen, krum_scores
 from aggregator_server.aggregation.rule import Combined, Rule, Values
 from aggregator_server.aggregation.updates import Updates, floor_of, stable_order
 from aggregator_server.aggregation.weighted_mean import weighted_mean
-from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.setting import Setting
 
@@ -22,10 +21,8 @@ def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
         keep: m as a share of n, rounded down, at least one.
 
     Raises:
-        AggregationError: n < 2 f + 3, there are too many, or ``keep`` is no share.
+        AggregationError: n < 2 f + 3, or there are too many.
     """
-    if not 0 <= keep <= 1:
-        raise AggregationError(f"keep is a share of the devices from 0 to 1, not {keep!r}")
     best = stable_order(krum_scores(updates, byzantine))[: max(1, floor_of(keep, len(updates)))]
     chosen = np.zeros(len(updates))
     chosen[best] = 1.0

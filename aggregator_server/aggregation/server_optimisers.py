@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.setting import Setting
 from fleet_protocol.tensors import Arrays
@@ -60,12 +59,7 @@ def server_step(
 
     Returns:
         The new weights, float32 [weights], and the new state.
-
-    Raises:
-        AggregationError: there is no such optimiser.
     """
-    if optimiser not in SQUARES:
-        raise AggregationError(f"unknown server optimiser {optimiser!r}; known: none, {', '.join(sorted(SQUARES))}")
     d = np.subtract(combined, previous, dtype=np.float64)
     m, v = _continued(optimiser, state, len(d)) or (np.zeros(len(d)), np.full(len(d), tau**2))
     m = beta_1 * m + (1 - beta_1) * d

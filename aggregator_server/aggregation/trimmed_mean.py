@@ -9,7 +9,6 @@ import numpy as np
 
 from aggregator_server.aggregation.rule import LESS_THAN_HALF, Rule
 from aggregator_server.aggregation.updates import Updates, floor_of
-from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Floats
 from fleet_protocol.setting import Setting
 
@@ -19,12 +18,7 @@ def trimmed_mean(updates: Updates, trim: float) -> Floats:
 
     Args:
         trim: b, the share of the values cut off at either end, from 0 to below 0.5.
-
-    Raises:
-        AggregationError: nothing would be left.
     """
-    if not 0 <= trim < 0.5:
-        raise AggregationError(f"trim is cut off at either end, so it must be from 0 to below 0.5, not {trim!r}")
     cut = floor_of(trim, len(updates))
     result = np.empty(updates.layout.width, np.float32)
 

@@ -36,11 +36,6 @@ def test_more_uploads_than_are_compared_are_refused(monkeypatch):
         krum(FIVE, 0.2)
 
 
-def test_a_share_that_is_none_is_refused():
-    with pytest.raises(AggregationError, match=r"keep .* 1\.5"):
-        multi_krum(FIVE, 0.2, keep=1.5)
-
-
 @settings(derandomize=True, deadline=None)
 @given(fleets(least=5, most=8, largest=1))
 def test_liars_who_agree_with_each_other_are_not_chosen(case):
