@@ -162,6 +162,7 @@ class DetectorConfig:
     false_accepts_per_hour: float = 1.0
     threshold: float | None = None
     thresholds: dict[str, float] = field(default_factory=dict)
+    waits: dict[str, list[str]] = field(default_factory=dict)
     refractory_s: float = 1.0
     over_after_s: float = 3.0
     energy_gate_db: float = -60.0
@@ -180,6 +181,8 @@ class DetectorConfig:
         require(allowed, "threshold", self.threshold, "must be above 0, at most 1")
         for label, value in self.thresholds.items():
             require(0 < value <= 1, label, value, "must be above 0, at most 1")
+        for label, others in self.waits.items():
+            require(label not in others, label, others, "a label cannot wait for itself")
         require_between(self, 0, 3600, "refractory_s", "over_after_s")
         require_between(self, -120, 0, "energy_gate_db")
         require_between(self, 0, 1, "unknown_threshold")

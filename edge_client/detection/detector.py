@@ -125,6 +125,7 @@ class Detector:
             self._config.refractory_s,
             [slot for slot, name in enumerate(label_map.names) if name in loaded.lasting],
             self._config.over_after_s,
+            self._waits(),
         )
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
@@ -179,6 +180,12 @@ class Detector:
             )
         found = [chosen[name] if name in chosen else threshold_of(name, self._config, tails) for name in names]
         return np.array(found, np.float32)
+
+    def _waits(self) -> dict[int, list[int]]:
+        """Return which labels wait while which others are heard, by slot; labels that are not known are left out."""
+        slots = {name: slot for slot, name in enumerate(self._label_map.names)}
+        found = {slots[name]: others for name, others in self._config.waits.items() if name in slots}
+        return {slot: [slots[other] for other in others if other in slots] for slot, others in found.items()}
 
     def _hops(self, samples: Floats) -> Iterator[None]:
         """Take samples; yield after every hop that completes a window."""

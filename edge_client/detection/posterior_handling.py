@@ -5,7 +5,8 @@ spotting), with a threshold for each label, a refractory time, and a release bel
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,6 +34,7 @@ class PosteriorHandler:
         refractory_s: float,
         lasting: Collection[int] = (),
         over_after_s: float = 0.0,
+        waits: Mapping[int, Collection[int]] = MappingProxyType({}),
     ) -> None:
         """Begin with nothing heard.
 
@@ -42,6 +44,7 @@ class PosteriorHandler:
             refractory_s: seconds after a label was heard in which it is not heard again.
             lasting: labels whose sounds have a begin and an end: of these, a short pause is a part of the sound.
             over_after_s: seconds below the release after which such a sound is over, and can be heard again.
+            waits: labels that are not heard while one of some others is: from its threshold until its release.
         """
         self.averaged: Floats = np.zeros(len(thresholds), np.float32)
         self.thresholds = thresholds
@@ -52,6 +55,7 @@ class PosteriorHandler:
         self._heard_at = np.full(len(thresholds), -np.inf)
         self._lasts = np.isin(np.arange(len(thresholds)), list(lasting))
         self._over_after_s = over_after_s
+        self._waits = {slot: list(others) for slot, others in waits.items()}
         self._present_at = np.full(len(thresholds), -np.inf)
         self.ended: tuple[tuple[int, float], ...] = ()
 
@@ -74,7 +78,11 @@ class PosteriorHandler:
         self._armed |= over
         if not len(scores):
             return None
-        best = int(self.averaged.argmax())
+        heard = ~self._armed | (self.averaged >= self.thresholds)
+        waiting = [slot for slot, others in self._waits.items() if heard[others].any()]
+        best = int(np.where(np.isin(np.arange(len(scores)), waiting), -1.0, self.averaged).argmax())
+        if best in waiting:
+            return None
         rested = at_s - self._heard_at[best] >= self._refractory_s - ROUNDING_S
         if self.averaged[best] < self.thresholds[best] or not self._armed[best] or not rested:
             return None

@@ -68,6 +68,7 @@ def test_a_ready_bundle_is_found_by_its_name_and_a_file_by_its_path(tmp_path):
         ("[recordings]", "[detector.thresholds]\nstop = 2.0\n[recordings]", "line 11: [detector] stop = 2.0"),
         ("[recordings]", "[training]\nnice = 20\n[recordings]", "line 11: [training] nice = 20"),
         ("[recordings]", "[microphone]\nfile = 'x'\ndevice = 'y'\n[recordings]", "line 11: [microphone] file = "),
+        ("[recordings]", "[detector.waits]\nstop = ['stop']\n[recordings]", "cannot wait for itself"),
         ("[recordings]", "mqtt = 7\n[recordings]", "unknown key 'mqtt' in [model]"),
         ("[device]", "mqtt = 7\n[device]", "[mqtt] must be a section"),
         ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),

@@ -27,6 +27,13 @@ def feed(handler, rows, begin_s=0.0):
     return heard
 
 
+def test_a_label_waits_while_another_one_is_heard_and_others_do_not():
+    waiting = PosteriorHandler(np.array([0.6, 0.6, 0.6], np.float32), 0.0, 1.0, [1], 1.0, {0: (1,)})
+    rows = [(0.7, 0.0, 0.0), (0.0, 0.8, 0.0), (0.9, 0.8, 0.0), (0.9, 0.0, 0.0), (0.9, 0.0, 0.7)]  # 1 is not over yet
+    assert feed(waiting, rows) == [(0.0, 0), (0.25, 1), (1.0, 2)]
+    assert feed(waiting, [(0.0, 0.0, 0.0)] * 6 + [(0.9, 0.0, 0.0)], 2.0) == [(3.5, 0)]
+
+
 @pytest.mark.parametrize(
     ("one", "rows", "heard"),
     [
