@@ -71,7 +71,8 @@ def main() -> int:
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
     parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
-    parser.add_argument("--takes", type=int, default=5, help="with --words: of each word (5)")
+    parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
+    parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
     parser.add_argument("--rooms", action="store_true", help="with --words: they are heard through rooms")
     add_streams(parser)
     return parser.run(work)
@@ -92,8 +93,8 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         material = load_material(options.data, options.seed)
         half = material.tuning if options.tuning else material.report
         if options.words is not None:
-            people = owners(options.words, options.owners, options.takes, options.seed)
-            by = {"takes": options.takes, "rooms": options.rooms}
+            people = owners(options.words, options.owners, options.takes, options.teachers, options.seed)
+            by = {"takes": options.takes, "teachers": options.teachers, "rooms": options.rooms}
 
             def misses(one: FrontEnd) -> list[dict[str, object]]:
                 heard = half.backgrounds

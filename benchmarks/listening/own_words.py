@@ -1,7 +1,8 @@
 """A person's own words: owners teach words that no network heard by a few takes, and say them among other words.
 
-A folder `<word>/<speaker>_*` has the recordings. Each owner teaches four words by takes of his own.
-Streams have his other takes, other people's, and other words, in the benchmark's backgrounds.
+A folder `<word>/<speaker>_*` has the recordings. Each owner teaches four words by takes of his own,
+and perhaps of other people. Streams have his other takes, other people's, and other words, in the benchmark's
+backgrounds.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ class Owner:
     said: Sequence[Clip]
 
 
-def owners(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
+def owners(folder: Path, count: int, takes: int, teachers: int, seed: int) -> list[Owner]:
     """Draw owners and their words.
 
     Args:
         folder: recordings `<word>/<speaker>_*`.
-        takes: taught of each word.
+        takes: taught of each word, by the owner.
+        teachers: people who teach; the others teach as many takes each.
 
     Raises BenchmarkError: nobody has enough takes of four words.
     """
@@ -60,7 +62,7 @@ def owners(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
     for number in range(count):
         rng = np.random.default_rng([seed, number])
         owner = people[int(rng.integers(len(people)))]
-        found.append(_owner(owner, list(rng.permutation(able[owner])[:LABELS]), by, words, takes, rng))
+        found.append(_owner(owner, list(rng.permutation(able[owner])[:LABELS]), by, words, takes, teachers, rng))
     return found
 
 
@@ -70,15 +72,17 @@ def _owner(
     by: Mapping[str, Mapping[str, Sequence[Path]]],
     words: Mapping[str, Sequence[Path]],
     takes: int,
+    teachers: int,
     rng: np.random.Generator,
 ) -> Owner:
     taught, clips = {}, []
     for label in labels:
         mine = shuffled(by[label][owner], rng)
         others = shuffled([speaker for speaker in by[label] if speaker != owner], rng)
-        taught[label] = mine[:takes]
+        helpers, strangers = others[: teachers - 1], others[teachers - 1 :]
+        taught[label] = mine[:takes] + [path for who in helpers for path in by[label][who][:takes]]
         clips += [Clip(label, path, OWNER) for path in mine[takes:][: _MOST[OWNER]]]
-        theirs = shuffled([path for who in others for path in by[label][who]], rng)
+        theirs = shuffled([path for who in strangers for path in by[label][who]], rng)
         clips += [Clip(label, path, OTHERS) for path in theirs[: _MOST[OTHERS]]]
     rest = shuffled([path for word, files in words.items() if word not in labels for path in files], rng)
     return Owner(taught, [*clips, *(Clip(None, path) for path in rest[:OTHER_WORDS])])

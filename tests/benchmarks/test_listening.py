@@ -99,7 +99,7 @@ def test_own_words_are_taught_by_their_owner_and_heard_through_his_room(pretrain
     chosen = ["--front-ends", "base", "--bundles", str(pretrained_bundle.parent)]
     printed = run_python("-m", "benchmarks.listening", "--data", str(DATA), *chosen, *arguments)
     (found,) = json.loads(printed.splitlines()[-1])["front_ends"]
-    assert (found["front_end"], found["takes"], found["rooms"]) == ("base", 2, True)
+    assert (found["front_end"], found["takes"], found["teachers"], found["rooms"]) == ("base", 2, 1, True)
     assert [row["snr_db"] for row in found["snr"]] == [20, 10, 5]
     for row in found["snr"]:
         for who in ("owner", "others"):
