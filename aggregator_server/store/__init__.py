@@ -22,6 +22,7 @@ from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import DATABASE, Location, locate, note_state, noted_state, way_back
 from aggregator_server.store.objects import ObjectBlobs
 from aggregator_server.store.postgres import Postgres, has_fleet, open_postgres
+from aggregator_server.store.postgres_tables import note_removals
 from aggregator_server.store.servers import Kind, Servers, require_lease
 from aggregator_server.store.tables import BlobRow
 
@@ -178,8 +179,13 @@ class Store(Tables):
             heard(kind)
 
         if self._postgres is not None:
-            self._servers = Servers(self._postgres.listening, self._postgres.server, hear)
+            self._servers = Servers(self._postgres.listening, self._postgres.server, self._postgres.number, hear)
             self._servers.start()
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for a database elsewhere no longer than some seconds, for the server ends."""
+        if self._postgres is not None:
+            self._postgres.hurry(seconds)
 
     def leave(self) -> None:
         """End what :meth:`join` began, and let another server move rounds."""
@@ -203,17 +209,32 @@ class Store(Tables):
     def remove_unnamed(self, digests: Sequence[str]) -> int:
         """Remove those of some old blobs that no row names; return how many.
 
-        A blob is stored anew before a row names it, which makes it young. What the store does not remove now is left
-        for later.
+        No server can name one meanwhile (postgres_tables.py). What the store does not remove now is left for later.
 
         Raises:
             LeaseLostError: another server makes the rounds' steps by now.
             StateAwayError: the database does not answer.
         """
         with self.reading() as session:
-            require_lease(session)
             unnamed = set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
-        return sum(self._is_removed(sha256) for sha256 in sorted(unnamed))
+        if not unnamed:
+            return 0
+        if self._postgres is None:  # this process alone writes rows that name blobs
+            return sum(self._is_removed(sha256) for sha256 in sorted(unnamed))
+        with self.writing() as session:
+            unnamed = note_removals(session, sorted(unnamed))  # from now on no row can name them
+        removed, uncertain = 0, set()
+        try:
+            for sha256 in sorted(unnamed):
+                with self.reading() as session:  # another server may have taken the step meanwhile
+                    require_lease(session)
+                if self._is_removed(sha256):
+                    removed += 1
+                else:
+                    uncertain.add(sha256)
+        finally:
+            self._postgres.end_removal(unnamed - uncertain)
+        return removed
 
     def _is_removed(self, sha256: str) -> bool:
         try:

@@ -8,14 +8,13 @@ import io
 import logging
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from aggregator_server.errors import StartError, StateAwayError
+from aggregator_server.errors import BlobError, StartError, StateAwayError
 from aggregator_server.store.blobs import IDENTITY, BlobStore, Entry
 from aggregator_server.store.location import bucket_and_prefix
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _CONNECT_S, _REQUEST_S, _RETRIES_S, _RETRIES = 5, 60, 4, 3
 _PUTS = 1  # repetitions of a put that failed: it is not repeated by obstore
 _PAUSE_S = 0.2
-_SMALL = 1 << 20  # kept in memory; what is larger goes through a file
+_SMALL = 1 << 20  # read at once
 _YOUNG_S = 43_200.0  # half the age at which what no row names is swept
 _OF_ENVIRONMENT = ("AWS_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP", "AZURE_ALLOW_HTTP")
 _ADDRESSES = re.compile(r"(AWS|GOOGLE|AZURE)_\w*(ENDPOINT|UR[LI])\w*", re.IGNORECASE)  # of the environment
@@ -75,11 +74,15 @@ class ObjectBlobs(BlobStore):
             found = obstore.get(self._store, _key(sha256))
             if found.meta["size"] <= _SMALL:
                 return io.BytesIO(bytes(found.bytes()))
-            file = tempfile.TemporaryFile(dir=self._incoming)  # noqa: SIM115  (the caller closes it)
-            for piece in found.stream(min_chunk_size=_SMALL):
-                file.write(piece)
-        file.seek(0)
-        return cast("BinaryIO", file)
+        ranges = _Ranges(self, sha256, found.meta["size"])
+        return cast("BinaryIO", io.BufferedReader(ranges, _SMALL))
+
+    def read_range(self, sha256: str, start: int, length: int) -> memoryview:
+        """Return bytes of a blob from a position on. Raises BlobError: it is missing."""
+        import obstore
+
+        with self._answers(sha256):
+            return memoryview(obstore.get_range(self._store, _key(sha256), start=start, length=length))
 
     def _read(self, sha256: str) -> bytes:
         import obstore
@@ -193,6 +196,42 @@ class ObjectBlobs(BlobStore):
 
     def _away(self, error: Exception) -> StateAwayError:
         return StateAwayError(f"the store {self._address} does not answer as it should: {_first_line(error)}")
+
+
+class _Ranges(io.RawIOBase):
+    """A blob that is read by ranges as they are asked for."""
+
+    def __init__(self, blobs: ObjectBlobs, sha256: str, size: int) -> None:
+        super().__init__()
+        self._blobs, self._sha256, self._size = blobs, sha256, size
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"a position of {base + offset} is before the beginning")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401  (any buffer)
+        length = min(len(buffer), self._size - self._at)
+        if length <= 0:
+            return 0
+        data = self._blobs.read_range(self._sha256, self._at, length)
+        if len(data) != length:
+            raise BlobError(f"blob {self._blobs.shown(self._sha256)} is shorter than it was; restore it from a backup")
+        buffer[:length] = data
+        self._at += length
+        return length
 
 
 def _key(sha256: str) -> str:

@@ -6,8 +6,10 @@ by a lock of the fleet that a transaction takes first (``pg_advisory_xact_lock``
 
 import contextlib
 import secrets
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, wait
 from typing import Any
 
 from sqlalchemy import (
@@ -30,9 +32,10 @@ from sqlalchemy.orm import Mapper, Session, object_session
 from aggregator_server.errors import RefusedError, StartError, StateAwayError
 from aggregator_server.store import migrations
 from aggregator_server.store.database import CONNECTIONS, Database, Durability
+from aggregator_server.store.deadlines import Deadlines, bound
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
-from aggregator_server.store.postgres_tables import FLEET, SERVER, Fill, prepare
+from aggregator_server.store.postgres_tables import FLEET, REFUSED, SERVER, Fill, forget_removals, prepare
 from aggregator_server.store.servers import LOCKS, WRITER, name_of, require_lease, said
 from aggregator_server.store.tables import Base
 
@@ -45,14 +48,6 @@ _READER_S = 2
 _PAUSE_S = 1.0
 _AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 _DISK_FULL, _READ_ONLY = "53100", "25006"
-# Of libpq: seconds to connect, milliseconds in which what was sent is acknowledged, and probes of an idle connection.
-_NETWORK = {
-    "connect_timeout": 3,
-    "tcp_user_timeout": 10_000,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-}
 
 _NEXT_KEYS = "auricle_next_keys"  # of a session's flush
 
@@ -90,11 +85,14 @@ class Postgres(Database):
         server: What this server calls itself among those of the fleet.
     """
 
-    def __init__(self, engine: Engine, shown: str, number: int, server: str) -> None:
+    def __init__(self, engine: Engine, deadlines: Deadlines, shown: str, number: int, server: str) -> None:
         super().__init__(engine, shown)
+        self._deadlines = deadlines
         self.number = number
         self.server = server
         self._away_until = 0.0
+        self._coming: Future[Connection] | None = None  # the reader, that a thread connects
+        self._waited = False  # in vain, since it was lost
         self._holder: Connection | None = None
         self._holds = ""
         event.listen(engine, "begin", self._begin)
@@ -116,6 +114,7 @@ class Postgres(Database):
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # not of those that others wait for
         connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
+        bound(connection, _READER_S + 1)
         return connection
 
     def _begin(self, connection: Connection) -> None:
@@ -131,23 +130,44 @@ class Postgres(Database):
     def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
         """Return the first row that a statement finds in the newest state; of one thread alone.
 
-        It is asked again once, on a new connection, where the old one is lost. While no connection can be made, the
-        event loop tries once in a while, and not for every request.
+        It is asked again once, on a new connection, where the old one is lost. While nobody answers, the event loop
+        waits once for a little, and not for every request.
         """
         with self.answers():
-            if self._reader is not None:
+            if self._reader is not None or not self._reader_thread:
                 try:
                     return super().first_row(statement, parameters)
                 except _AWAY as error:
                     if isinstance(error, DBAPIError) and not error.connection_invalidated:
                         raise
+            self._take_reader()
+            return super().first_row(statement, parameters)
+
+    def _take_reader(self) -> None:
+        """Take the reader that a thread has connected. Raises StateAwayError: it has not yet, or could not."""
+        if self._coming is None:
             if time.monotonic() < self._away_until:
                 raise StateAwayError(f"the database {self.shown} did not answer a moment ago")
+            self._coming = Future()
+            threading.Thread(target=self._connect_reader, args=(self._coming,), name="reader", daemon=True).start()
+        coming = self._coming
+        if not wait([coming], 0.0 if self._waited else _READER_S).done:
+            self._waited = True
+            raise StateAwayError(f"the database {self.shown} does not answer")
+        self._coming = None
+        try:
+            self._reader = coming.result()
+        except BaseException:
             self._away_until = time.monotonic() + _PAUSE_S
+            raise
+        self._waited = False
+
+    def _connect_reader(self, coming: Future[Connection]) -> None:
+        try:
             self._hold_again()
-            found = super().first_row(statement, parameters)
-            self._away_until = 0.0
-            return found
+            coming.set_result(self._autocommitting())
+        except BaseException as error:  # the event loop has it
+            coming.set_exception(error)
 
     @contextlib.contextmanager
     def answers(self) -> Iterator[None]:
@@ -159,6 +179,10 @@ class Postgres(Database):
             if state == _DISK_FULL:
                 raise RefusedError(
                     "storage_full", "the disk of the server's database is full; its operator must free space"
+                ) from None
+            if state == REFUSED:
+                raise StateAwayError(
+                    "another server is removing an old array with these bytes; send it again"
                 ) from None
             if isinstance(error, _AWAY) or state == _READ_ONLY or getattr(error, "connection_invalidated", False):
                 raise StateAwayError(f"the database {self.shown} does not answer as it should: {said(error)}") from None
@@ -191,6 +215,7 @@ class Postgres(Database):
             except StartError:
                 holder.close()
                 raise
+            bound(holder, _READER_S + 1)
             self._holder, self._holds = holder, "shared" if shared else "alone"
             return True
         holder.close()
@@ -215,14 +240,27 @@ class Postgres(Database):
         if not held:
             raise StateAwayError(f"another program holds the fleet in {self.shown} now; stop one of them")
 
+    def end_removal(self, digests: Collection[str]) -> None:
+        """Let rows name blobs again, which were removed or stay; also where another server has the lease by now."""
+        if digests:
+            with self.answers(), self.engine.begin() as connection:
+                forget_removals(connection, digests)
+
     def listening(self) -> Connection:
         """Return a connection for :class:`Servers`: each statement on it is a transaction."""
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()
+        bound(connection, _READER_S + 1)
         return connection
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for the database no longer than some seconds, for the server ends. Any thread may call this."""
+        self._deadlines.hurry(seconds)
 
     def close(self) -> None:
         """Close every connection, and hold the fleet no longer."""
+        if self._coming is not None:
+            self._coming.add_done_callback(_close_reader)
         if self._holder is not None:
             self._holder.close()
             self._holder = None
@@ -232,6 +270,11 @@ class Postgres(Database):
         """Note that the fleet was moved: no server opens these tables any more."""
         with self.answers(), self.engine.begin() as connection:
             connection.execute(update(FLEET).values(moved_to=to))
+
+
+def _close_reader(coming: Future[Connection]) -> None:
+    if coming.exception() is None:
+        coming.result().close()
 
 
 def open_postgres(
@@ -250,7 +293,7 @@ def open_postgres(
     """
     shown = show_database(address)
     server = secrets.token_hex(8)
-    engine = _connect(address, shown, server)
+    engine, deadlines = _connect(address, shown, server)
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, _TABLES))
@@ -262,13 +305,13 @@ def open_postgres(
     except BaseException:
         engine.dispose()
         raise
-    return Postgres(engine, shown, found, server)
+    return Postgres(engine, deadlines, shown, found, server)
 
 
 def has_fleet(address: str) -> bool:
     """Say whether a database holds a fleet. Raises StartError: it does not answer."""
     shown = show_database(address)
-    engine = _connect(address, shown)
+    engine, _ = _connect(address, shown)
     try:
         with engine.connect() as connection:
             return inspect(connection).has_table(FLEET.name)
@@ -285,7 +328,7 @@ def _unusable(shown: str, error: SQLAlchemyError) -> StartError:
     return StartError(f"the database {shown} cannot be used: {found}{way_out}")
 
 
-def _connect(address: str, shown: str, server: str = "") -> Engine:
+def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadlines]:
     url = make_url(address).set(drivername="postgresql+psycopg")
     try:
         engine = create_engine(
@@ -294,15 +337,14 @@ def _connect(address: str, shown: str, server: str = "") -> Engine:
             max_overflow=4,  # the connections of the event loop, and of the lock
             pool_timeout=_POOL_S,
             hide_parameters=True,
-            pool_pre_ping=True,
-            connect_args={"application_name": name_of(server), **_NETWORK},
+            connect_args={"application_name": name_of(server)},
         )
     except ModuleNotFoundError as error:
         raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error
     except (SQLAlchemyError, TypeError, ValueError) as error:
         raise StartError(f"--database {shown} cannot be used: {said(error)}") from None
     event.listen(engine, "connect", _configure)
-    return engine
+    return engine, Deadlines(engine, _STATEMENT_S + 5)
 
 
 def _configure(connection: Any, _record: object) -> None:  # noqa: ANN401  (psycopg's own)

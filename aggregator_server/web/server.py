@@ -26,6 +26,7 @@ from aggregator_server.web.endpoint import Endpoint, ProxyNetwork, url_of
 from aggregator_server.web.service import Terms
 
 _GRACE_S = 10
+_DATABASE_S = 3.0  # that a database which answers nothing keeps the server from ending
 _SWITCH_S = 0.0005
 # A full collection of garbage stops everything for up to 0.1 s where a thousand devices are connected. One comes after
 # so many of the generation before; Python's default is 10.
@@ -81,6 +82,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer waiting devices, and end."""
+        self._app.state.service.store.hurry(_DATABASE_S)
         self._app.state.service.new_work.close()
         await super().shutdown(sockets)
 

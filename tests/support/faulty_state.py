@@ -18,6 +18,9 @@ class Link:
         self._lock = threading.Lock()
         self._flows = threading.Event()
         self._flows.set()
+        self._silenced: list[socket.socket] = []
+        self._open: list[socket.socket] = []
+        self._swallows = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -34,7 +37,17 @@ class Link:
     def mend(self) -> None:
         with self._lock:
             self._left = None
+            self._swallows = False
         self._flows.set()
+
+    def silence(self, *, new: bool) -> None:
+        """Swallow all that arrives on open connections, for good.
+
+        Args:
+            new: whether new connections are taken and swallowed too, until it is mended.
+        """
+        with self._lock:
+            self._silenced, self._swallows = list(self._open), new
 
     def close(self) -> None:
         self._listener.close()
@@ -47,6 +60,10 @@ class Link:
 
     def _serve(self, near: socket.socket) -> None:
         with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self._to)) as far:
+            with self._lock:
+                self._open += [near, far]
+                if self._swallows:
+                    self._silenced += [near, far]
             back = threading.Thread(target=self._forward, args=(far, near, False), daemon=True)
             back.start()
             self._forward(near, far, True)
@@ -57,13 +74,16 @@ class Link:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 self._flows.wait()
+                if source in self._silenced:
+                    continue
                 if counts:
                     data = self._allowed(data)
                     if data is None:
                         break
                 target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_RDWR)
+        if source not in self._silenced:
+            with contextlib.suppress(OSError):
+                target.shutdown(socket.SHUT_RDWR)
 
     def _allowed(self, data: bytes) -> bytes | None:
         with self._lock:
