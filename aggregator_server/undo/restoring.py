@@ -17,7 +17,7 @@ from aggregator_server.fleet.classes import all_classes, set_columns
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import COUNTS, is_done, lock_open_round, newest_done, require_round
+from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_done, lock_open_round, newest_done, require_round
 from aggregator_server.rounds.result import KINDS
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
@@ -151,6 +151,31 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
             new = row.round_id
         _log.info("round %d restores the state after round %d", new, round_id)
         return new
+
+
+def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER) -> None:
+    """Bring back the fleet's state before an operation of an operator, where nothing came since.
+
+    Args:
+        operation: Number of its round.
+
+    Raises:
+        RoundNotFoundError: there is no such round.
+        RefusedError: another round or operation came since.
+        RefusedError: a round is open.
+    """
+    with store.reading() as session:
+        row, newest = require_round(session, operation), lines(session)[-1]
+        # An operation has a round for the shared model's line, too, of the same time.
+        earlier = (RoundRow.round_id < operation) & (RoundRow.opened_at != row.opened_at)
+        before = session.scalar(select(func.max(RoundRow.round_id)).where(COUNTS, OF_FLEET, earlier))
+        if newest.round_id != operation or before is None:
+            raise RefusedError(
+                "round_not_done",
+                f"round {newest.round_id} came since, and would be undone too; go back on the page of the round whose "
+                "state is wanted",
+            )
+    restore_round(store, before, now, by)
 
 
 def _require_restorable(session: Session, round_id: int) -> RoundRow:

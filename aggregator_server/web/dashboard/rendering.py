@@ -84,15 +84,16 @@ NOTES = {
     "admitted": "The device may take part from the next round on.",
     "cancelled": "The round was cancelled.",
     "invitation-revoked": "The invitation lets nobody in any more.",
-    "merged": "The two classes are one now. Going back to the round before it undoes that.",
+    "merged": "The two classes are one now.",
     "quarantined": "The device's uploads no longer count.",
     "released": "The device's uploads count again.",
     "renamed": "The class has its new name.",
     "restored": "The fleet is back at the state after that round.",
-    "retired": "The class is no longer one of the fleet's. Going back to the round before it undoes that.",
+    "retired": "The class is no longer one of the fleet's.",
     "revoked": "The device is shut out for good.",
     "signed-out": "You are signed out.",
     "started": "The round was started.",
+    "undone": "That was undone. Devices follow with their next request.",
 }
 
 

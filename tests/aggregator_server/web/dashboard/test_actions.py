@@ -39,6 +39,38 @@ def newest(aggregator):
     return entry["what"], entry["who"]
 
 
+def test_a_change_of_a_class_is_undone_right_after_it(aggregator, admin):
+    def undo(after):
+        page = admin.get(after.headers["location"]).text
+        line = r'<div class="note" role="status">(.*?) <form[^>]* action="([^"]*)">(.*?)</form>'
+        said, address, form = re.search(line, page, re.DOTALL).groups()
+        assert "Undo" in form
+        return said, lambda: admin.post(address, name=re.search(r'name="name" value="([^"]*)"', form)[1])
+
+    before = answer(aggregator, "/v1/classes")
+    renamed = admin.post("/classes/c2/rename", name="other")
+    said, back = undo(renamed)
+    assert said == "Renamed word 2 to other."
+    done(back(), "/classes/c2", "renamed")
+    assert answer(aggregator, "/v1/classes") == before
+    said, back = undo(admin.post("/classes/c3/merge", into="c2"))
+    assert said == "Merged word 3 into word 2."
+    done(back(), "/classes/c3", "undone")
+    assert "That was undone." in admin.get("/classes/c3?note=undone").text
+    assert answer(aggregator, "/v1/classes") == before
+    said, back = undo(admin.post("/classes/c1/retire"))
+    assert said == "Retired word 1."
+    admin.post("/classes/c3/retire")
+    assert "Another class was changed since" in back().text
+    done(admin.post("/rounds/1/restore"), f"/rounds/{len(answer(aggregator, '/v1/rounds'))}", "restored")
+    assert back().status_code == 409  # that was undone already
+    assert answer(aggregator, "/v1/classes") == before
+    assert (
+        'role="status">The class is no longer one of the fleet&#39;s.</div>'
+        in admin.get("/classes/c2?note=retired").text
+    )
+
+
 def test_classes_are_merged_and_retired(aggregator, admin):
     refused = admin.post("/classes/c1/rename", name="word 2")
     assert refused.status_code == 409
