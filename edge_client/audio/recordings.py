@@ -36,8 +36,11 @@ _LONGEST_S = 60
 # Samples beyond this (24 dB over full scale) were stored in other units than -1..1.
 _LOUDEST = 16.0
 _SEARCH_STEP_S = 0.01
-# Frames that are read at once.
-_BLOCK = 1 << 16
+# Frames that are read at once; bytes of a WAV's head, and of its sound where it says no size; how that looks.
+_BLOCK, _HEAD, _LARGEST = 1 << 16, 1 << 12, 1 << 26
+_NO_SIZE = (b"\0\0\0\0", b"\xff\xff\xff\xff")
+# What libsndfile says of a FLAC that was written into a pipe.
+_UNKNOWN_FRAMES = 2**63 - 1
 
 
 def encode_wave(samples: Floats, rate_hz: int) -> bytes:
@@ -183,7 +186,7 @@ def read_recording(path: Path, sample_rate_hz: int, start_s: int = 0) -> Floats:
     soundfile = _soundfile()
     try:
         require_whole(path)
-        with soundfile.SoundFile(os.fsencode(path)) as file:
+        with soundfile.SoundFile(_with_sizes(path)) as file:
             rate_hz = int(file.samplerate)
             mixed = _mixed(file, path, start_s)
     except (soundfile.SoundFileError, OSError, TypeError) as error:  # TypeError: of one that is called .raw
@@ -199,7 +202,8 @@ def read_recording(path: Path, sample_rate_hz: int, start_s: int = 0) -> Floats:
 def _mixed(file: Any, path: Path, start_s: int) -> Floats:  # noqa: ANN401  (soundfile has no types)
     """Return a minute as the mean of its channels; read in blocks, since it may have many."""
     mixed, skip, most = [np.zeros(0, np.float32)], start_s * file.samplerate, _LONGEST_S * file.samplerate
-    skip -= file.seek(min(skip, file.frames))
+    if file.frames != _UNKNOWN_FRAMES:
+        skip -= file.seek(min(skip, file.frames))
     for block in blocks(file, _BLOCK):
         if not np.abs(block).max() <= _LOUDEST:  # fails for NaN too
             raise RecordingError(
@@ -214,8 +218,34 @@ def _mixed(file: Any, path: Path, start_s: int) -> Floats:  # noqa: ANN401  (sou
 
 def blocks(file: Any, size: int) -> Iterator[Floats]:  # noqa: ANN401
     """Yield what an open sound file holds from here on: float32 [at most size, channels]."""
-    while len(block := file.read(size, np.float32, always_2d=True)):
+    from soundfile import SoundFileError
+
+    while True:
+        block = np.full((size, file.channels), np.nan, np.float32)
+        try:
+            block = file.read(out=block)
+        except SoundFileError:
+            if file.frames != _UNKNOWN_FRAMES:
+                raise
+            # It read to the end, which it cannot find again, as it would afterwards.
+            block = block[~np.isnan(block[:, 0])]
+        if not len(block):
+            return
         yield block
+
+
+def _with_sizes(path: Path) -> bytes | io.BytesIO:
+    """Return a file's name, which need not be UTF-8; of a WAV that says no size, as of one that was written into a
+    pipe, what it holds, with sizes.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        at = head.find(b"data", 12)
+        if head[:4] != b"RIFF" or head[8:12] != b"WAVE" or at < 0 or head[at + 4 : at + 8] not in _NO_SIZE:
+            return os.fsencode(path)
+        rest = head[at + 8 :] + file.read(_LARGEST)
+    size = len(rest).to_bytes(4, "little")
+    return io.BytesIO(head[:4] + (at + len(rest)).to_bytes(4, "little") + head[8 : at + 4] + size + rest)
 
 
 def _unreadable(path: Path, error: Exception) -> RecordingError:
@@ -228,8 +258,9 @@ def duration_s(path: Path) -> float:
     """Return how much of a recording :func:`read_recording` reads, in seconds, with its errors."""
     soundfile = _soundfile()
     try:
-        with soundfile.SoundFile(os.fsencode(path)) as file:
-            return min(float(_LONGEST_S), float(file.frames / file.samplerate))
+        with soundfile.SoundFile(_with_sizes(path)) as file:
+            frames = sum(map(len, blocks(file, _BLOCK))) if file.frames == _UNKNOWN_FRAMES else file.frames
+            return min(float(_LONGEST_S), float(frames / file.samplerate))
     except (soundfile.SoundFileError, OSError) as error:
         raise _unreadable(path, error) from error
 

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_client.audio.level import FLOOR_DB, peak_dbfs, rms_dbfs
-from edge_client.audio.recordings import Recordings, loudest_stretch, read_clip, read_recording, speaker_of
+from edge_client.audio.recordings import (
+    Recordings,
+    duration_s,
+    encode_wave,
+    is_recording,
+    loudest_stretch,
+    read_clip,
+    read_recording,
+    speaker_of,
+)
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
 from tests.support.checkout import run_python
@@ -201,3 +210,42 @@ print(len(samples), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     count, more_mb = run_python("-c", code, str(path)).split()
     assert int(count) == 30 * 16_000
     assert float(more_mb) < 120  # all of its channels at once take 184 MB, and as much again for their sum
+
+
+@pytest.mark.parametrize("size", [0, 0xFFFF_FFFF])
+def test_a_wave_file_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, size):
+    path = tmp_path / "piped.wav"
+    whole = encode_wave(np.linspace(-0.5, 0.5, RATE, dtype=np.float32), RATE)
+    at = whole.index(b"data") + 4
+    path.write_bytes(whole[:at] + size.to_bytes(4, "little") + whole[at + 4 :])
+    np.testing.assert_allclose(read_recording(path, RATE), np.linspace(-0.5, 0.5, RATE), atol=1e-4)
+    assert duration_s(path) == 1.0
+
+
+@pytest.mark.parametrize("seconds", [3, 70])
+def test_a_flac_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, seconds):
+    samples = 0.1 * np.random.default_rng(0).standard_normal(seconds * 1_000)
+    whole = bytearray(write(tmp_path / "known.flac", samples, 1_000).read_bytes())
+    whole[21] &= 0xF0  # STREAMINFO's 36 bits of the number of samples
+    whole[22:26] = bytes(4)
+    path = tmp_path / "piped.flac"
+    path.write_bytes(whole)
+    np.testing.assert_allclose(read_recording(path, 1_000), samples[:60_000], atol=1e-4)
+    np.testing.assert_allclose(read_recording(path, 1_000, 2), samples[2_000:62_000], atol=1e-4)
+    assert duration_s(path) == min(60, seconds)
+    assert not len(read_recording(path, 1_000, seconds))
+
+
+@pytest.mark.parametrize("suffix", [".oga", ".aiff", ".caf"])
+def test_what_libsndfile_reads_is_a_recording_whatever_it_is_called(tmp_path, suffix):
+    path = tmp_path / f"bell{suffix}"
+    soundfile.write(path, np.full(RATE, 0.25), RATE, format="OGG" if suffix == ".oga" else suffix[1:].upper())
+    assert is_recording(path)
+    assert len(read_recording(path, RATE)) == RATE
+
+
+def test_what_cannot_be_read_is_to_be_saved_again_never_to_be_removed(tmp_path):
+    (tmp_path / "song.mp3").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
+    with pytest.raises(RecordingError, match="ffmpeg -i") as caught:
+        read_recording(tmp_path / "song.mp3", RATE)
+    assert "remove" not in str(caught.value)
