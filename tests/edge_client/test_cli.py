@@ -35,27 +35,6 @@ def test_a_program_tells_its_version_and_completes_its_commands(program, tmp_pat
     assert "PYTHON_ARGCOMPLETE_OK" in (ROOT / (PROGRAMS[program].replace(".", "/") + ".py")).read_text()[:1024]
 
 
-def test_a_device_without_a_runtime_tells_its_version_and_why(tmp_path):
-    told = run_module(
-        PROGRAMS["auricle-edge"], "--version", env={**os.environ, "AURICLE_TFLITE_LIBRARY": str(tmp_path)}
-    )
-    assert (told.returncode, told.stdout.count("\n")) == (0, 1)
-    assert f", no runtime: AURICLE_TFLITE_LIBRARY names {tmp_path}, which is no file; unset it" in told.stdout
-
-
-def test_a_device_without_a_library_names_the_extra(tmp_path, bundles):
-    config = tmp_path / "edge.toml"
-    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
-    code = (
-        "import sys; sys.modules['httpx'] = None; from edge_client.cli import main; "
-        f"sys.exit(main(['join', 'https://127.0.0.1:1/#aur_join_{'x' * 40}', '--config', {str(config)!r}]))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=180)
-    assert result.returncode == 1
-    assert "needs: pip install 'auricle[edge]'" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def test_log_lines_have_the_time_but_in_the_journal_of_systemd(tmp_path):
     code = "import logging; from edge_client.logs import set_up_log; set_up_log(); logging.warning('hello')"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING hello\n", log_of(tmp_path, code, ""))

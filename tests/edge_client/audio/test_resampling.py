@@ -8,16 +8,7 @@ from hypothesis import strategies as st
 from edge_client.audio.resampling import StreamResampler, resample
 from edge_client.errors import RecordingError
 
-PAIRS = [
-    (16_000, 14_400),
-    (44_100, 16_000),
-    (48_000, 16_000),
-    (44_100, 14_400),
-    (48_000, 14_400),
-    (22_050, 16_000),
-    (8_000, 16_000),
-    (11_025, 14_400),
-]
+PAIRS = [(16_000, 14_400), (44_100, 16_000), (48_000, 14_400), (22_050, 16_000), (11_025, 14_400)]
 
 
 def sine(frequency_hz, rate_hz, seconds=0.5):
@@ -51,12 +42,6 @@ def test_an_odd_rate_keeps_its_pitch_within_a_cent(from_hz):
     assert len(resampled) == pytest.approx(32_000, abs=16)
     spectrum = np.abs(np.fft.rfft(resampled * np.hanning(len(resampled)), 1 << 18))
     assert spectrum.argmax() * 16_000 / (1 << 18) == pytest.approx(1_000, rel=1 / 1_731)
-
-
-def test_equal_rates_change_nothing_and_nothing_stays_nothing():
-    clip = sine(440, 16_000)
-    np.testing.assert_array_equal(resample(clip, 16_000, 16_000), clip)
-    assert len(resample(np.zeros(0, np.float32), 44_100, 16_000)) == 0
 
 
 @pytest.mark.parametrize(("from_hz", "to_hz"), [(0, 16_000), (16_000, -1), (10**9, 16_000)])

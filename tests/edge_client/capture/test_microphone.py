@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from edge_client.capture.microphone import Microphone, SampleRing, SilenceWatch
 from edge_client.cli import main
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
-from tests.support.edge_process import wait_for
 
 RATE_HZ = 16_000
 TONE_HZ = 1_000
@@ -177,19 +175,6 @@ def test_recording_ends_with_the_daemon_however_that_ends(sound_server):
     assert not Path(f"/proc/{recorder}").exists()
 
 
-def test_sound_that_nobody_reads_in_time_is_counted_and_the_latest_is_kept(open_source, sound_server, caplog):
-    source = open_source(config(silent_s=60))
-    wait_for(lambda: source.overflows >= 1, what="silence that was lost")
-    sound_server.play_on(tone())
-    assert read_until_sound(open_source(config()))  # by somebody else
-    lost = source.overflows
-    wait_for(lambda: source.overflows > lost + 10, what="more of it, after the beginning of the tone")
-    assert caplog.text.count("sound was lost") == 1
-    held = source.read(5 * RATE_HZ, 0)
-    assert len(held) == 5 * RATE_HZ
-    assert np.abs(held[-RATE_HZ:]).max() > 0.4
-
-
 @given(capacity=st.integers(1, 20), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))
 @settings(derandomize=True, deadline=None, max_examples=200)
 def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
@@ -204,13 +189,6 @@ def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
         else:
             assert ring.take(count, 0).tolist() == held[:count]
             held = held[count:]
-
-
-def test_closing_wakes_the_reader_with_what_there_is():
-    ring = SampleRing(10)
-    ring.put(np.ones(3, np.float32))
-    threading.Timer(0.05, ring.close).start()
-    assert len(ring.take(10, 60)) == 3
 
 
 RATE = 1_000

@@ -42,8 +42,3 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     assert [event.label for event in past_events(edge.state.database, 9)] == ["b", "c", "c"]
     assert [kept.heard_at(event.time) is None for event in heard] == [True, False, False, False]
     journal.close()
-
-
-def test_a_damaged_journal_is_named(edge):
-    edge.state.database.path.write_bytes(b"no database at all, and long enough to be told apart from an empty one" * 20)
-    assert "state.sqlite3 is damaged" in edge("events", status=1)

@@ -1,6 +1,5 @@
 """The commands by which an owner teaches a device; recording hears what is really played."""
 
-import json
 import re
 import shutil
 import time
@@ -117,41 +116,6 @@ def test_clips_are_listed_relabelled_and_deleted(edge, tmp_path):
     assert "labels: no" in edge("clips", "delete", "--yes", "--label", "yes", status=1)
     assert "no clip is called 'zz'" in edge("clips", "relabel", "zz", "no", status=1)
     assert "cannot be a label" in edge("clips", "relabel", edge("clips", "--label", "no").split()[0], "", status=1)
-
-
-def first_shared(names):
-    """A digit with which more than one of the names begin; of 17 hexadecimal ones there is always one."""
-    return next(name[0] for name in names if sum(other.startswith(name[0]) for other in names) > 1)
-
-
-def beginning(name, names):
-    """The shortest beginning of a name that no other one has, in capitals."""
-    counts = range(1, len(name) + 1)
-    found = next(name[:count] for count in counts if sum(other.startswith(name[:count]) for other in names) == 1)
-    assert len(found) < len(name)
-    return found.upper()
-
-
-def test_every_command_takes_the_beginning_of_an_identifier_that_means_one_thing(edge, tmp_path):
-    write_clips(tmp_path / "recordings", "yes", 17, seed=3)
-    edge("import", tmp_path / "recordings")
-    names = [item["id"] for item in json.loads(edge("clips", "--label", "yes", "--json"))]
-    assert "more of its identifier" in edge("clips", "delete", "--yes", first_shared(names), status=1)
-    assert edge.count("yes") == 17
-    second, third, *_ = names
-    renamed = json.loads(edge("clips", "relabel", beginning(second, names), "no", "--json"))
-    assert [item["id"] for item in renamed] == [second]
-    deleted = json.loads(edge("clips", "delete", "--yes", f"yes/{beginning(third, names)}", "--json"))
-    assert [item["id"] for item in deleted] == [third]
-    ring = UnknownClips(edge.state.folder / "unknown", ClipsConfig(), SETTINGS.sample_rate_hz)
-    rng = np.random.default_rng(3)
-    for number in range(17):
-        ring.add(time.time() - number, 0.25, rng.uniform(-0.5, 0.5, SETTINGS.clip_samples).astype(np.float32))
-    sounds = [item["id"] for item in json.loads(edge("label", "--json"))]
-    assert "more of its identifier" in edge("label", first_shared(sounds), "kettle", status=1)
-    edge("label", beginning(sounds[0], sounds), "kettle")
-    assert sounds[0] not in edge("label")
-    assert (edge.count("yes"), edge.count("no"), edge.count("kettle")) == (15, 1, 1)
 
 
 def test_unknown_sounds_are_listed_and_named(edge):

@@ -1,7 +1,6 @@
-"""The daemon's parts: loops that fail alone, training that waits, is retried and killed, and words to systemd."""
+"""The daemon's parts: loops that fail alone, training that is retried and killed, and what the status says."""
 
 import os
-import socket
 import textwrap
 import threading
 import time
@@ -9,8 +8,8 @@ import time
 import pytest
 
 from edge_client.config.sections import TrainingConfig
-from edge_client.daemon.status import StatusFile, health_of, read_status, temperature_c
-from edge_client.daemon.supervisor import Supervisor, notify
+from edge_client.daemon.status import StatusFile, health_of, read_status
+from edge_client.daemon.supervisor import Supervisor
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import StateError, WorkError
 from edge_client.storage.device_state import DeviceState
@@ -128,24 +127,6 @@ def test_training_is_killed_at_its_deadline_even_if_it_will_not_listen(tmp_path,
             os.kill(int(pid), 0)
 
 
-def test_the_hottest_zone_counts_and_a_broken_one_does_not(tmp_path):
-    for number, text in enumerate(("41000\n", "56500\n", "no number\n")):
-        (tmp_path / f"thermal_zone{number}").mkdir()
-        (tmp_path / f"thermal_zone{number}" / "temp").write_text(text)
-    assert temperature_c(tmp_path) == 56.5
-    assert temperature_c(tmp_path / "none") is None
-
-
-def test_systemd_hears_the_words_and_without_systemd_nothing_happens(tmp_path, monkeypatch):
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    assert notify("READY=1") is False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(str(tmp_path / "notify"))
-        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        assert notify("READY=1", "STATUS=running") is True
-        assert listener.recv(1000) == b"READY=1\nSTATUS=running"
-
-
 def test_the_status_is_in_memory_under_systemd_and_found_through_the_state_folder(tmp_path, monkeypatch):
     state = DeviceState(tmp_path / "state")
     with pytest.raises(StateError, match="no daemon has run"):
@@ -242,9 +223,3 @@ def test_it_listens_or_something_is_the_reason(changes, listens, problem):
 def test_a_device_that_has_just_started_has_no_problem_yet():
     assert health_of(status(inputs={"": None}), STARTED + 20).problem == ""
     assert health_of(status(inputs={"": None}), STARTED + 200).problem == "the microphone gives no sound"
-
-
-def test_the_last_error_is_told_though_it_is_over():
-    assert health_of(status(loops=loops(error="gone an hour ago")), STARTED).error == "listening: gone an hour ago"
-    assert health_of(status(server={"error": "does not answer"}), STARTED).error == "does not answer"
-    assert health_of(status(), STARTED).error == ""

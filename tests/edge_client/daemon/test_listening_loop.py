@@ -11,7 +11,7 @@ from benchmarks.listening.idle import idle_mb
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import ListeningLoop
 from edge_client.detection.detector import Loaded
-from edge_client.errors import AudioError, StateError
+from edge_client.errors import StateError
 from edge_client.events import Sink
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
@@ -145,14 +145,6 @@ def test_a_board_that_is_too_slow_is_told_so(bundles, caplog):
     assert "hop_s" in caplog.text
 
 
-def test_a_short_pause_is_caught_up_with(running):
-    running.hear(quiet(2.0))
-    running.source.put(quiet(1.0))
-    running.source.wait_until_read()
-    wait_for(lambda: running.loop.counters()["windows"] == 9)
-    assert running.loop.counters()["skipped"] == 0
-
-
 def test_new_labels_are_taken_up_while_sound_goes_on(running):
     running.hear(quiet(2.0))
     running.label_map = running.label_map.add("yes").add("no")
@@ -173,12 +165,6 @@ def test_a_model_that_cannot_be_loaded_leaves_the_old_one_listening(running):
         running.loop.reload()
     running.hear(bang())
     wait_for(lambda: running.unknown)
-
-
-def test_a_source_of_another_rate_is_refused(bundles):
-    model = ModelRuntime.open(bundles["cnn2"])
-    with pytest.raises(AudioError, match="16000 Hz, but the model needs 14400 Hz"):
-        ListeningLoop(SoundStream(16_000), lambda: Loaded(model, LabelMap(32)), CONFIG, Publisher([]), lambda: None)
 
 
 def test_a_source_that_fell_silent_is_no_progress_and_one_that_is_waited_for_is(running):

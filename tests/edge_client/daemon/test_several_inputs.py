@@ -1,20 +1,16 @@
 """One daemon with several inputs: events name theirs, each is watched by itself, and all share one model."""
 
 import contextlib
-import logging
 import threading
 
 import numpy as np
 import pytest
 import soundfile
 
-from edge_client.capture import microphone, stream
 from edge_client.daemon.daemon import Daemon
-from edge_client.daemon.diagnosis import examine
 from edge_client.errors import ConfigError
 from edge_client.events.journal import past_events
 from tests.support.edge_process import wait_for
-from tests.support.stream_server import StreamServer, needs_ffmpeg
 from tests.support.taught_device import Device
 
 
@@ -43,57 +39,6 @@ def running(device):
         stop.set()
         thread.join(60)
     assert not thread.is_alive()
-
-
-def found_of_inputs(device):
-    findings = examine(device.folder / "edge.toml")
-    return {finding.check: finding for finding in findings if finding.check.startswith("microphone")}
-
-
-@needs_ffmpeg
-def test_doctor_tells_of_each_input_with_and_without_a_daemon(tmp_path, monkeypatch, caplog):
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(microphone, "_LONGEST_PAUSE_S", 0.5)
-    write_bang(tmp_path / "hall.wav", 1)
-    camera = StreamServer()
-    sections = {
-        "microphone": played(tmp_path / "hall.wav"),
-        "microphones.camera": f'url = "{camera.url("rtsp")}"',
-        "microphones.garage": 'url = "rtsp://127.0.0.1:9/nobody"',
-        "microphones.attic": played(tmp_path / "gone.wav"),
-    }
-    device = Device(tmp_path, "base", **sections)
-    try:
-        found = found_of_inputs(device)
-        assert list(found) == ["microphone", "microphone camera", "microphone garage", "microphone attic"]
-        assert [finding.verdict for finding in found.values()] == ["ok", "ok", "problem", "problem"]
-        assert found["microphone camera"].found.startswith(f"rtsp://127.0.0.1:{camera.port} at 16000 Hz, -")
-        assert "Connection refused" in found["microphone garage"].found
-        assert "gone.wav" in found["microphone attic"].found
-        with monkeypatch.context() as without:
-            without.setattr(stream.shutil, "which", lambda _: None)
-            without_ffmpeg = found_of_inputs(device)
-        assert "sudo apt install ffmpeg" in without_ffmpeg["microphone camera"].found
-        assert without_ffmpeg["microphone"].verdict == "ok"
-        with running(device) as daemon:
-            wait_for(lambda: daemon.status()["loops"]["listening garage"]["error"], what="what is the matter")
-            wait_for(
-                lambda: [one.verdict for one in found_of_inputs(device).values()][:2] == ["ok", "ok"],
-                what="sound of two inputs in the status",
-            )
-            told = found_of_inputs(device)
-            assert "the daemon has it" in told["microphone camera"].found
-            assert "the daemon gets no sound: cannot record from" in told["microphone garage"].found
-            camera.close()
-            wait_for(
-                lambda: "Connection refused" in found_of_inputs(device)["microphone camera"].found,
-                what="the camera that is away",
-            )
-            wait_for(  # between two recordings it is silent
-                lambda: found_of_inputs(device)["microphone"].verdict == "ok", what="sound of the other input"
-            )
-    finally:
-        camera.close()
 
 
 def test_each_input_has_its_events_and_its_state_and_one_that_fails_disturbs_no_other(tmp_path):

@@ -160,27 +160,6 @@ def test_a_tail_makes_a_label_hard_of_hearing_unless_the_owner_gives_a_threshold
     assert "yes" in heard(dataclasses.replace(CONFIG, thresholds={"yes": 0.7}))
 
 
-def test_a_threshold_for_a_label_that_is_not_there_yet_is_said_once(taught, caplog):
-    model, label_map = taught
-    detector = Detector(Loaded(model, label_map), dataclasses.replace(CONFIG, thresholds={"whistle": 0.9, "yes": 0.5}))
-    detector.adopt(Loaded(model, label_map))
-    assert caplog.text.count("whistle: no sound has this label yet") == 1
-    assert caplog.text.count("no sound has this label") == 1
-
-
-def test_skipped_sound_is_counted_and_what_follows_is_heard(taught):
-    detector = Detector(Loaded(*taught), CONFIG)
-    first = stream_of("yes", seed=1)
-    events = hear(detector, first)
-    detector.skip(stream_of("no", "no", seed=2))
-    events += hear(detector, stream_of("up", seed=3))
-    assert [event.label for event in events] == ["yes", "up"]
-    assert detector.counters.skipped == len(stream_of("no", "no")) // detector.hop_samples
-    assert detector.counters.windows + detector.counters.skipped == (
-        (2 * len(first) + len(stream_of("no", "no"))) // detector.hop_samples - RATE // detector.hop_samples + 1
-    )
-
-
 def test_other_weights_and_labels_are_taken_up_in_the_middle_of_the_stream(taught, bundles):
     model, label_map = taught
     empty = ModelRuntime.open(bundles["cnn2"])
@@ -193,12 +172,3 @@ def test_other_weights_and_labels_are_taken_up_in_the_middle_of_the_stream(taugh
     detector.adopt(Loaded(model, label_map))
     assert [event.label for event in hear(detector, stream[middle:])] == ["no"]
     assert detector.labels == KNOWN
-
-
-@pytest.mark.parametrize("hop_s", [0.02, 0.1, 1.0, 10.0])
-def test_hops_of_any_length_work(taught, hop_s):
-    detector = Detector(Loaded(*taught), dataclasses.replace(CONFIG, hop_s=hop_s, average_s=0.5))
-    hear(detector, quiet(4))
-    assert detector.hop_samples == pytest.approx(min(1.0, max(0.05, hop_s)) * RATE)
-    assert detector.counters.windows == (4 * RATE - RATE) // detector.hop_samples + 1
-    np.testing.assert_array_equal(detector.window(), quiet(4)[-RATE:])

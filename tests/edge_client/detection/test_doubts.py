@@ -60,14 +60,3 @@ def test_two_words_that_are_detected_one_after_the_other_are_two_sounds():
     labels = ["bell"] * 10 + ["kettle"] * 20
     told = follow([*QUIET, 0.5, 0.4, 5.0, 4.0, *QUIET, *QUIET], detected=[8, 10], labels=labels)
     assert [doubt.label for doubt in told] == ["bell"]  # the kettle was clear
-
-
-def test_what_began_with_other_labels_is_forgotten():
-    told = []
-    doubts = Doubts(1.0, told.append)
-    row = np.ones(4, np.float32)
-    doubts.update(1.0, 1001.0, "bell", THRESHOLD, THRESHOLD, row, row, detected=False)
-    doubts.reset()
-    for at_s in (2.0, 3.0, 4.0):
-        doubts.update(at_s, 1000.0 + at_s, "kettle", 0.0, THRESHOLD, row, row, detected=False)
-    assert told == []

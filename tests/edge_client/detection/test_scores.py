@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.scores import LACK, Scorer, prototype
+from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import logits
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
@@ -33,31 +33,6 @@ def test_a_score_is_the_heads_logit_and_twenty_times_the_cosine_above_a_half(mod
     np.testing.assert_allclose(logits(scores[:, 0]), np.clip(wanted, -15, 15), atol=0.05)
     np.testing.assert_array_equal(scores[:, 1], head[:, 1])  # a label without a prototype has the head's score
     assert cosines[:4].min() > cosines[4:].max()
-
-
-def test_a_window_that_is_nearer_to_a_part_of_a_word_than_to_the_word_counts_as_farther(model):
-    statistics, labels = model.manifest.embedding_statistics, labels_of(model)
-    words = statistics.samples[:3]
-    near = np.stack([prototype(rows, statistics) for rows in words])
-    features = np.concatenate(words)[:, None]
-    whole = logits(Scorer(model, labels, {"mine": near[:1]})(features)[:, 0])
-    both = logits(Scorer(model, labels, {"mine": near})(features)[:, 0])
-    cosines = statistics.word_directions(features[:, 0]) @ near.T.astype(np.float64)
-    lacking = np.maximum(0, cosines[:, 1:].max(axis=1) - cosines[:, 0])
-    inside = (np.abs(whole) < 14.9) & (np.abs(both) < 14.9)
-    assert inside.sum() > 5
-    np.testing.assert_allclose(both[inside], (whole - 20 * LACK * lacking)[inside], atol=0.1)
-    size = words.shape[1]
-    assert lacking[:size].mean() < lacking[size:].mean()
-
-
-def test_without_prototypes_and_without_windows_there_is_nothing_to_add(model):
-    labels = labels_of(model)
-    features = np.zeros((3, *model.manifest.input_shape), np.float32)
-    head = model.predict(model.normalise(features), labels.listening_mask)[:, :2]
-    np.testing.assert_array_equal(Scorer(model, labels, {})(features), head)
-    near = {"mine": prototype(features[:, 0] + 1, model.manifest.embedding_statistics)[None]}
-    assert Scorer(model, labels, near)(features[:0]).shape == (0, 2)
 
 
 def test_a_prototype_is_the_mean_direction_of_the_takes_whatever_their_order():

@@ -19,13 +19,6 @@ def test_the_tail_of_exponential_logits_is_found_and_a_stream_s_falls_twice_as_f
     assert share == pytest.approx(1 / 1_500, rel=0.3)  # of the looks of an hour
 
 
-def test_a_rarer_false_accept_takes_a_higher_threshold():
-    (tail,) = fit_tails(sounds(2_000, -3.0, 0.8))
-    thresholds = [tail.threshold(rate) for rate in (100.0, 10.0, 1.0, 0.1)]
-    assert thresholds == sorted(thresholds)
-    assert 0.5 <= thresholds[0] < thresholds[-1] < 1.0
-
-
 def test_each_label_has_a_level_of_its_own_and_all_have_one_scale():
     far, near = fit_tails(np.hstack([sounds(20_000, -6.0, 0.5), sounds(20_000, -2.0, 1.0, seed=1)]))
     assert near.level - far.level == pytest.approx(4.0, abs=2.0)

@@ -1,5 +1,6 @@
 """Events reach the journal, and standard output, whatever happens outside."""
 
+import dataclasses
 import json
 import logging
 import os
@@ -23,17 +24,7 @@ NOW = time.time()
 
 
 def event(number=0, **other):
-    return Event(
-        **{
-            "time": NOW + number,
-            "kind": "detected",
-            "label": f"label {number}",
-            "class_id": None,
-            "score": 0.75,
-            "level_db": -31.5,
-        }
-        | other
-    )
+    return dataclasses.replace(Event(NOW + number, "detected", f"label {number}", None, 0.75, -31.5), **other)
 
 
 def test_an_event_s_json_has_a_readable_time():
@@ -82,16 +73,6 @@ def test_the_journal_gives_the_newest_events_while_it_is_written_and_afterwards(
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}  # its user's alone
     journal.close()
     assert past_events(database, 1) == [event(4)]
-
-
-def test_events_that_are_too_old_are_deleted(database):
-    journal = Journal(database)
-    for days in (20, 10, 1):
-        journal.publish(event(-86_400 * days))
-    journal.close()
-    journal = Journal(database, days=15)
-    assert [one.label for one in past_events(database, 9)] == ["label -864000", "label -86400"]
-    journal.close()
 
 
 def test_the_journal_stays_within_its_size_and_keeps_the_newest(database, tmp_path):

@@ -116,28 +116,6 @@ def test_sensors_follow_what_is_taught_renamed_and_forgotten_also_while_the_devi
 
 
 @needs_broker
-def test_a_device_that_has_just_connected_takes_nothing_back(house, start, tmp_path):
-    """Its labels are not known yet; a sensor that is taken back loses what its owner set in Home Assistant."""
-    broker, switch_on = house
-    first = switch_on("siren")
-    retained(broker, lambda found: sensor("siren") in found)
-    first.close()
-    reader = start(Reader, broker)
-    late, types = (
-        start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path),
-        f"homeassistant/event/{NODE}/sound/config",
-    )
-    while json.loads(reader.next(types).payload)["event_types"] != ["unknown"]:
-        pass
-    late.announce(["siren", "bell"])
-    seen = []
-    while not seen or seen[-1].topic != types:
-        seen.append(reader.messages.get(timeout=180))
-    assert all(message.payload for message in seen)
-    assert sensor("siren") in retained(broker, lambda found: sensor("bell") in found)
-
-
-@needs_broker
 def test_health_and_versions_are_told_when_they_change(house, start):
     broker, switch_on = house
     sink = switch_on("siren")
@@ -188,21 +166,6 @@ def inputs_used(part):
         return {part[1]}
     values = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
     return {name for value in values for name in inputs_used(value)}
-
-
-def test_the_blueprint_has_the_form_of_one():
-    document = yaml.load(BLUEPRINT.read_text(), Blueprint)
-    about = document.pop("blueprint")
-    assert {"name", "description", "domain", "input", "homeassistant"} <= set(about)
-    assert about["domain"] == "automation"
-    assert re.fullmatch(r"\d{4}\.\d+\.\d+", str(about["homeassistant"]["min_version"]))
-    for name, described in about["input"].items():
-        assert set(described) <= {"name", "description", "default", "selector"}, name
-        assert set(described["selector"]) <= {"entity", "text", "number", "action"}, name
-    assert inputs_used(document) == set(about["input"])
-    assert set(document) == {"mode", "max", "triggers", "variables", "conditions", "actions"}
-    (trigger,) = document["triggers"]
-    assert (trigger["trigger"], trigger["entity_id"]) == ("state", ("input", "device_sound"))
 
 
 @needs_broker

@@ -10,12 +10,11 @@ import time
 import pytest
 
 from edge_client.config.sections import MqttConfig
-from edge_client.daemon.diagnosis import examine
 from edge_client.errors import ConfigError
 from edge_client.events.home_assistant import label_key
 from edge_client.events.mqtt import MqttSink
 from tests.support.desk import free_port
-from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.edge_process import wait_for
 from tests.support.listener import Listener
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
 
@@ -54,19 +53,6 @@ def test_the_sensor_of_a_sound_stays_on_while_it_lasts_and_goes_off_at_its_end(t
     sink.follow(over)
     assert [reader.next(topic).payload for _ in range(3)] == [b"ON", b"ON", b"OFF"]
     assert json.loads(reader.next(f"{BASE}/last").payload) == over.to_json()
-
-
-def test_without_a_discovery_prefix_nothing_is_announced(tmp_path, start):
-    broker = start(Broker, tmp_path)
-    reader = start(Reader, broker)
-    sink = sink_for(start, broker, discovery="", topic="house/sounds")
-    sink.announce(["siren"])
-    reader.next(f"house/sounds/{DEVICE}/availability")
-    sink.publish(event())
-    topics = set()
-    while f"house/sounds/{DEVICE}/last" not in topics:
-        topics.add(reader.messages.get(timeout=180).topic)
-    assert not any(topic.startswith("homeassistant") for topic in topics)
 
 
 def test_a_device_that_dies_is_reported_by_the_broker(tmp_path, start):
@@ -190,13 +176,6 @@ def test_what_cannot_be_used_is_named_when_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(ConfigError, match=r"auricle\[mqtt\]"):
         MqttSink(MqttConfig(host="127.0.0.1"), DEVICE, "shelf")
-
-
-def test_doctor_says_whether_anything_listens(tmp_path, bundles):
-    more = f'[microphone]\nfile = "none"\n[mqtt]\nhost = "127.0.0.1"\nport = {free_port()}\n'
-    device = EdgeDaemon(tmp_path, bundles["cnn1"], more)
-    found = {finding.check: finding for finding in examine(device.config)}
-    assert (found["mqtt"].verdict, "Connection refused" in found["mqtt"].found) == ("problem", True)
 
 
 class Hostile(Listener):

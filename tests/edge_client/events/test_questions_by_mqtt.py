@@ -133,17 +133,6 @@ def test_what_is_no_answer_is_refused(bad):
         reply_of(bad, OLD.question_id)
 
 
-@needs_broker
-def test_the_entities_are_taken_back_where_nothing_is_asked_any_more(asking, start, tmp_path):
-    broker, sink, _ = asking
-    topic = f"homeassistant/button/{NODE}/question_yes/config"
-    sink.announce(["bell"])
-    retained(broker, lambda found: topic in found)
-    sink.close()
-    start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path).announce(["bell"])
-    retained(broker, lambda found: topic not in found and f"homeassistant/event/{NODE}/sound/config" in found)
-
-
 def rendered(part, **values):
     """A part of a blueprint as Home Assistant would run it."""
     if isinstance(part, dict):

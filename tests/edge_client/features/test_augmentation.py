@@ -43,13 +43,6 @@ def test_a_shifted_clip_is_the_clip_moved_with_silence_moving_in(clips, samples,
         assert len(moves) == 1
 
 
-def test_shifts_cover_the_whole_range_and_differ_from_clip_to_clip():
-    shifted = time_shift(ramp(4_000, 50), 3, np.random.default_rng(0))
-    first = np.round(shifted[:, 25] * 50).astype(int)
-    assert sorted(set(26 - first)) == [-3, -2, -1, 0, 1, 2, 3]
-    assert np.bincount(26 - first + 3).min() > 450
-
-
 def test_a_hundred_milliseconds_is_the_furthest_that_a_clip_is_moved():
     shifted = augment(ramp(500, 16_000), 16_000, np.random.default_rng(0))
     moved = 8_001 - np.round(shifted[:, 8_000] * 16_000)
@@ -63,22 +56,6 @@ def test_noise_is_as_loud_and_as_frequent_as_asked():
     mixed = mix_noise(np.zeros((2_000, 10), np.float32), noise, rng, volume=0.1, probability=0.8)
     assert set(np.unique(mixed)) == {np.float32(0.0), np.float32(0.05)}
     assert (mixed[:, 0] > 0).mean() == pytest.approx(0.8, abs=0.03)
-
-
-def test_stretches_come_from_all_over_every_background():
-    noise = BackgroundNoise((np.arange(1_000, dtype=np.float32) / 1_000, -np.arange(1_000, dtype=np.float32) / 1_000))
-    mixed = mix_noise(np.zeros((3_000, 10), np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
-    starts = np.round(mixed[:, 0] * 1_000)
-    assert starts.min() == -990
-    assert starts.max() == 990
-
-
-def test_a_background_shorter_than_a_clip_is_repeated():
-    noise = BackgroundNoise((np.array([0.1, 0.2, 0.3], np.float32),))
-    mixed = mix_noise(np.zeros((1, 7), np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
-    np.testing.assert_allclose(mixed[0], [0.1, 0.2, 0.3, 0.1, 0.2, 0.3, 0.1])
-    loud = mix_noise(np.full((5, 10), 0.95, np.float32), noise, np.random.default_rng(0), 1.0, 1.0)
-    assert loud.max() == 1.0  # the sum stays in range
 
 
 def test_clips_given_are_left_alone_and_equal_seeds_give_equal_clips():

@@ -1,4 +1,4 @@
-"""Embeddings: the front end with a network, alone, sliding, in a bundle, and with what cannot be used."""
+"""Embeddings: the front end with a network, alone, in a bundle, and with what cannot be used."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.errors import FeatureError, ModelError
-from edge_client.features.front_end import open_front_end, open_sliding
+from edge_client.features.front_end import open_front_end
 from edge_client.features.log_mel import LogMel
 from edge_client.model.interpreter import open_network
 from fleet_protocol.bundle import read_bundle, unpack_bundle, write_bundle
@@ -36,20 +36,6 @@ def test_it_is_the_network_of_the_scaled_log_mel_features(settings):
     assert found.shape == (3, *settings.shape) == (3, 1, 16)
     np.testing.assert_array_equal(open_front_end(settings)(clips[1]), found[1])
     assert np.ptp(found, axis=0).max() > 0.01  # the network hears a difference
-
-
-@pytest.mark.parametrize("hop_frames", [1, 10, 33, 98])
-def test_a_sliding_window_has_the_embedding_that_it_has_alone(settings, hop_frames):
-    stream = noise(4, settings).reshape(-1)
-    sliding, alone = open_sliding(settings, hop_frames), open_front_end(settings)
-    hop = hop_frames * settings.hop_samples
-    starts = range(0, len(stream) - settings.clip_samples + 1, hop)
-    for number, start in enumerate(list(starts)[:12]):
-        window = stream[start : start + settings.clip_samples]
-        if number == 3:
-            sliding.reset()
-            continue
-        np.testing.assert_allclose(sliding(window), alone(window), rtol=1e-4, atol=1e-5)
 
 
 def test_a_bundle_carries_the_network_and_its_features_name_it(bundle, settings):

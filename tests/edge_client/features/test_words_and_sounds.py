@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
+from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.errors import ProtocolError
@@ -30,15 +30,6 @@ def test_its_numbers_are_those_of_the_two_front_ends(manifest):
     ]
     np.testing.assert_array_equal(joint, np.concatenate(parts, axis=-1))
     assert manifest.feature_settings.shape == joint.shape[1:] == (1, 160)
-
-
-def test_a_sliding_window_has_the_numbers_that_it_has_alone(manifest):
-    settings = manifest.feature_settings
-    sliding, alone = open_sliding(settings, hop_frames(settings, 0.25)), open_front_end(settings)
-    stream = takes("bark", 1, 48_000, np.random.default_rng(1))[0]
-    for start in range(0, len(stream) - settings.clip_samples + 1, 4_000):
-        window = stream[start : start + settings.clip_samples]
-        np.testing.assert_allclose(sliding(window), alone(window), atol=5e-3)
 
 
 def test_settings_travel_as_json_and_what_does_not_fit_is_refused(manifest):

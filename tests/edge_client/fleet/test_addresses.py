@@ -2,12 +2,9 @@
 
 import pytest
 
-from edge_client.config import load_config
-from edge_client.errors import ConfigError
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.errors import LinkFormatError
 from fleet_protocol.limits import ADDRESS_LENGTH
-from tests.edge_client.fleet.test_joining import device as written_device
 
 TOKEN = "aur_join_" + "t" * 43
 
@@ -32,16 +29,3 @@ def test_a_link_is_read_as_it_was_written(authority):
 def test_a_link_with_an_address_that_cannot_be_used_is_refused(url, problem):
     with pytest.raises(LinkFormatError, match=problem):
         InvitationLink.parse(f"{url}/#{TOKEN}:{'ab' * 32}")
-
-
-@pytest.mark.parametrize(
-    ("server", "problem"),
-    [
-        ("wait_s = 1", "must start with http:// or https://"),
-        ('url = "http://192.0.2.1:1"', "is plain HTTP"),
-        ('url = "b:2"', "must start with http:// or https://"),
-    ],
-)
-def test_a_configuration_with_an_address_that_cannot_be_used_is_refused(tmp_path, server, problem):
-    with pytest.raises(ConfigError, match=problem):
-        load_config(written_device(tmp_path / "kitchen", f"[server]\n{server}\n"))

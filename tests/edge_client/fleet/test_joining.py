@@ -3,11 +3,7 @@
 import contextlib
 import dataclasses
 import io
-import json
 import os
-import subprocess
-import sys
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,7 +11,6 @@ import pytest
 from aggregator_server import tls
 from edge_client.cli import main
 from edge_client.config import load_config
-from edge_client.daemon.daemon import Daemon
 from edge_client.errors import ConfigError, StateError
 from edge_client.fleet.joining import join, leave
 from edge_client.storage.device_state import DeviceState
@@ -25,9 +20,8 @@ from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import CertificateError, UnreachableError
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
-from tests.support.checkout import ROOT
 from tests.support.desk import free_port
-from tests.support.edge_process import wait_for
+from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sounds import write_clips
 from tests.support.tls_server import TlsServer
 
@@ -176,12 +170,6 @@ def test_plain_http_that_others_can_read_is_refused_unless_it_is_wanted(config, 
         assert load_config(device(tmp_path / str(abs(hash(url))), f'[server]\nurl = "{url}"\n')).server.url == url
 
 
-def test_a_device_that_never_joined_does_not_start_into_a_fleet(tmp_path):
-    config = device(tmp_path / "hall", '[server]\nurl = "http://127.0.0.1:9"\n')
-    with pytest.raises(ConfigError, match="auricle-edge join LINK"):
-        Daemon(load_config(config), config, threading.Event())
-
-
 def test_a_device_of_one_fleet_does_not_join_another_by_accident(server, config):
     state_of(config).membership.save(Membership("https://other:8470", "its authority"))
     with pytest.raises(StateError, match="auricle-edge leave"):
@@ -217,26 +205,6 @@ def test_leaving_forgets_the_fleets_classes_and_keeps_what_was_learned(server, c
     assert state.outbox.is_empty()
 
 
-@contextlib.contextmanager
-def daemon(config):
-    runtime = config.parent / "run"
-    runtime.mkdir()
-    environment = {**os.environ, "RUNTIME_DIRECTORY": str(runtime)}  # there the status is written often
-    with (config.parent / "log").open("a") as log:
-        command = [sys.executable, "-m", "edge_client.cli", "run", "--config", str(config)]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=environment)
-    try:
-        yield config.parent / "log"
-    finally:
-        process.terminate()
-        assert process.wait(120) == 0
-
-
-def server_status(config):
-    path = config.parent / "state" / "status.json"
-    return (json.loads(path.read_bytes()).get("server") or {}) if path.exists() else {}
-
-
 def hurry(config):
     """Have the device ask often."""
     text = config.read_text().replace("[server]\n", "[server]\nwait_s = 1\nlongest_pause_s = 1\n")
@@ -244,23 +212,23 @@ def hurry(config):
 
 
 @pytest.mark.slow
-def test_a_device_waits_politely_until_it_is_admitted(start_aggregator, config):
+def test_a_device_waits_politely_until_it_is_admitted(start_aggregator, tmp_path):
     server = start_aggregator("approving", "--tls", "auto", "--approve")
-    printed = edge(config, "join", str(invite(server)))
-    assert "an operator has yet to admit this device" in printed
-    hurry(config)
-    device_id = state_of(config).identity.load().device_id
-    with daemon(config) as log, server.client() as admin:
-        wait_for(lambda: "waits to be admitted" in log.read_text(), what="a word about waiting")
-        wait_for(lambda: server_status(config).get("waiting"), what="the status to tell")
-        assert "waiting yes" in edge(config, "status")
-        assert "stop it" in edge(config, "leave", status=1)
-        assert log.read_text().count("waits to be admitted") == 1
+    made = EdgeDaemon(tmp_path / "kitchen", "cnn1", "")
+    assert "an operator has yet to admit this device" in edge(made.config, "join", str(invite(server)))
+    hurry(made.config)
+    with made.start(dict(os.environ)), server.client() as admin:
+        wait_for(lambda: "waits to be admitted" in made.log(), what="a word about waiting")
+        wait_for(lambda: (made.status().get("server") or {}).get("waiting"), what="the status to tell")
+        assert "waiting yes" in edge(made.config, "status")
+        assert "stop it" in edge(made.config, "leave", status=1)
+        assert made.log().count("waits to be admitted") == 1
+        device_id = state_of(made.config).identity.load().device_id
         admin.post(f"/v1/devices/{device_id}/admit").raise_for_status()
-        wait_for(lambda: server_status(config).get("waiting") is False, what="the admission to be noticed")
-        assert server_status(config)["error"] == ""
-        failures = admin.get("/v1/audit", params={"what": "authentication_failed"}).json()
-    assert failures == []
+        wait_for(lambda: made.status()["server"].get("waiting") is False, what="the admission to be noticed")
+        assert made.status()["server"]["error"] == ""
+        assert admin.get("/v1/audit", params={"what": "authentication_failed"}).json() == []
+        assert made.end() == 0
 
 
 def test_a_new_device_that_learns_from_recordings_gets_its_configuration_and_the_fleets_bundle(server, tmp_path):

@@ -1,10 +1,13 @@
 """Which label is which class of the fleet: what the owner says of it wins, and an operator's changes are followed."""
 
+import dataclasses
+
 import pytest
 
 from edge_client.learning.class_links import adopt_classes, follow_fleet, link_recognised, take_labels, unlinked
 from fleet_protocol.labels import LabelMap
-from fleet_protocol.messages import Choice, ClassAssignment, ClassInfo, MergedClass, RoundPlan, Work
+from fleet_protocol.messages import ClassAssignment, ClassInfo, MergedClass
+from tests.support.round_work import work_of
 
 CLASSES = (ClassInfo("c0", "yes"), ClassInfo("c1", "stop"))
 
@@ -27,18 +30,8 @@ def test_a_class_that_has_a_slot_keeps_it_and_the_owner_is_told_how_to_make_both
     assert "auricle-edge clips relabel --label OLD NEW" in caplog.text
 
 
-def work(classes=CLASSES, **what_became_of_others):
-    plan = RoundPlan(
-        local=Choice("zero_shot"),
-        aggregation=Choice("label_wise"),
-        selection=Choice("all"),
-        deadline_s=600.0,
-        quorum=0.5,
-        seed=0,
-    )
-    return Work(
-        kind="learn", round_id=9, plan=plan, public_set="", consensus=None, classes=classes, **what_became_of_others
-    )
+def work(**what_became_of_others):
+    return dataclasses.replace(work_of(), kind="learn", classes=CLASSES, **what_became_of_others)
 
 
 def links(labels):

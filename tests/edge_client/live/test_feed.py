@@ -56,14 +56,6 @@ def test_columns_follow_one_another_whatever_the_pieces():
     assert len(whole) // BANDS in (49, 50)
 
 
-def test_a_higher_tone_stands_in_a_higher_band_and_silence_is_dark():
-    def band(hz):
-        return np.frombuffer(Spectrum(RATE)(tone(hz))[0], np.uint8).reshape(-1, BANDS).mean(axis=0).argmax()
-
-    assert band(200) < band(800) < band(3_200)
-    assert set(Spectrum(RATE)(np.zeros(RATE, np.float32))[0]) == {0}
-
-
 def test_a_watcher_that_does_not_read_misses_hops_and_others_do_not(feed, tmp_path):
     slow, quick = connected(feed, tmp_path), connected(feed, tmp_path)
     for _ in range(1_000):

@@ -9,7 +9,6 @@ import pytest
 
 from edge_client.errors import ModelError
 from edge_client.model.c_library import Interpreter
-from edge_client.model.interpreter import open_network
 from fleet_protocol.bundle import read_bundle
 
 CAPACITY = 32
@@ -72,32 +71,8 @@ def test_a_signature_outlives_the_name_of_its_interpreter(graph):
     np.testing.assert_array_equal(embed(x=np.zeros((2, 20, 13), np.float32))["embedding"], kept)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ({}, "it takes x, not"),
-        ({"x": np.zeros((1, 20, 13), np.float32), "y": np.zeros(1, np.float32)}, "it takes x, not x, y"),
-        ({"x": np.zeros((1, 20, 13))}, "input 'x' is float32, not float64"),
-    ],
-)
-def test_inputs_that_the_graph_does_not_take_are_refused(graph, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        Interpreter(graph).get_signature_runner("embed")(**inputs)
-
-
 def test_a_shape_that_the_graph_cannot_compute_is_refused_and_the_next_call_works(graph):
     embed = Interpreter(graph).get_signature_runner("embed")
     with pytest.raises(ModelError, match=r"the graph cannot be computed \(.*\w.*\): TensorFlow Lite 2\.17"):
         embed(x=np.zeros((1, 20, 14), np.float32))
     assert np.isfinite(embed(x=np.zeros((1, 20, 13), np.float32))["embedding"]).all()
-
-
-def test_bytes_that_are_no_graph_are_refused_with_the_reason():
-    for damaged in (b"", b"no graph" * 20):
-        with pytest.raises(ModelError, match="pymicro-wakeword cannot take this network"):
-            open_network(damaged)
-
-
-def test_a_signature_that_is_not_there_is_named_with_those_that_are(graph):
-    with pytest.raises(ValueError, match=r"it has no signature 'fit' but embed, .*train"):
-        Interpreter(graph).get_signature_runner("fit")

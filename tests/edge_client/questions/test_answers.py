@@ -75,17 +75,6 @@ def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned(owner):
     assert answers(owner.teaching) == open_questions(owner.teaching) == []
 
 
-def test_a_clip_that_was_there_before_stays_when_the_answer_is_taken_back(owner):
-    owner.device.clips.joinpath("kettle").mkdir(exist_ok=True)
-    question = owner.ask()
-    path = store_of(owner.teaching).sound(question)
-    (owner.device.clips / "kettle" / path.name).write_bytes(path.read_bytes())
-    before = owner.count("kettle")
-    owner.says(question, "yes")
-    assert owner.undo() == 0
-    assert owner.count("kettle") == before
-
-
 def test_an_answer_about_a_label_that_is_gone_or_no_answer_is_refused(owner):
     question = owner.ask("teapot")
     with pytest.raises(ClipError, match="no sound is called 'teapot' any more; known: bell, kettle"):

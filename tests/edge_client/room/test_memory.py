@@ -9,11 +9,9 @@ import pytest
 from edge_client.config.sections import DetectorConfig, LearningConfig
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.detection.thresholds import Tail
-from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import purge
-from edge_client.room import memory
 from edge_client.room.accept_rates import observed_rates, rate_lines
 from edge_client.room.memory import RoomMemory, layout_of, tails_here
 from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections
@@ -43,18 +41,6 @@ def noise(seconds, seed=0):
 def label_map(model):
     manifest = model.manifest
     return LabelMap(manifest.capacity, reserved=len(manifest.background)).add("yes").add("no")
-
-
-def test_the_detector_shows_what_it_computed_anyway(model):
-    seen = []
-    detector = Detector(Loaded(model, label_map(model), look=lambda *looked: seen.append(looked)), DetectorConfig())
-    sound = np.concatenate([noise(2), np.zeros(32_000, np.float32)])
-    detector.push(sound)
-    assert len(seen) == detector.counters.windows == 13
-    whole = open_front_end(model.manifest.feature_settings)(sound[:16_000])
-    np.testing.assert_allclose(seen[0][0], whole, atol=1e-4)
-    assert seen[-1][0] is None  # too quiet
-    assert all(0 <= score <= 1 and label == "" for _, score, label, _ in seen)
 
 
 def test_a_front_end_that_is_no_embedding_has_no_memory_of_its_room(bundles):
@@ -102,24 +88,6 @@ def test_switched_off_it_keeps_nothing_and_removes_what_there_is(device, model):
     off = dataclasses.replace(device.config, learning=LearningConfig(room=False))
     assert RoomMemory.open(off, device.state, model.manifest) is None
     assert not device.state.room_path.exists()
-
-
-def test_it_is_saved_now_and_then_and_a_full_disk_costs_nothing_in_memory(device, model, monkeypatch, caplog):
-    room = RoomMemory.open(device.config, device.state, model.manifest)
-    Detector(Loaded(model, label_map(model), look=room.look), DetectorConfig()).push(noise(60))
-    assert not room.follow()
-    monkeypatch.setattr(memory, "_SAVE_S", 0.0)
-    before = device.state.room_path.read_bytes()
-    assert [room.follow() for _ in range(4)] == [False, False, False, True]  # thresholds follow more seldom
-    assert device.state.room_path.read_bytes() != before
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(memory, "write_sample", full)
-    room.save()
-    assert "cannot keep what was heard in this room" in caplog.text
-    assert room.status(1.0)["hours"] > 0
 
 
 def test_the_status_says_what_was_promised_and_what_came():

@@ -78,16 +78,3 @@ def test_what_is_older_makes_room_slowly():
     days = found.sample().windows[:, -1, 0]
     assert (days < 14).any()
     assert (days >= 23).sum() > len(days) / 3
-
-
-def test_it_goes_on_with_what_was_kept_and_forgets_when_asked():
-    found, clock = reservoir()
-    hear(found, clock, np.ones((50, 2), np.float32), [0.3] * 50, [(20, "no")])
-    kept = found.sample()
-    again, _ = reservoir(kept=kept)
-    after = again.sample()
-    assert np.array_equal(np.sort(after.priorities), np.sort(kept.priorities))
-    assert (after.heard_s, after.detections) == (kept.heard_s, kept.detections)
-    again.forget()
-    assert len(again.sample().at_s) == 0
-    assert again.counts() == ({}, {})

@@ -78,20 +78,3 @@ def test_labels_with_clips_keep_their_slots_and_classes_on_another_front_end(tmp
     assert progress.label_map.class_ids[0] == "c4"
     assert "c5" not in progress.label_map.class_ids
     assert progress.listening_labels.mask.sum() == 0  # nothing is learned yet
-
-
-def test_a_model_of_another_architecture_on_the_same_front_end_is_refused_and_kept(tmp_path, bundles):
-    store = ModelStore(tmp_path)
-    saved = store.load(bundles["cnn1"])
-    store.save(saved.bundle.weights, saved.listening, saved.progress)
-    assert not store.begin_anew(bundles["cnn3"])
-    with pytest.raises(StateError, match="cnn1 that does not fit"):
-        store.load(bundles["cnn3"])
-    assert store.taught() == ""
-    assert store.load(bundles["cnn1"]).progress == saved.progress
-
-
-def test_a_damaged_model_is_named(tmp_path, bundles):
-    (tmp_path / "model.safetensors").write_bytes(b"not one")
-    with pytest.raises(StateError, match=r"model\.safetensors is damaged"):
-        ModelStore(tmp_path).load(bundles["cnn1"])

@@ -81,10 +81,6 @@ def task(bundles, method, own="cnn1", **changes):
     )
 
 
-def same(weights, others):
-    return all(np.array_equal(weights[name], others[name]) for name in weights)
-
-
 def train(of, method):
     nothing = Rehearsal(of.clips.x[0][:0], np.zeros((0, 32), np.float32))
     return train_shared(of, SHARED_METHODS[method].prepare(of), nothing)

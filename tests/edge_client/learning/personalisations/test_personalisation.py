@@ -22,19 +22,9 @@ def plan(**given):
     return complete("local", FINE_TUNING, {"learning_rate": 0.02} | given)
 
 
-def personalise(model, label_map, own, held_out, settings, rng, global_weights=None, **further):
-    fleets = model.get_weights() if global_weights is None else global_weights
-    task = PersonalTask(
-        model=model,
-        label_map=label_map,
-        clips=own,
-        held_out=held_out,
-        settings=settings,
-        rng=rng,
-        global_weights=fleets,
-        **further,
-    )
-    return fine_tuned(task)
+def personalise(model, own, held_out, settings=None, **further):
+    task = {"label_map": LABELS, "rng": np.random.default_rng(1), "global_weights": model.get_weights()} | further
+    return fine_tuned(PersonalTask(model=model, clips=own, held_out=held_out, settings=settings or plan(), **task))
 
 
 def clips(model, count, seed, flip=False):
@@ -57,9 +47,7 @@ def same(weights, others):
 
 def test_a_device_whose_clips_are_unlike_the_fleet_s_keeps_its_personal_model(model):
     fleet = trained(model)
-    found = personalise(
-        model, LABELS, clips(model, 64, 1, True), clips(model, 32, 2, True), plan(), np.random.default_rng(1)
-    )
+    found = personalise(model, clips(model, 64, 1, True), clips(model, 32, 2, True))
     assert found["kept"] == 1
     assert found["global_accuracy_held_out"] < 10
     assert found["personal_accuracy"] > 90
@@ -71,15 +59,7 @@ def test_a_model_of_the_device_s_own_is_a_third_choice(model):
     start = {name: np.zeros_like(array) for name, array in own.items()}
     model.set_weights(start)
     slow = plan(learning_rate=1e-8)
-    found = personalise(
-        model,
-        LABELS,
-        clips(model, 64, 1, True),
-        clips(model, 32, 2, True),
-        slow,
-        np.random.default_rng(1),
-        own_weights=own,
-    )
+    found = personalise(model, clips(model, 64, 1, True), clips(model, 32, 2, True), slow, own_weights=own)
     assert found["own_accuracy_held_out"] > 90 > found["personal_accuracy"]
     assert (found["kept"], same(model.get_weights(), own)) == (1, True)
 
@@ -91,9 +71,7 @@ def test_public_labels_beside_the_clips_teach_what_the_device_has_no_clips_of(mo
     right = {}
     for labels in (True, False):
         model.set_weights(start)
-        personalise(
-            model, LABELS, one_class, clips(model, 32, 3), plan(labels=labels), np.random.default_rng(1), public=public
-        )
+        personalise(model, one_class, clips(model, 32, 3), plan(labels=labels), public=public)
         right[labels] = held_out_accuracy(model, LABELS.mask, clips(model, 64, 4), [0, 1])
     assert right[True] > 0.9 > right[False]
 
@@ -102,35 +80,32 @@ def test_a_personal_model_that_is_worse_or_only_as_good_is_dropped(model):
     fleet = trained(model)
     published = plan(labels=False)
     wrong = Clips(clips(model, 64, 1).x, 1 - clips(model, 64, 1).slots)
-    found = personalise(model, LABELS, wrong, clips(model, 32, 2), published, np.random.default_rng(1))
+    found = personalise(model, wrong, clips(model, 32, 2), published)
     assert found["kept"] == 0
     assert found["personal_accuracy"] < found["global_accuracy_held_out"]
     assert same(model.get_weights(), fleet)
-    tie = personalise(model, LABELS, clips(model, 64, 1), clips(model, 32, 2), published, np.random.default_rng(1))
+    tie = personalise(model, clips(model, 64, 1), clips(model, 32, 2), published)
     assert tie == {"personal_accuracy": 100.0, "global_accuracy_held_out": 100.0, "kept": 0.0}
     assert same(model.get_weights(), fleet)
-    with_labels = personalise(model, LABELS, clips(model, 64, 1), clips(model, 32, 2), plan(), np.random.default_rng(1))
+    with_labels = personalise(model, clips(model, 64, 1), clips(model, 32, 2))
     assert with_labels == tie | {"kept": 1.0}  # what forgets nothing is taken where nothing speaks against it
     assert not same(model.get_weights(), fleet)
 
 
 def test_what_starts_from_a_group_s_model_is_held_against_the_fleet_s(model):
     fleet = trained(model)
-    model.set_weights(model.get_weights())
     trained(model, flip=True)  # the group went astray
-    train, judge = clips(model, 0, 1), clips(model, 32, 2)
-    found = personalise(model, LABELS, train, judge, plan(), np.random.default_rng(1), global_weights=fleet)
+    found = personalise(model, clips(model, 0, 1), clips(model, 32, 2), global_weights=fleet)
     assert found == {"kept": 0.0}
     assert same(model.get_weights(), fleet)
 
 
 def test_without_clips_to_judge_by_or_with_a_training_that_diverged_the_global_model_stays(model):
     fleet = trained(model)
-    none = clips(model, 0, 2)
-    assert personalise(model, LABELS, clips(model, 64, 1), none, plan(), np.random.default_rng(1)) == {"kept": 0.0}
+    assert personalise(model, clips(model, 64, 1), clips(model, 0, 2)) == {"kept": 0.0}
     assert same(model.get_weights(), fleet)
     wild = plan(labels=False, learning_rate=10.0, momentum=0.99, epochs=60)
     huge = Clips(clips(model, 64, 1).x * 1e6, clips(model, 64, 1).slots)
-    found = personalise(model, LABELS, huge, clips(model, 32, 2), wild, np.random.default_rng(1))
+    found = personalise(model, huge, clips(model, 32, 2), wild)
     assert found["kept"] == 0
     assert same(model.get_weights(), fleet)

@@ -1,20 +1,20 @@
 """With which model a device listens after a round: training processes on real models, clips and files."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
-from aggregator_server.strategies.registry import complete
 from edge_client.clips.public_set import build_public_set
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
-from fleet_protocol.messages import Choice, ClassInfo, Learned, RoundPlan, Work, parse
-from fleet_protocol.public_set import pack_consensus
+from fleet_protocol.messages import ClassInfo, Learned, parse
 from fleet_protocol.tensors import digest, pack
+from tests.support.round_work import work_of
 from tests.support.sounds import melody, write_clips
 from tests.support.taught_device import Device
 
@@ -40,25 +40,14 @@ class Member(Device):
         write_durably(self.state.blobs.path(digest(data)), data)
         return digest(data)
 
-    def work(self, kind="learn", round_id=1, method="fedavg", weights=None, consensus=None, **changes):
-        shared = method != "zero_shot"
-        plan = RoundPlan(
-            local=complete("local", Choice(method, SETTINGS | changes.pop("settings", {}))),
-            aggregation=complete("aggregation", Choice("weighted_mean" if shared else "label_wise")),
-            selection=complete("selection", Choice("all")),
-            deadline_s=60.0,
-            quorum=1.0,
-            seed=1,
-        )
-        return Work(
+    def work(self, kind="learn", round_id=1, weights=None, classes=KNOWN):
+        return dataclasses.replace(
+            work_of("fedavg", round_id, **SETTINGS),
             kind=kind,
-            round_id=round_id,
-            plan=plan,
+            classes=classes,
             public_set=self.keep(self.public.pack()),
-            consensus=None if consensus is None else self.keep(pack_consensus(consensus, self.public.class_ids)),
-            model=self.keep(self.bundle.read_bytes()) if shared else None,
+            model=self.keep(self.bundle.read_bytes()),
             weights=None if weights is None else self.keep(pack(weights, {})),
-            **({"classes": KNOWN} | changes),
         )
 
     def report(self, round_id=1) -> Learned:
@@ -98,21 +87,6 @@ def test_a_good_result_is_taken(member):
     assert report.metrics["held_out_before"] == report.metrics["held_out_after"] > 80
     assert saved.progress.unheard == ()
     assert "its result is taken" in member.log
-
-
-def test_what_a_device_heard_before_its_first_model_is_no_figure(tmp_path, bundles, member):
-    (tmp_path / "newcomer").mkdir()
-    newcomer = Member(tmp_path / "newcomer", bundles["cnn1"], PRESETS["gudur"])
-    weights = fleets(member.state.model.load(member.bundle))
-    saved = newcomer.do(newcomer.work(weights=weights))
-    first = newcomer.report().metrics
-    assert first["held_out_after"] > 80
-    assert not any(name.endswith("_before") and name != "classes_before" for name in first)
-    assert (first["classes_before"], first["classes_after"]) == (0, 3)
-    assert saved.progress.judged["held_out_after"] == first["held_out_after"]
-    newcomer.do(newcomer.work(round_id=2, weights=weights))
-    second = newcomer.report(2).metrics
-    assert second["held_out_before"] == first["held_out_after"]
 
 
 def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off(member):

@@ -9,7 +9,7 @@ from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.personalisations.personalisation import fine_tune
 from edge_client.learning.rounds.client_update import RoundContext
 from edge_client.learning.rounds.clips import public_clips
-from edge_client.learning.rounds.model_selection import Evidence, Listener, judge, public_rows, recognised
+from edge_client.learning.rounds.model_selection import Evidence, Listener, judge, public_rows
 from edge_client.learning.rounds.weight_sharing import WeightSharing
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
@@ -132,14 +132,6 @@ def test_a_new_class_may_cost_a_tenth_of_the_known_ones_however_well_it_is_known
     assert verdict.metrics["held_out_after"] > 90
     assert verdict.metrics["public_before"] - verdict.metrics["public_after"] == pytest.approx(5 * lost)
     assert verdict.kept_own == kept
-
-
-def test_a_model_that_knows_nothing_or_one_sound_alone_hears_nothing(model, weights):
-    own = some(model, [0], 12)
-    for labels in (LabelMap(32), LabelMap(32).add("yes")):
-        present = Listener(weights, labels)
-        assert not recognised(model, present, own).any()
-        assert not judge(model, present, Listener(weights, LABELS), Evidence(own, "held_out", own)).kept_own
 
 
 def test_public_recordings_count_for_classes_without_clips_and_impressions_only_where_there_is_nothing_else():

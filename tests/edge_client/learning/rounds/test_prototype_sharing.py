@@ -1,5 +1,6 @@
 """A device's part in a round of prototypes, as its training process does it."""
 
+import dataclasses
 import json
 import shutil
 
@@ -10,14 +11,13 @@ from edge_client.audio.recordings import Recordings
 from edge_client.clips.files import rejected
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
-from edge_client.errors import ModelError
 from edge_client.features.front_end import open_front_end
-from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, Work
+from fleet_protocol.messages import Choice, ClassInfo
 from fleet_protocol.tensors import digest, unpack
-from tests.support.device_fleet import wait_for
+from tests.support.edge_process import wait_for
+from tests.support.round_work import work_of
 from tests.support.sounds import melody, write_clips
 from tests.support.taught_device import Device, recall, recall_as
 
@@ -47,21 +47,14 @@ def kept(device, data):
     return digest(data)
 
 
-def work_of(device, public, kind="contribute", prototypes=None, classes=None, corrections=True):
-    plan = RoundPlan(
-        local=Choice("prototypes"),
-        aggregation=Choice("prototype_mean", {"corrections": True} if corrections else {}),
-        selection=Choice("all"),
-        deadline_s=60.0,
-        quorum=0.5,
-        seed=0,
-    )
-    return Work(
+def work_for(device, public, kind="contribute", prototypes=None, classes=None, corrections=True):
+    work = work_of("prototypes")
+    how = Choice("prototype_mean", {"corrections": True} if corrections else {})
+    return dataclasses.replace(
+        work,
         kind=kind,
-        round_id=3,
-        plan=plan,
+        plan=dataclasses.replace(work.plan, aggregation=how),
         public_set=kept(device, public.pack()),
-        consensus=None,
         classes=classes or public.classes,
         prototypes=None if prototypes is None else kept(device, prototypes.pack()),
     )
@@ -83,7 +76,7 @@ def of_another_device(public):
 
 
 def test_it_sends_the_means_of_its_clips_and_their_numbers_the_same_after_a_kill(device, public):
-    work = work_of(device, public)
+    work = work_for(device, public)
     killed(device, work)
     device.do(work)
     sent = device.state.outbox.read(device.state.outbox.update_path(3))
@@ -116,28 +109,6 @@ def denied(device, label, sound, count, seed=5):
     return folder
 
 
-def test_it_sends_means_of_what_its_owner_said_is_not_a_class_until_the_owner_takes_it_back(device, public):
-    before = sent(device, work_of(device, public))
-    folders = denied(device, "yes", "up", 3), denied(device, "stop", "down", 2)
-    denied(device, "yes", "no", 1)
-    arrays, document = sent(device, work_of(device, public))
-    assert document["negatives"] == ["yes", "yes"]  # "stop" is no class of the fleet yet
-    assert arrays["negative_counts"].tolist() == [3.0, 1.0]
-    clips = Recordings(folders[0].parent, public.settings)
-    for row, sound in enumerate(("up", "no")):
-        heard = clips.load([path for path in clips.clips("yes") if path.name.startswith(sound)])
-        expected = open_front_end(public.settings)(heard).mean(axis=0)
-        np.testing.assert_allclose(arrays["negatives"][row], expected, atol=1e-5)
-    for name in ("prototypes", "counts"):
-        np.testing.assert_array_equal(arrays[name], before[0][name])
-    for folder in folders:
-        shutil.rmtree(folder)
-    arrays, document = sent(device, work_of(device, public))
-    assert document == before[1]
-    assert document["negatives"] == []
-    assert set(arrays) == {"prototypes", "counts"}
-
-
 @pytest.mark.parametrize("asked", [False, True])
 def test_it_sends_none_that_nobody_asked_for_or_its_owner_does_not_want_to_send(device, public, asked):
     denied(device, "yes", "up", 3)
@@ -145,7 +116,7 @@ def test_it_sends_none_that_nobody_asked_for_or_its_owner_does_not_want_to_send(
         path = device.folder / "edge.toml"
         path.write_text(path.read_text().replace("[device]", "[device]\nshare_corrections = false"))
         device.config = load_config(path)
-    arrays, document = sent(device, work_of(device, public, corrections=asked))
+    arrays, document = sent(device, work_for(device, public, corrections=asked))
     assert (document["negatives"], set(arrays)) == ([], {"prototypes", "counts"})
 
 
@@ -153,7 +124,7 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     device, public, tmp_path
 ):
     prototypes, classes = of_another_device(public)
-    work = work_of(device, public, "learn", prototypes, classes)
+    work = work_for(device, public, "learn", prototypes, classes)
     shutil.copytree(device.state.folder, tmp_path / "before")
     killed(device, work)
     saved = device.state.model.load(device.bundle)
@@ -169,11 +140,3 @@ def test_it_learns_a_class_that_only_others_were_taught_and_comes_to_the_same_mo
     shutil.copytree(tmp_path / "before", device.state.folder)
     device.do(work)
     assert (device.state.folder / "model.safetensors").read_bytes() == model
-
-
-def test_a_bundle_without_words_of_a_pretraining_is_refused(tmp_path, bundles, public):
-    folder = tmp_path / "other"
-    folder.mkdir()
-    other = Device(folder, bundles["cnn1"])
-    with pytest.raises(ModelError, match="words of its front end"):
-        PrototypeRound(other.config, other.state, other.state.model.load(other.bundle), work_of(other, public))

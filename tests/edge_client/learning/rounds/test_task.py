@@ -5,7 +5,7 @@ import pytest
 
 from edge_client.learning.class_links import SlotOrder
 from edge_client.learning.rounds.local_training import PublicRows, prepare_task
-from edge_client.learning.training_data import Clips, rescaled
+from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap, Slot
 from tests.support.round_work import work_of
@@ -78,17 +78,3 @@ def test_outputs_for_which_nothing_speaks_are_left_alone(bundles, how, mask, row
     assert on(task.mask) == mask
     assert len(rehearsal.x) == len(rehearsal.targets) == rows
     assert not rehearsal.targets[:, 4:].any()  # the fleet's model has no opinion on what is no class
-
-
-def test_the_last_rehearsal_is_kept_for_virtual_devices_with_the_same(bundles):
-    model, x0, public, task, rehearsal = prepared(bundles, rehearsal_by="opinion")
-    rows = np.array([0, 1, 3])
-    model.set_weights({name: array + 1 for name, array in model.get_weights().items()})
-    assert public.rehearsal(rows, task.mask, 1.0, by_opinion=True) is rehearsal
-    by_labels = public.rehearsal(rows, task.mask, 1.0)
-    assert by_labels is not rehearsal
-    assert public.rehearsal(rows, task.mask, 1.0) is by_labels
-    assert public.rehearsal(rows, task.mask, 2.0, by_opinion=True) is not rehearsal
-    other = public.rehearsal(rows[:1], task.mask, 1.0, by_opinion=True)
-    np.testing.assert_array_equal(other.targets, model.predict(x0[:1], task.mask))
-    assert rescaled(x0, model, ModelRuntime.open(bundles["ann3"])) is x0  # of models that normalise alike

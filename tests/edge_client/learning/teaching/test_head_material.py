@@ -63,18 +63,6 @@ def test_beside_clips_of_its_own_a_device_believes_a_prototype_that_sounds_like_
     np.testing.assert_array_equal(deceived.rows, takes[:, 0])
 
 
-def test_beside_a_fleet_there_is_what_the_device_s_own_takes_alone_tell(manifest):
-    statistics = manifest.embedding_statistics
-    takes = statistics.draw(statistics.means[3], 5, np.random.default_rng(2))[:, None]
-    found, _ = material(manifest, takes, statistics.means[4])
-    assert found.own is not None
-    assert found.own.own is None
-    mine = next(sound for sound in found.own.sounds if sound.slot == 0)
-    np.testing.assert_allclose(mine.centres, takes.mean(axis=0), atol=1e-4)
-    without_takes, _ = material(manifest, None, statistics.means[3])
-    assert without_takes.own is None
-
-
 @pytest.mark.parametrize(("takes", "denied", "rows"), [(10, 1, 5), (10, 3, 15), (10, 20, 25), (25, 1, 2), (0, 1, 5)])
 def test_what_is_not_a_label_counts_as_a_take_each_and_as_half_of_the_takes_at_most(manifest, takes, denied, rows):
     """A label of ten takes has 50 rows in a pass: five for each take. Of one without takes, ten are thought."""
