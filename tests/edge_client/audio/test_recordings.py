@@ -23,7 +23,7 @@ from tests.support.checkout import run_python
 soundfile = pytest.importorskip("soundfile")
 
 
-KWS = PRESETS["kws40"]
+RATE, KWS = 16_000, PRESETS["kws40"]
 
 
 def write(path, samples=None, rate_hz=16_000, **options):
