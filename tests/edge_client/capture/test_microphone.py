@@ -18,6 +18,7 @@ from edge_client.capture.microphone import Microphone, SampleRing, SilenceWatch
 from edge_client.cli import main
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
+from tests.support.edge_process import wait_for
 
 RATE_HZ = 16_000
 TONE_HZ = 1_000
@@ -169,10 +170,7 @@ def test_recording_ends_with_the_daemon_however_that_ends(sound_server):
     finally:
         daemon.kill()
         daemon.communicate()
-    deadline = time.monotonic() + 120
-    while Path(f"/proc/{recorder}").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{recorder}").exists()
+    wait_for(lambda: not Path(f"/proc/{recorder}").exists(), what="the end of the recorder")
 
 
 @given(capacity=st.integers(1, 20), steps=st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=40))

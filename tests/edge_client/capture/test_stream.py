@@ -1,5 +1,6 @@
 """A network stream in the place of a microphone: real ffmpeg, and a server that wants a password."""
 
+import contextlib
 import logging
 import subprocess
 from pathlib import Path
@@ -44,10 +45,8 @@ def ffmpegs():
     """Arguments of all programs of this name."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
+        with contextlib.suppress(OSError):  # it ended
             found.append(path.read_bytes().decode(errors="replace").split("\0"))
-        except OSError:  # it ended
-            continue
     return [arguments for arguments in found if arguments[0].endswith("ffmpeg")]
 
 

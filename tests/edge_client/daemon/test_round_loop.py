@@ -1,5 +1,6 @@
 """Whole devices as processes of their own, with a real aggregator: rounds, new sounds, and what goes wrong."""
 
+import contextlib
 import signal
 import time
 from pathlib import Path
@@ -59,10 +60,7 @@ def test_training_ends_with_its_daemon_whether_that_is_killed_or_asked_to_end(fl
 def _children(pid: int) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(path.parent.name))
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if int(path.read_text().rsplit(")", 1)[1].split()[1]) == pid:
+                found.append(int(path.parent.name))
     return found

@@ -158,17 +158,3 @@ def test_a_tail_makes_a_label_hard_of_hearing_unless_the_owner_gives_a_threshold
     assert "no" in heard(CONFIG)
     assert "yes" in heard(dataclasses.replace(CONFIG, threshold=0.7))
     assert "yes" in heard(dataclasses.replace(CONFIG, thresholds={"yes": 0.7}))
-
-
-def test_other_weights_and_labels_are_taken_up_in_the_middle_of_the_stream(taught, bundles):
-    model, label_map = taught
-    empty = ModelRuntime.open(bundles["cnn2"])
-    detector = Detector(
-        Loaded(empty, LabelMap(empty.manifest.capacity)), dataclasses.replace(CONFIG, unknown_threshold=0.0)
-    )
-    stream = stream_of("yes", "no")
-    middle = len(stream) // 2
-    assert hear(detector, stream[:middle]) == []
-    detector.adopt(Loaded(model, label_map))
-    assert [event.label for event in hear(detector, stream[middle:])] == ["no"]
-    assert detector.labels == KNOWN

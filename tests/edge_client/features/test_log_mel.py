@@ -70,15 +70,14 @@ def test_silence_is_finite_and_short_clips_are_padded():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"fft_size": 256}, ["hold a window of 400"]),
-        ({"high_hz": 9_000.0}, ["high_hz <= 8000"]),
-        ({"mel_bands": 0}, ["positive"]),
+        ({"fft_size": 256}, "hold a window of 400"),
+        ({"high_hz": 9e3}, "high_hz <= 8000"),
+        ({"mel_bands": 0}, "positive"),
     ],
 )
 def test_settings_that_contradict_themselves_are_refused(change, words):
-    with pytest.raises(FeatureError) as error:
+    with pytest.raises(FeatureError, match=words):
         open_front_end(dataclasses.replace(SETTINGS, **change))
-    assert all(word in str(error.value) for word in words)
 
 
 def test_settings_travel_with_their_kind_and_an_unknown_kind_is_refused():

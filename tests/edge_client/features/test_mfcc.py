@@ -73,15 +73,12 @@ def hard_clips(features):
     clips = {
         "low-passed noise": low_passed,
         "low-passed noise that fades in and out": low_passed * np.sin(np.pi * t) ** 4,
-        "high-passed noise": loud - low_passed,
-        "a low tone": 0.9 * np.sin(2 * np.pi * 60 * t),
         "a high tone": 0.9 * np.sin(2 * np.pi * 6_000 * t),
         "a tone at a bin of the FFT": 0.9 * np.sin(2 * np.pi * 32 * features.sample_rate_hz / features.fft_size * t),
         "noise, then digital silence": np.where(t < 0.45, loud, 0),
         "noise, then very quiet noise": np.where(t < 0.45, loud, 1e-8 * loud),
         "an offset": 0.5 + 1e-4 * loud,
         "an offset alone": np.full(len(t), 0.5),
-        "an impulse": np.where(np.arange(len(t)) == 5_000, 1.0, 0),
         "full scale": np.sign(loud),
         "silence": np.zeros(len(t)),
     }

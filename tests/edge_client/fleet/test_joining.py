@@ -111,13 +111,6 @@ def test_a_device_joins_by_a_link_and_leaves(server, config):
     assert state_of(config).identity.load().device_id != identity.device_id
 
 
-@pytest.mark.parametrize(
-    "text", ["", "https://127.0.0.1:1", "https://127.0.0.1:1/#aur_enrol_" + "x" * 43, "ftp://a/#b"]
-)
-def test_what_is_no_invitation_is_refused(config, text):
-    assert "auricle-aggregator invite" in edge(config, "join", text, status=1)
-
-
 @pytest.mark.slow
 def test_a_server_whose_certificate_changed_is_refused_until_the_device_joins_again(start_aggregator, config):
     # On one port all the while: one that the system gives to nobody else meanwhile.

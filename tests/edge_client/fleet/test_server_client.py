@@ -1,62 +1,46 @@
 """The device's way to its aggregator: straight in the own network, by the environment's proxy to anywhere else."""
 
-import http.server
-import threading
-
 import pytest
 
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient, is_local
+from tests.support.listener import Listener
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
 
 
-class Listening:
+class Listening(Listener):
     """An HTTP server, or an HTTP proxy, that has no work for anybody and keeps what it was asked for."""
 
     def __init__(self):
-        asked = self.asked = []
+        self.asked = []
+        super().__init__()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                asked.append(self.path)
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
+    def serve(self, client):
+        self.asked.append(client.recv(65_536).split()[1].decode())
+        client.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
 
 
 @pytest.fixture
 def aggregator():
-    server = Listening()
-    yield server
-    server.close()
+    with Listening() as server:
+        yield server
 
 
 @pytest.fixture
 def proxy(monkeypatch):
-    server = Listening()
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{server.port}")
-        monkeypatch.setenv(name.lower(), f"http://127.0.0.1:{server.port}")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
-    yield server
-    server.close()
+    with Listening() as server:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, server.url)
+            monkeypatch.setenv(name.lower(), server.url)
+        yield server
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_an_aggregator_nearby_is_spoken_to_directly(aggregator, proxy, host):
-    link = ServerClient(f"http://{host}:{aggregator.port}", IDENTITY)
+    link = ServerClient(aggregator.url.replace("127.0.0.1", host), IDENTITY)
     assert link.work(0.0) is None
     link.close()
     assert (aggregator.asked, proxy.asked) == (["/v1/work?wait_s=0.0"], [])

@@ -1,17 +1,9 @@
 """What a device sends of what its owner denied, and what it believes of others'."""
 
 import numpy as np
-import pytest
 
 from edge_client.learning.negative_prototypes import believed, denied_groups
-from fleet_protocol.bundle import read_bundle
 from fleet_protocol.limits import NEGATIVES
-from fleet_protocol.ready_bundles import find_bundle
-
-
-@pytest.fixture(scope="module")
-def statistics():
-    return read_bundle(find_bundle("base")).manifest.embedding_statistics
 
 
 def spoken(statistics, words, count, seed=0):

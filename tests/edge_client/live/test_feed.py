@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edge_client.events import Event, Heard
-from edge_client.live.feed import BANDS, LiveFeed, LiveReader, Spectrum
+from edge_client.live.feed import BANDS, LiveFeed, LiveReader
 
 RATE = 16_000
 STANDING = {"kettle": (0.25, 0.7)}
@@ -46,14 +46,6 @@ def test_a_watcher_gets_levels_spectrum_scores_and_events(feed, tmp_path):
     reader.close()
     feed.send(tone(1_000), {}, [])
     assert not feed.watched()
-
-
-def test_columns_follow_one_another_whatever_the_pieces():
-    sound = tone(440, RATE)
-    whole, _ = Spectrum(RATE)(sound)
-    pieces = Spectrum(RATE)
-    assert b"".join(pieces(part)[0] for part in np.array_split(sound, 7)) == whole
-    assert len(whole) // BANDS in (49, 50)
 
 
 def test_a_watcher_that_does_not_read_misses_hops_and_others_do_not(feed, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from edge_client.errors import ClipError, QuotaError
 from edge_client.owner import Teaching
 from edge_client.owner_changes import changes, purge, undo
-from edge_client.questions.answers import answer, answers, finish_all, open_questions, store_of
+from edge_client.questions.answers import answer, answers, open_questions, store_of
 from edge_client.questions.store import DAY_S
 from edge_client.room.store import read_wrong_detections
 from tests.support.asked_device import ask, sound, taught
@@ -111,16 +111,6 @@ def test_a_sound_is_deleted_after_a_day_answered_or_not_and_undo_brings_no_old_o
     store.replace(dataclasses.replace(said, at=said.at - 2 * DAY_S))
     assert owner.undo() == 1
     assert owner.sounds() == 0
-
-
-def test_an_answer_that_was_cut_off_is_taken_up_however_late(owner):
-    question = owner.ask()
-    teaching, before = owner.teaching, owner.count("kettle")
-    store = store_of(teaching)
-    store.replace(dataclasses.replace(question, said="yes", said_at=time.time(), folder="kettle"))  # and no more
-    store.tidy(time.time() + 2 * DAY_S)
-    finish_all(teaching.store, teaching.state, store)
-    assert (owner.count("kettle"), owner.sounds()) == (before + 1, 0)
 
 
 def test_purging_and_forgetting_a_label_leave_nothing(owner):

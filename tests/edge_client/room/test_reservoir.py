@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.room.reservoir import DAY_S, HOURS, Layout, Reservoir
+from edge_client.room.reservoir import HOURS, Layout, Reservoir
 
 LAYOUT = Layout("front end", 2, 0.25, 2)
 
@@ -68,13 +68,3 @@ def test_how_often_another_score_is_reached_is_told_without_bias():
         reached = (1 / sample.chances())[np.nanmax(sample.windows[:, :, 0], axis=1) > -1.0].sum()
         told.append(reached / (other > -1.0).sum())
     assert np.mean(told) == pytest.approx(1.0, abs=0.2)
-
-
-def test_what_is_older_makes_room_slowly():
-    found, clock = reservoir(Layout("front end", 1, 2.0, 1))
-    for day in range(30):
-        clock[0] = 1_767_571_200.0 + DAY_S * day
-        hear(found, clock, np.full((100, 1), day, np.float32), [0.2] * 100)
-    days = found.sample().windows[:, -1, 0]
-    assert (days < 14).any()
-    assert (days >= 23).sum() > len(days) / 3

@@ -54,12 +54,3 @@ def test_blobs_that_are_not_wanted_stay_only_as_far_as_there_is_room_for_them(tm
     assert [blobs.has(name) for name in names] == [True, False, True]
     blobs.keep({names[2]})
     assert [blobs.has(name) for name in names] == [False, False, True]
-
-
-def test_a_note_that_is_damaged_counts_as_none_and_is_removed(tmp_path):
-    state = DeviceState(tmp_path)
-    state.save_advice([{"label": "siren"}])
-    with state.database.changing() as connection:
-        connection.execute("UPDATE notes SET value = 'damaged'")
-    assert state.advice() == []
-    assert "the note advice in state.sqlite3 was damaged" in " ".join(state.mend())

@@ -75,10 +75,6 @@ def member(tmp_path, bundles):
     return made
 
 
-def same(weights, others):
-    return all(np.array_equal(weights[name], others[name]) for name in weights)
-
-
 def test_a_good_result_is_taken(member):
     before = member.state.model.load(member.bundle)
     saved = member.do(member.work(weights=fleets(before)))
@@ -93,7 +89,7 @@ def test_a_fleet_of_liars_is_refused_and_what_the_old_model_does_not_know_is_off
     before = member.state.model.load(member.bundle)
     work = member.work(weights=fleets(before, wrong=True), classes=(*KNOWN, KETTLE))
     saved = member.do(work)
-    assert same(saved.listening, before.listening)
+    assert all(np.array_equal(saved.listening[name], before.listening[name]) for name in before.listening)
     report = member.report()
     assert report.kept_own
     assert report.metrics["held_out_before"] > 80 > 20 > report.metrics["held_out_after"]

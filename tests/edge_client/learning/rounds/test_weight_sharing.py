@@ -63,12 +63,3 @@ def test_else_its_own_model_takes_up_the_classes_and_is_fine_tuned(bundles, own,
     unchanged, _, before = learned(bundles, own, label_map, fine_tune=False)
     assert (unchanged.label_map, unchanged.own_weights) == (label_map, None)
     assert same(unchanged.model.get_weights(), before)
-
-
-def test_a_head_without_room_for_the_fleet_s_classes_keeps_its_labels(bundles):
-    full = OWN
-    for number in range(29):
-        full = full.add(f"noise {number}", f"else {number}")
-    full = full.add("noise", "else")
-    job, _, _ = learned(bundles, "cnn2", full)
-    assert job.label_map == full

@@ -12,16 +12,6 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 
 
-@pytest.fixture(scope="module")
-def bundle(pretrained_bundle):
-    return read_bundle(pretrained_bundle)
-
-
-@pytest.fixture(scope="module")
-def statistics(bundle):
-    return bundle.manifest.embedding_statistics
-
-
 def takes_of(statistics, mean, count, share=1.0, seed=0):
     """Takes about a mean, whose variance is a share of that within a word: float32 [count, 1, 64]."""
     drawn = statistics.draw(np.zeros(64), count, np.random.default_rng(seed))

@@ -12,11 +12,6 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 
 
-@pytest.fixture(scope="module")
-def manifest():
-    return read_bundle(find_bundle("base")).manifest
-
-
 def material(manifest, takes, mean, devices=1):
     """The sounds of one label, a class "c0" of the fleet that calls it what no word is called, and their scatter."""
     statistics = manifest.embedding_statistics

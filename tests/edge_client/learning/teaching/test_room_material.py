@@ -13,18 +13,12 @@ from edge_client.room.reservoir import Layout, Reservoir
 from edge_client.room.store import write_sample
 from edge_client.storage.database import ROOM_LEARNED
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 
 LAYOUT = Layout("front end", 64, 0.25, 2)
 NIGHT, DAY = (time.mktime((2026, 1, 5, hour, 30, 0, 0, 0, -1)) for hour in (3, 12))
-
-
-@pytest.fixture(scope="module")
-def statistics():
-    return read_bundle(find_bundle("base")).manifest.embedding_statistics
 
 
 def room_of(rows, detected=(), denied=()):
