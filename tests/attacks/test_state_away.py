@@ -3,13 +3,15 @@
 import contextlib
 import http.client
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.edge_process import wait_for
 from tests.support.faulty_state import Link
-from tests.support.state_servers import PASSWORD, PostgresServer
+from tests.support.state_servers import PASSWORD, PostgresServer, located
 
 pytestmark = pytest.mark.scaled
 
@@ -74,3 +76,41 @@ def test_a_database_that_crashes_keeps_every_upload_with_a_receipt(tmp_path, sta
         fleet.upload(second, fleet.work(second)).raise_for_status()
         wait_for(lambda: fleet.round(round_id)["summary"]["state"] == "done")
         assert PASSWORD not in server.log()
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_connections_that_are_silent_and_acknowledged_keep_no_request_and_no_end_waiting(
+    tmp_path, start_aggregator, states, devices, new
+):
+    known = located(tmp_path / "server")
+    with contextlib.closing(Link(states.postgres.port)) as link:
+        url = known.database.replace(f":{states.postgres.port}/", f":{link.port}/")
+        server = start_aggregator("server", "--database", url)
+        fleet = Fleet(server, devices).ready()
+        round_id = fleet.open_round()
+        work = {device.number: fleet.work(device) for device in devices}
+        body = {device.number: device.upload(work[device.number], fleet.samples) for device in devices}
+
+        def upload(device):
+            return fleet.upload(device, work[device.number], body[device.number])
+
+        link.silence(new=new)
+        began = time.monotonic()
+        with ThreadPoolExecutor(30) as threads:
+            answers = [threads.submit(server.client().get, "/v1/rounds") for _ in range(29)]
+            first = threads.submit(upload, devices[0])
+            assert {answer.result().status_code for answer in answers} <= ({503} if new else {200, 503})
+            assert first.result().status_code in ((503,) if new else (200, 503))
+        assert time.monotonic() - began < 20
+        if new:
+            assert server.client().get("/v1/health/ready").json()["error"]["code"] == "not_ready"
+            assert server.client().get("/v1/health/alive").status_code == 200
+            began = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - began < 10
+            link.mend()
+            server.start()
+            fleet.reconnect()
+        for device in devices:
+            wait_for(lambda device=device: upload(device).status_code == 200)
+        wait_for(lambda: fleet.round(round_id)["summary"]["state"] == "done")

@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import pickle
+import re
 import signal
 import tarfile
 import time
@@ -27,6 +28,7 @@ from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.copying import digests_of
 from aggregator_server.upkeep.move import move
+from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, between_rounds
 from tests.support.state_servers import BUCKET, PASSWORD, located, name_of
 
@@ -230,6 +232,22 @@ def test_a_backup_is_the_same_from_both_and_goes_into_both(tmp_path, moved_to, p
         session.add(BlobRow(sha256="a" * 64, kind="model"))
     with pytest.raises(StartError, match="holds a fleet already"):
         restore(tmp_path / "copy.tar", Location(tmp_path / "third", place.database, moved_to(tmp_path).store))
+
+
+def test_the_command_of_the_nightly_copy_copies_a_fleet_that_the_environment_names(tmp_path, place, monkeypatch):
+    with contextlib.closing(CoreFleet(tmp_path / "data").store):
+        pass
+    unit = (ROOT / "systemd/auricle-aggregator-backup.service").read_text()
+    words = re.search(r"^ExecStart=\S+/auricle-aggregator (.*)$", unit, re.MULTILINE)[1]
+    words = words.replace("${AURICLE_BACKUPS}", "7").replace("/var/lib/auricle-aggregator-backups", str(tmp_path / "x"))
+    words = words.replace("/var/lib/auricle-aggregator", str(tmp_path / "data"))
+    assert main(words.split()) == 1  # the folder alone holds no fleet
+    monkeypatch.setenv("AURICLE_DATABASE", place.database)
+    monkeypatch.setenv("AURICLE_STORE", place.store)
+    assert main(words.split()) == 0
+    (copy,) = (tmp_path / "x").iterdir()
+    restore(copy, tmp_path / "again")
+    assert rows_of(tmp_path / "again") == rows_of(place)
 
 
 def test_a_folder_remembers_where_its_fleet_is_and_asks_for_nothing_but_the_password(

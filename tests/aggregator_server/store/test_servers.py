@@ -7,7 +7,7 @@ import time
 import pytest
 from sqlalchemy import select
 
-from aggregator_server.errors import LeaseLostError, StartError, StateAwayError
+from aggregator_server.errors import LeaseLostError, StateAwayError
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
 from aggregator_server.store.tables import BlobRow
@@ -132,8 +132,19 @@ def test_what_one_server_tells_another_hears_once_with_new_caches(join):
     wait_for(lambda: own == ["round", "round"])
 
 
-def test_a_server_that_comes_back_refuses_the_tables_of_another_release(join, states, place):
-    store, _ = join("a")
-    states.postgres.ask(name_of(place), "UPDATE alembic_version SET version_num = '999'")
-    with pytest.raises(StartError, match="have revision 999"):
-        store.database.hold(shared=True)
+def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, states, place):
+    first, (second, heard) = join("a")[0], join("b")
+    name = name_of(place)
+    states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    pid = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'auricle-aggregator {}' AND query NOT LIKE '%lock%'"
+    )
+    try:
+        states.postgres.ask(
+            "postgres", pid.format(second.database.server).replace("SELECT pid", "SELECT pg_terminate_backend(pid)")
+        )
+        first.tell("work")
+    finally:
+        states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    wait_for(lambda: "work" in heard)
+    assert token_of(first) == 1
