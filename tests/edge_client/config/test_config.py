@@ -60,8 +60,6 @@ def test_paths_are_relative_to_the_file_and_defaults_are_filled_in(tmp_path, mon
         ("[20, 30]", "[30, 20]", "per_round = [30, 20]"),
         ("http://127.0.0.1:8470", "127.0.0.1:8470", "must start with http"),
         ("127.0.0.1:8470", "127.0.0.1:99999", "is no address (Port out of range 0-65535)"),
-        ("127.0.0.1:8470", "[::1:8470", "is no address"),
-        ("127.0.0.1:8470", ":8470", "must name a host"),
         ("127.0.0.1:8470", "127.0.0.1:0", "must name a host, and a port from 1 to 65535"),
         ("127.0.0.1:8470", "127.0.0.1:8470/?a=b", "must be a host and perhaps a path"),
         ("wait_s = 5", "wait_s = 500", "wait_s = 500"),

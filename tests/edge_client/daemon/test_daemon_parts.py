@@ -191,11 +191,6 @@ def loops(name="listening", **changes):
 
 CASES = [
     ({}, True, ""),
-    (
-        {"inputs": {"": None}, "loops": loops(error="no microphone", restarts=3)},
-        False,
-        "listening failed: no microphone",
-    ),
     ({"inputs": {"": None}, "loops": loops(state="waiting", error="gone")}, False, "listening failed: gone"),
     ({"loops": loops(error="gone an hour ago", restarts=1)}, True, ""),
     ({"inputs": {"": SILENT}}, False, "the microphone gives no sound"),

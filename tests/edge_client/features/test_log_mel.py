@@ -67,19 +67,6 @@ def test_silence_is_finite_and_short_clips_are_padded():
     np.testing.assert_array_equal(front_end(clip), front_end(clip))  # nothing is left of the clip before
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"fft_size": 256}, "hold a window of 400"),
-        ({"high_hz": 9e3}, "high_hz <= 8000"),
-        ({"mel_bands": 0}, "positive"),
-    ],
-)
-def test_settings_that_contradict_themselves_are_refused(change, words):
-    with pytest.raises(FeatureError, match=words):
-        open_front_end(dataclasses.replace(SETTINGS, **change))
-
-
 def test_settings_travel_with_their_kind_and_an_unknown_kind_is_refused():
     document = SETTINGS.to_json()
     assert FeatureSettings.from_json(document) == SETTINGS

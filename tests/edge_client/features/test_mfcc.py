@@ -130,17 +130,6 @@ def test_any_consistent_settings_equal_the_reference(
     np.testing.assert_allclose(Mfcc(features)(clip), reference(clip, features), atol=1e-3)
 
 
-@pytest.mark.parametrize("clips", [1, 2, 17, 40])
-def test_many_clips_equal_one_by_one(features, clips):
-    batch = noise(features, clips=clips)
-    mfcc = Mfcc(features)
-    together = mfcc(batch)
-    assert together.shape == (clips, *features.shape)
-    np.testing.assert_allclose(together, np.stack([mfcc(clip) for clip in batch]), atol=1e-5)
-    for view in (np.asfortranarray(batch), np.repeat(batch, 2, axis=0)[::2]):
-        np.testing.assert_array_equal(mfcc(view), together)
-
-
 @pytest.mark.slow
 def test_longer_clips_are_cropped_and_shorter_ones_padded(features):
     clip = noise(features)
