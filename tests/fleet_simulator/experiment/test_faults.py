@@ -100,7 +100,7 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
     liars = attacking_devices(experiment.faults, 9, experiment.rounds.seed)
     fleet = DealtFleet(experiment, tmp_path, in_memory=True)
     devices = VirtualDevices(fleet.setup, fleet.shards)
-    work, _ = Federation(experiment, fleet, tmp_path).opened(1)
+    work = Federation(experiment, fleet, tmp_path).opened(1)
     block = Block(work, 0, tuple(range(9)), (NO_OWN,) * 9)
     clips = devices._clips(block)
     assert [clips[n] == MOST_CLIPS for n in range(9)] == [n in liars for n in range(9)]

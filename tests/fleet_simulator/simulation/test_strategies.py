@@ -27,7 +27,7 @@ def install(monkeypatch):
     """Add a strategy to those that are known, for one test."""
 
     def add(strategy):
-        monkeypatch.setitem(strategies()._methods, strategy.name, strategy)
+        monkeypatch.setitem(strategies(), strategy.name, strategy)
 
     return add
 
