@@ -89,6 +89,7 @@ def test_invitations_name_the_authority_and_commands_trust_it(start_aggregator, 
     with server.client(None) as client:
         shown = client.get("/v1/authority").json()["certificate"]
     assert (link.url, link.authority) == (server.url, tls.fingerprint(shown))
+    assert "PRIVATE" not in shown
     file, authority = tmp_path / "public.safetensors", server.data / "tls" / "authority.pem"
     file.write_bytes(public_set().pack())
     publish = ("publish", file, "--url", server.url)

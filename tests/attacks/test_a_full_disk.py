@@ -16,12 +16,9 @@ from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
 from fleet_protocol.client.identity import Identity
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.commands import command
-from tests.support.edge_process import EdgeDaemon, give_identity, wait_for
-from tests.support.sounds import write_clips
-from tests.support.taught_device import ended, worker
+from tests.support.edge_process import wait_for
 
 MEGABYTES = 16
 
@@ -162,42 +159,6 @@ def test_a_devices_journal_on_a_full_disk_says_so_loses_events_and_takes_them_on
     assert [event.label for event in past_events(database, 100)] == ["kettle"] * begun + ["bell"] * (40 - lost) + [
         "cup"
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("left", [0, 20_000])
-def test_a_device_listens_on_a_full_disk_says_so_and_journals_once_there_is_room(disk, tmp_path, left):
-    write_clips(tmp_path / "clips", "yes", 6, seed=3)
-    write_clips(tmp_path / "clips", "stop", 6, seed=3)
-    write_clips(tmp_path / "played", "yes", 3, seed=5)
-    sections = f'[microphone]\nfile = "{tmp_path / "played"}"\n[training]\nteach_epochs = 10\n'
-    with EdgeDaemon(disk / "shelf", find_bundle("base"), sections) as device:
-        device.command("import", str(tmp_path / "clips"))
-        ended(worker(device.config))
-        give_identity(device.state, "shelf")
-        filler = fill(disk, left)
-        device.runtime = tmp_path / "run"  # memory, as under systemd
-        device.runtime.mkdir()
-        device.start(dict(os.environ), log=tmp_path)
-        wait_for(lambda: device.events(), what="a sound that was heard")
-        found = wait_for(lambda: lost_of(device), what="the status of a device that loses events")
-        assert found["trouble"] == "the disk is full; free space there"
-        said = device.command("status", check=False)
-        assert (said.returncode, "events are lost" in said.stdout) == (4, True)
-        doctor = device.command("doctor", check=False).stdout
-        assert "it takes no events: the disk is full" in doctor
-        filler.unlink()
-        wait_for(lambda: past_events(Database(device.state / FILE), 9), what="an event in the journal")
-        assert device.end() == 0
-        assert device.log().count("cannot write the journal") == 1
-        assert "takes events again" in device.log()
-    assert {event.label for event in past_events(Database(device.state / FILE), 99)} == {"yes"}
-    assert not [path.name for path in device.state.glob(".*")]
-
-
-def lost_of(device):
-    journal = device.status().get("journal") or {"lost": 0}
-    return journal if journal["lost"] else None
 
 
 def test_a_status_that_has_no_room_beside_the_old_one_takes_its_place(disk, monkeypatch):

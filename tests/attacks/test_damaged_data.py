@@ -64,7 +64,10 @@ def test_an_empty_store_beside_a_database_with_arrays_is_refused_and_one_that_go
     assert server.client().get("/v1/health/ready").status_code == 200
     shutil.move(share, tmp_path / "away")  # as where a share is no longer mounted
     (share / "fleet" / "incoming").mkdir(parents=True)
-    assert server.client().get("/v1/health/ready").json()["error"]["code"] == "not_ready"
+    unready = server.client().get("/v1/health/ready")
+    assert (unready.status_code, unready.json()["error"]["code"]) == (503, "not_ready")
+    assert (int(unready.headers["retry-after"]) > 0, str(share) in unready.text) == (True, False)
+    assert server.client().get("/v1/health/alive").json() == {"status": "alive"}
     assert "which the fleet needs, is missing; is the share mounted?" in server.log()
     place = Location(server.data, store=str(share / "fleet"))
     with pytest.raises(StartError, match="holds none of them"):

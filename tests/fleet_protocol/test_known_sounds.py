@@ -63,14 +63,6 @@ def test_talk_and_noise_reach_no_sound_s_threshold(name):
         assert (statistics.known.logits(rows, others) < ONCE_AN_HOUR).mean() > 0.999
 
 
-def test_statistics_keep_what_is_known():
-    statistics = statistics_of("sounds")
-    again = EmbeddingStatistics.unpack(statistics.pack())
-    assert again.known.names == statistics.known.names
-    np.testing.assert_array_equal(again.known.rows, statistics.known.rows)
-    assert EmbeddingStatistics.unpack(dataclasses.replace(statistics, known=None).pack()).known is None
-
-
 @pytest.mark.parametrize(
     "changed",
     [

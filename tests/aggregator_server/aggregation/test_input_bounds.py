@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from aggregator_server.aggregation.input_bounds import (
-    FeatureRange,
-    capped_sizes,
-    check_cosines,
-    check_probabilities,
-    check_weights,
-)
+from aggregator_server.aggregation.input_bounds import FeatureRange, capped_sizes, check_probabilities
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import SELECTION_CAP
 from aggregator_server.selection.draw import data_sizes
@@ -70,13 +64,3 @@ def test_what_a_network_answers_passes_and_what_it_cannot_answer_does_not():
     for wrong in (answers * 1.1, answers - 0.1, -answers):
         with pytest.raises(MalformedUpdateError, match="probabilities"):
             check_probabilities("scores", np.asarray(wrong, np.float32))
-
-
-def test_cosines_and_weights_have_their_bounds():
-    check_cosines("profiles", np.array([-1.0, 1.0], np.float32))
-    with pytest.raises(MalformedUpdateError, match="'profiles' holds 1"):
-        check_cosines("profiles", np.array([0.0, 1.5], np.float32))
-    check_weights("weights/a", np.array([-99.0, 1e5], np.float32))
-    check_weights("weights/a", np.zeros(0, np.float32))
-    with pytest.raises(MalformedUpdateError, match="lower the learning rate"):
-        check_weights("weights/a", np.array([-3.4e38], np.float32))

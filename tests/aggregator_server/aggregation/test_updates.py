@@ -5,7 +5,7 @@ import pytest
 
 from aggregator_server.aggregation import aggregate_weights, stack_updates
 from aggregator_server.aggregation import updates as module
-from aggregator_server.aggregation.updates import floor_of, stable_order
+from aggregator_server.aggregation.updates import stable_order
 from aggregator_server.errors import AggregationError
 from fleet_protocol.messages import Choice
 from tests.support.update_sets import LAYOUT, WIDTH, matrix
@@ -54,11 +54,6 @@ def test_values_that_agree_to_six_digits_keep_their_order():
     assert stable_order([3.0, 1.00001, 1.0, 2.0]).tolist() == [2, 1, 3, 0]
     assert stable_order([1e80, 0.0, 1e80, 0.0]).tolist() == [1, 3, 0, 2]
     assert stable_order([5.0]).tolist() == [0]
-
-
-@pytest.mark.parametrize(("share", "count", "expected"), [(0.29, 100, 29), (0.1, 9, 0), (0.3, 10, 3), (0.0, 5, 0)])
-def test_shares_are_rounded_down_as_people_would(share, count, expected):
-    assert floor_of(share, count) == expected
 
 
 DEVICES = 601

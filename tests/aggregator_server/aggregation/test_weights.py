@@ -70,18 +70,6 @@ def test_the_plain_mean_forgets_the_sizes():
     np.testing.assert_array_equal(combine("weighted_mean", fleet, np.array([1.0, 3.0]), by_size=False)[0], [2] * 6)
 
 
-def test_the_details_name_whom_the_rule_dropped_or_chose():
-    fleet = updates([[value] * 6 for value in (0, 1, 3, 10, 100)])
-    dropped = combine("lpa", fleet, np.ones(5), v_l=0.0, v_h=0.2)[2]
-    assert dropped == {"dropped_lowest": {"conv": [], "head": []}, "dropped_highest": {"conv": ["e"], "head": ["e"]}}
-    assert combine("krum", fleet, np.ones(5))[2] == {"chosen": ["b"]}
-
-
-def test_a_rule_for_scores_is_refused_for_weights():
-    with pytest.raises(AggregationError, match="'label_wise' combines no weights; rules that do: krum, lpa"):
-        combine("label_wise", updates(np.zeros((2, 6))), np.ones(2))
-
-
 def test_a_device_without_clips_does_not_count_unless_nobody_has_any():
     fleet = updates([[1] * 6, [3] * 6, [100] * 6])
     np.testing.assert_array_equal(weighted_mean(fleet, np.array([1.0, 1.0, 0.0])), [2] * 6)

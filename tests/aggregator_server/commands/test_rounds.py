@@ -6,11 +6,10 @@ import re
 import sqlite3
 import time
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from aggregator_server.commands.watching import accuracy_of, seats
+from aggregator_server.commands.watching import accuracy_of
 from aggregator_server.rounds.views.replies import recognition_of
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
@@ -190,25 +189,6 @@ def participant(number, uploaded=None, **changes):
         "learned_metrics": {},
         "recognition": (),
     } | changes
-
-
-def test_a_device_is_late_once_it_takes_twice_as_long_as_the_others():
-    opened = datetime(2026, 1, 1, tzinfo=UTC)
-    quick = [participant(number, opened + timedelta(seconds=10 * number)) for number in (1, 2)]
-    detail = {
-        "summary": {"opened_at": opened.isoformat(), "state": "open"},
-        "participants": [*quick, participant(3)],
-        "accuracies": {},
-        "accuracy_classes": {},
-    }
-    troubles = {participant(3)["device_id"]: "it has no clips"}
-    for seconds, state in ((29, "waiting"), (31, "late")):
-        taken = seats(detail, troubles, opened + timedelta(seconds=seconds))
-        assert [seat.state for seat in taken] == ["uploaded", "uploaded", state]
-    assert taken[2].line() == "device 3: late (it has no clips)"
-    assert taken[1].line() == "device 2: uploaded after 20 s (40 clips)"
-    detail["summary"]["state"] = "done"
-    assert seats(detail, {}, opened)[2].state == "gave nothing"
 
 
 def test_each_accuracy_is_said_in_plain_words_with_its_number_of_classes():

@@ -3,18 +3,11 @@
 import pytest
 
 from aggregator_server.fleet.devices import list_devices
-from aggregator_server.fleet.reputation import note_round, suspicion_after
+from aggregator_server.fleet.reputation import note_round
 from aggregator_server.limits import SUSPICION
 
 FAR = {"distances": {"head": 4.2}, "against": False}
 LARGE = FAR | {"explained": True}
-
-
-def test_what_does_not_count_raises_it_what_counts_lowers_it_and_what_clips_explain_leaves_it():
-    assert suspicion_after(0, None) == 0
-    assert suspicion_after(2, None) == 1
-    assert suspicion_after(2, FAR) == suspicion_after(2, {}) == 3
-    assert suspicion_after(2, LARGE) == 2
 
 
 @pytest.mark.parametrize(("why", "quarantined"), [(FAR, True), (LARGE, False)])

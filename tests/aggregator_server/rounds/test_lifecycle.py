@@ -13,7 +13,6 @@ from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
-from aggregator_server.store import Store
 from fleet_protocol.messages import ClassAssignment, Learned
 from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice, SharingDevice
@@ -23,18 +22,6 @@ from tests.support.core_fleet import CoreFleet, devices
 def state(fleet, round_id):
     summary = summarise_round(fleet.store, round_id)
     return summary.state, summary.reason
-
-
-def test_a_round_is_done_when_the_last_selected_device_uploaded(fleet):
-    round_id = fleet.open()
-    for device in fleet.devices[:-1]:
-        fleet.upload(device)
-        assert fleet.advance() is None
-    assert state(fleet, round_id)[0] == "open"
-    fleet.upload(fleet.devices[-1])
-    assert fleet.advance() == round_id
-    assert state(fleet, round_id) == ("done", None)
-    assert fleet.advance() is None
 
 
 def test_the_round_counts_the_devices_that_refused_its_result(fleet):
@@ -172,19 +159,6 @@ def test_a_round_whose_devices_were_all_revoked_fails(fleet):
         change_devices(fleet.store, [device.device_id], "revoke", 101.0)
     assert fleet.advance() == round_id
     assert state(fleet, round_id) == ("failed", "every selected device was revoked, or put in quarantine")
-
-
-def test_a_round_needs_devices_and_a_public_set(tmp_path):
-    store = Store(tmp_path / "empty")
-    with pytest.raises(
-        errors.RefusedError, match="auricle-aggregator publish", check=lambda error: error.code == "no_public_set"
-    ):
-        CoreFleet.open(type("Fleet", (), {"store": store}))
-    store.close()
-    lonely = CoreFleet(tmp_path / "lonely", fleet=[])
-    with pytest.raises(errors.RefusedError, check=lambda error: error.code == "no_devices"):
-        lonely.open()
-    lonely.store.close()
 
 
 @pytest.mark.parametrize(("strategy", "place"), [("zero_shot", 3), ("fedavg", 20), ("zero_shot", -5)])

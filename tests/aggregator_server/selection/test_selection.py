@@ -90,13 +90,6 @@ def test_over_many_seeds_each_device_is_drawn_as_often_as_its_probability_says(n
     assert found == pytest.approx(wanted, abs=0.032)
 
 
-def test_a_device_that_was_not_heard_of_lately_is_not_drawn():
-    there, gone = fleet(10), [Candidate("f" * 32, 10, 601.0)]
-    assert select(there + gone, choice("all", seen_within_s=600), History(), (0,)) == (there[0].device_id,)
-    assert len(select(there + gone, choice("all"), History(), (0,))) == 2
-    assert select(gone, choice("all", seen_within_s=600), History(), (0,)) == ()
-
-
 class TestRounds:
     """The same in real rounds: what the aggregator remembers of devices and losses, and who is asked then."""
 

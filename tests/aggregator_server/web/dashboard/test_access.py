@@ -100,15 +100,6 @@ def test_signing_out_ends_the_session_on_the_server(aggregator, admin):
     assert audited(aggregator, "signed_out")[0]["who"] == "administrator's token"
 
 
-def test_a_session_ends_with_its_token(aggregator, visitor):
-    token, token_id = person(aggregator, "viewer")
-    visitor.sign_in(token)
-    assert visitor.get("/").status_code == 200
-    with aggregator.client() as client:
-        client.delete(f"/v1/tokens/{token_id}").raise_for_status()
-    assert visitor.get("/").status_code == 303
-
-
 def test_a_session_ends_by_itself_and_with_the_first_token(tmp_path):
     store = Store(tmp_path / "data")
     secret = sign_in(store, ADMIN, ADMIN, None, 100.0)

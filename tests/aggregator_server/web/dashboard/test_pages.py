@@ -1,12 +1,10 @@
 """The pages in a browser: the paths that a person takes, at every width, in light and dark, and without scripts."""
 
-import re
 from urllib.parse import urlsplit
 
 import pytest
 
-from fleet_protocol.addresses import InvitationLink
-from tests.support.aggregator_process import ADMIN, FakeDevice, Fleet
+from tests.support.aggregator_process import ADMIN, Fleet
 from tests.support.dashboard_visitor import PAGES, sign_in
 from tests.support.pictured_fleet import HOSTILE, device_of
 
@@ -79,49 +77,9 @@ def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(pa
 
 
 @pytest.mark.slow
-def test_the_path_of_an_operator_from_sign_in_to_sign_out(page, aggregator, hosts):
+def test_a_person_who_looks_at_a_round_sees_it_end_and_devices_come_in_without_a_reload(page, aggregator):
     sign_in(page, aggregator.url)
-    device = FakeDevice(20, ("c0", "c1"))
-    fleet = Fleet(aggregator, [device, *map(device_of, range(1, 6))])
-    invite(page, aggregator, device)
-    see(page, device)
-    finish_open_round(page)
-    start_and_watch(page, fleet)
-    rename(page)
-    page.get_by_role("button", name="Sign out").click()
-    page.get_by_text("You are signed out.").wait_for()
-    page.goto(f"{aggregator.url}/fleet")
-    page.get_by_role("button", name="Sign in").wait_for()
-    fleet.close()
-    assert hosts == {urlsplit(aggregator.url).netloc}
-
-
-def invite(page, aggregator, device):
-    page.get_by_role("link", name="Invitations").click()
-    page.get_by_label("Group").fill("attic")
-    page.get_by_role("button", name="Make an invitation").click()
-    page.locator("svg.code").wait_for()
-    command = page.locator("code.secret").inner_text()
-    invitation = InvitationLink.parse(command.removeprefix("auricle-edge join "))
-    assert invitation.url == aggregator.url
-    with aggregator.client(invitation.token) as client:
-        client.post("/v1/devices", json=device.enrolment(name="attic window")).raise_for_status()
-    page.get_by_role("link", name="Invitations").click()
-    assert invitation.token not in page.content()
-    row = page.get_by_role("row", name="attic")
-    assert "1 of 1" in row.inner_text()
-
-
-def see(page, device):
-    page.get_by_role("link", name="Fleet", exact=True).click()
-    page.get_by_role("link", name="attic window").click()
-    page.get_by_role("heading", name="attic window").wait_for()
-    assert device.device_id in page.content()
-    assert page.url.endswith(f"/fleet/{device.device_id}")
-
-
-def finish_open_round(page):
-    """Cancel the round that the folder has open: a person who looks at the page sees it end."""
+    fleet = Fleet(aggregator, [*map(device_of, range(1, 6))])
     page.get_by_role("link", name="Overview").click()
     page.get_by_role("link", name="round 6", exact=True).click()
     page.get_by_text("3 of 5 devices are in, 2 late").wait_for()
@@ -129,35 +87,23 @@ def finish_open_round(page):
     page.get_by_role("button", name="Cancel round 6").click()
     page.get_by_text("The round was cancelled.").wait_for()
     page.get_by_text("cancelled by an administrator").wait_for()
-
-
-def start_and_watch(page, fleet):
-    """Start a round, and watch the devices come in and take the result, without a reload."""
     page.get_by_role("link", name="Rounds", exact=True).first.click()
     page.get_by_role("link", name="Start a round").click()
     assert page.get_by_role("radio", name="zero_shot").is_checked()
     page.get_by_role("button", name="Start the round").click()
     page.get_by_text("The round was started.").wait_for()
-    page.get_by_text("0 of 6 devices are in").wait_for()
+    page.get_by_text("0 of 5 devices are in").wait_for()
     round_id = int(page.url.partition("?")[0].rpartition("/")[2])
     works = [fleet.contribution(device) for device in fleet.devices]
     for count, (device, work) in enumerate(zip(fleet.devices, works, strict=True), start=1):
         fleet.upload(device, work).raise_for_status()
         if count == 1:
-            page.get_by_text("1 of 6 devices are in").wait_for()
+            page.get_by_text("1 of 5 devices are in").wait_for()
     page.locator(".badge.good", has_text="done").wait_for()
     assert fleet.work(fleet.devices[0])["kind"] == "learn"
     fleet.learned(fleet.devices[0], round_id).raise_for_status()
     page.get_by_text("1 took the result").wait_for()
-
-
-def rename(page):
-    page.get_by_role("link", name="Classes", exact=True).click()
-    page.get_by_role("link", name="kettle").click()
-    page.get_by_role("table", name=re.compile("Reports with one letter")).wait_for()
-    page.get_by_label("Name", exact=True).fill("Wasserkocher")
-    page.get_by_role("button", name="Rename").click()
-    page.get_by_role("heading", name="Wasserkocher", exact=True).wait_for()
+    fleet.close()
 
 
 def test_the_keyboard_is_enough(page, aggregator):
@@ -178,23 +124,6 @@ def test_the_keyboard_is_enough(page, aggregator):
     assert reached == ["Auricle", *pages, "Sign out"]
     page.keyboard.press("Enter")
     page.get_by_text("You are signed out.").wait_for()
-
-
-def test_all_but_what_is_live_works_without_scripts(browser, aggregator):
-    context = browser.new_context(java_script_enabled=False)
-    context.set_default_timeout(180_000)
-    page = context.new_page()
-    sign_in(page, aggregator.url)
-    page.get_by_text("Figures as a table").click()
-    assert page.get_by_role("cell", name="7", exact=True).first.is_visible()
-    page.get_by_role("link", name="Fleet", exact=True).click()
-    page.get_by_role("button", name="Lift quarantine of living room").click()
-    page.get_by_text("The device's uploads count again.").wait_for()
-    page.get_by_text("Put in quarantine…").click()
-    page.get_by_label("Reason, for the next who looks").fill("it hums")
-    page.get_by_role("button", name="Put in quarantine").click()
-    page.get_by_text("it hums").wait_for()
-    context.close()
 
 
 def test_a_hostile_name_runs_nothing(page, aggregator):

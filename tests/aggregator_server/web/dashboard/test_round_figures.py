@@ -1,6 +1,5 @@
 """What a page shows of a round: who is late, and what became of each device's part."""
 
-from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.web.dashboard.round_figures import open_round_view, round_view
 
 
@@ -35,9 +34,3 @@ def test_after_a_round_it_says_what_became_of_each_part(fleet):
         ("device 3", "in"),
         ("device 1", "learned"),
     ]
-
-
-def test_a_round_that_was_cancelled_says_who_was_missing(fleet):
-    round_id = fleet.open(100.0)
-    cancel_round(fleet.store, round_id, 110.0)
-    assert {state for _, state in states(round_view(fleet.store, round_id, 120.0))} == {"missing"}

@@ -70,7 +70,8 @@ def test_errors_are_in_plain_words_and_the_form_keeps_what_was_typed(visitor):
     assert 'name="name" value="stop"' in taken.text
     opened = visitor.post("/rounds", strategy="zero_shot")
     assert opened.status_code == 409
-    assert "is open" in opened.text
+    assert re.search(r"Round \d+ is open", opened.text)
+    assert 'name="strategy"' in opened.text  # the form again, not only a message
     unknown = visitor.get(f"/fleet/{77:032x}")
     invited = visitor.post("/invitations", hours="soon", group="attic", devices="3")
     assert 'value="soon"' in invited.text
