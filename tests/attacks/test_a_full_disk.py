@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from aggregator_server.errors import BackupError
+from aggregator_server.upkeep.backup import back_up_into
 from edge_client.daemon.status import StatusFile, read_status
 from edge_client.errors import StateError
 from edge_client.events import Event
@@ -18,6 +20,7 @@ from edge_client.storage.identity import IdentityStore
 from fleet_protocol.client.identity import Identity
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.commands import command
+from tests.support.core_fleet import between_rounds
 from tests.support.edge_process import wait_for
 
 MEGABYTES = 16
@@ -83,10 +86,7 @@ def said_on_full_disk(data: Path, *arguments: str) -> str:
     """Run a command of the server that a full disk ends; return what it says."""
     refused = command(*arguments, "--data", data, token=None)
     assert refused.returncode == 1
-    return says_that_it_is_full(refused.stderr)
-
-
-def says_that_it_is_full(said: str) -> str:
+    said = refused.stderr
     assert "is full" in said
     assert "free space" in said
     assert not {"backup", "Traceback", "damaged:"} & {*said.replace("(", " ").split()}
@@ -104,10 +104,6 @@ def test_a_server_or_a_check_that_starts_on_a_full_disk_says_so(fleet, disk):
         if not left:
             said_on_full_disk(disk / "data", "check")
         filler.unlink()
-    goes_on(fleet)
-
-
-def goes_on(fleet: Fleet) -> None:
     fleet.aggregator.start()
     fleet.reconnect()
     assert fleet.run_round()["summary"]["state"] == "done"
@@ -117,6 +113,15 @@ def goes_on(fleet: Fleet) -> None:
 def test_a_new_server_on_a_full_disk_says_so_too(disk, left):
     fill(disk, left)
     said_on_full_disk(disk / "data", "run", "--create", "--port", "0")
+
+
+def test_a_copy_that_would_take_the_disks_last_room_is_refused_and_those_there_stay(disk, tmp_path):
+    between_rounds(tmp_path / "data", uploads=2)
+    first = back_up_into(tmp_path / "data", disk / "copies", 9, time.time())
+    fill(disk, 600_000)
+    with pytest.raises(BackupError, match=r"too little space.*MB are free.*another disk"):
+        back_up_into(tmp_path / "data", disk / "copies", 9, time.time() + 86_400.0)
+    assert list((disk / "copies").iterdir()) == [first]
 
 
 @pytest.mark.parametrize("begun", [False, True])

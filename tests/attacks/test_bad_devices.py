@@ -8,11 +8,7 @@ from fleet_protocol.tensors import pack, unpack
 from tests.support.aggregator_process import Fleet, SharingDevice, tiny_bundle
 from tests.support.core_fleet import devices
 
-
-def started(aggregator, kind, count=3):
-    """A fleet at a server, enrolled, with a public set and a shared model."""
-    devices = [kind(number, ("c0", "c1", "c2", "c3")) for number in range(1, count + 1)]
-    return Fleet(aggregator, devices).ready(tiny_bundle())
+CLASSES = ("c0", "c1", "c2", "c3")
 
 
 def body(device, work, change=None, **document):
@@ -74,22 +70,17 @@ def played(fleet, liar, **request):
     return fleet.round(round_id)
 
 
-def alike(number):
+class Alike(SharingDevice):
     """A device whose weights are near those of all others."""
 
-    class Alike(SharingDevice):
-        def arrays(self, work, samples):
-            rng = np.random.default_rng([self.number, work["round_id"]])
-            base = SharingDevice(99, self.classes).arrays({"round_id": 1}, samples)
-            return {
-                name: (array + 0.01 * rng.normal(size=array.shape)).astype(np.float32) for name, array in base.items()
-            }
-
-    return Alike(number, ("c0", "c1", "c2", "c3"))
+    def arrays(self, work, samples):
+        rng = np.random.default_rng([self.number, work["round_id"]])
+        base = SharingDevice(99, self.classes).arrays({"round_id": 1}, samples)
+        return {name: (array + 0.01 * rng.normal(size=array.shape)).astype(np.float32) for name, array in base.items()}
 
 
 def test_a_device_that_lies_in_every_round_is_screened_then_quarantined_and_an_operator_sees_why(start_aggregator):
-    fleet = Fleet(start_aggregator(), [alike(number) for number in range(1, 7)]).ready(tiny_bundle())
+    fleet = Fleet(start_aggregator(), [Alike(number, CLASSES) for number in range(1, 7)]).ready(tiny_bundle())
     liar = fleet.devices[2]
 
     def shown():
@@ -123,7 +114,7 @@ def test_a_device_that_lies_in_every_round_is_screened_then_quarantined_and_an_o
 
 
 def test_refused_uploads_count_once_a_round_and_a_round_does_not_wait_for_a_device_in_quarantine(start_aggregator):
-    fleet = started(start_aggregator(), SharingDevice, count=4)
+    fleet = Fleet(start_aggregator(), [SharingDevice(number, CLASSES) for number in range(1, 5)]).ready(tiny_bundle())
     liar, *honest = fleet.devices
     for number in range(3):
         round_id = fleet.open_round(strategy="fedavg", deadline_s=86_400)

@@ -5,18 +5,18 @@ import resource
 import select
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 
-from aggregator_server.security import hash_secret
+from aggregator_server.fleet.devices import enrol
 from aggregator_server.store import Store
-from aggregator_server.store.tables import DeviceRow
-from tests.support.aggregator_process import SETTINGS, Aggregator, FakeDevice, read_answer, trickle
+from fleet_protocol.messages import Enrolment, parse
+from tests.support.aggregator_process import Aggregator, FakeDevice, read_answer, trickle
 from tests.support.edge_process import wait_for
 from tests.support.proxy import behind_proxy
 
-SILENT, POLLS = 1_013, 1_030
+SILENT = 1_013
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +38,9 @@ def start(tmp_path):
         def start(devices=(), tls=False, **changes):
             server = Aggregator(tmp_path / "server")
             if devices:
-                store = Store(server.data)
-                with store.writing() as session:
-                    session.add_all(row_of(device) for device in devices)
-                store.close()
+                with closing(Store(server.data)) as store:
+                    for device in devices:
+                        enrol(store, parse(Enrolment, device.enrolment()), time.time())
             return stack.enter_context(behind_proxy(server, tls=tls, **changes))
 
         yield start
@@ -78,22 +77,6 @@ def test_a_thousand_silent_and_half_sent_connections_do_not_keep_others_out(star
                 connection.sendall(request())
                 assert read_answer(connection)[0] == 200
     assert len(server.log()) < 10_000, server.log()[:2_000]
-
-
-def row_of(device):
-    return DeviceRow(
-        device_id=device.device_id,
-        secret_hash=hash_secret(device.secret),
-        name="device",
-        architecture="cnn2",
-        features=SETTINGS.to_json(),
-        features_digest=SETTINGS.digest,
-        labels=[],
-        clips=0,
-        enrolled_at=0.0,
-        seen_at=time.time(),
-        revoked_at=None,
-    )
 
 
 def test_who_says_nothing_or_never_ends_a_head_is_cut_off(start):

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 
 import httpx
 
@@ -24,8 +25,7 @@ def flood(url: str, token: str) -> list[httpx.Response]:
 
 
 def counted(answers: list[httpx.Response]) -> dict[int, int]:
-    codes = [answer.status_code for answer in answers]
-    return {code: codes.count(code) for code in set(codes)}
+    return Counter(answer.status_code for answer in answers)
 
 
 def test_a_flood_by_the_enrolment_token_ends_at_its_quota(start_aggregator):

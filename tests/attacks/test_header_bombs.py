@@ -27,37 +27,21 @@ def with_document(text):
     return len(header).to_bytes(8, "little") + header
 
 
-def many_objects():
-    return with_document(b"[" + b"{}," * ((SIZE - 100) // 3) + b"{}]")
-
-
 def empty_arrays(count):
     entries = b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % n for n in range(count))
     header = b'{"__metadata__":{"auricle":"{}"},' + entries + b"}"
     return len(header).to_bytes(8, "little") + header
 
 
-def many_empty_arrays():
-    return empty_arrays(700_000)
+BOMBS = {
+    "many objects": (lambda: with_document(b"[" + b"{}," * ((SIZE - 100) // 3) + b"{}]"), "header has 6"),
+    "many empty arrays": (lambda: empty_arrays(700_000), "header has 4"),
+    "a deep document": (lambda: with_document(b"[" * 300_000), "values"),
+    "many arrays within the header": (lambda: empty_arrays(3_000), "3000 arrays"),
+}
 
 
-def deep_document():
-    return with_document(b"[" * 300_000)
-
-
-def many_arrays_within_the_header():
-    return empty_arrays(3_000)
-
-
-@pytest.mark.parametrize(
-    ("bomb", "words"),
-    [
-        (many_objects, "header has 6"),
-        (many_empty_arrays, "header has 4"),
-        (deep_document, "values"),
-        (many_arrays_within_the_header, "3000 arrays"),
-    ],
-)
+@pytest.mark.parametrize(("bomb", "words"), BOMBS.values(), ids=BOMBS)
 def test_four_uploads_at_once_with_a_huge_header_are_refused_unread(fleet, bomb, words):
     body, answers = bomb(), {}
     before = fleet.aggregator.peak_memory_mb()

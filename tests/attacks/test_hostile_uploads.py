@@ -6,17 +6,14 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from safetensors.numpy import save
-from sqlalchemy import update
 
 from aggregator_server.limits import NEW_CLASSES_OF_A_DEVICE
-from aggregator_server.store.tables import DeviceRow
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training
 from aggregator_server.strategies.registry import complete, known_settings
 from aggregator_server.strategies.strategy import DeviceStatistics
 from fleet_protocol.limits import REPORTS
-from fleet_protocol.messages import Choice, to_json
+from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, Fleet, SharingDevice, sound_impressions, tiny_bundle
-from tests.support.core_fleet import CoreFleet
 
 CAPACITY = 16
 
@@ -72,21 +69,6 @@ def test_such_an_upload_is_refused_by_every_strategy_and_the_field_is_named(star
             assert refused.json()["error"]["code"] == "malformed_update"
             assert "label_entropy" in refused.json()["error"]["message"]
         fleet.admin.delete(f"/v1/rounds/{round_id}").raise_for_status()
-
-
-def test_what_is_stored_already_leaves_the_plan_within_its_ranges(tmp_path):
-    fleet = CoreFleet(tmp_path, DEVICES)
-    fleet.publish_model()
-    with fleet.store.writing() as session:
-        session.execute(update(DeviceRow).values(clips=5, label_entropy=0.5))
-        of_first = DeviceRow.device_id == DEVICES[0].device_id
-        session.execute(update(DeviceRow).where(of_first).values(label_entropy=float("-inf")))
-    fleet.open(strategy="fedkws_ui")
-    plan = to_json(fleet.work(DEVICES[1]).plan)
-    fleet.store.close()
-    assert json.loads(json.dumps(plan, allow_nan=False)) == plan
-    assert 0 < plan["local"]["settings"]["step_factor"] <= 1e6
-    assert complete("local", Choice(**plan["local"])).settings == plan["local"]["settings"]  # as a device checks it
 
 
 def test_reports_of_next_to_nothing_leave_the_step_factor_within_its_range():

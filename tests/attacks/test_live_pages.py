@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,39 +14,22 @@ from tests.support.owner_page import OwnerPage
 AT_ONCE = 16
 
 
-class Crowd:
-    """Connections that ask for one thing each, all at the same time, and stay open."""
+def let_in(url: str) -> int:
+    """Ask for the live page by many connections at the same time; return how many of them are let in."""
+    parts, everybody = urlsplit(url), threading.Barrier(AT_ONCE)
 
-    def __init__(self, url: str, requests: list[bytes]) -> None:
-        parts = urlsplit(url)
-        address = (parts.hostname, parts.port)
-        self.open = [socket.create_connection(address, timeout=180) for _ in requests]
-        everybody = threading.Barrier(len(requests))
-        self.statuses = [0] * len(requests)
-
-        def ask(number: int) -> None:
+    def ask(_: int) -> int:
+        with socket.create_connection((parts.hostname, parts.port), timeout=180) as connection:
             everybody.wait()
-            self.open[number].sendall(requests[number])
-            self.statuses[number] = int(self.open[number].recv(12).split()[1])
+            connection.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            status = int(connection.recv(12).split()[1])
+            everybody.wait()  # they stay until all were answered
+        return status
 
-        threads = [threading.Thread(target=ask, args=[number]) for number in range(len(requests))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def leave(self) -> None:
-        for connection in self.open:
-            connection.close()
-
-
-def ask(path: str) -> bytes:
-    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-
-
-def let_in(crowd: Crowd) -> int:
-    assert set(crowd.statuses) <= {200, 503}
-    return crowd.statuses.count(200)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        statuses = list(threads.map(ask, range(AT_ONCE)))
+    assert set(statuses) <= {200, 503}
+    return statuses.count(200)
 
 
 @pytest.fixture
@@ -57,10 +41,5 @@ def page(tmp_path):
 
 
 def test_the_owners_page_is_live_in_so_many_windows_and_no_more(page):
-    def at_once() -> int:
-        crowd = Crowd(page.url, [ask("/live")] * AT_ONCE)
-        crowd.leave()
-        return let_in(crowd)
-
-    assert at_once() == MAX_VIEWERS
-    wait_for(lambda: at_once() == MAX_VIEWERS)
+    assert let_in(page.url) == MAX_VIEWERS
+    wait_for(lambda: let_in(page.url) == MAX_VIEWERS)

@@ -40,14 +40,8 @@ BAD = {
     "too large": GOOD + b"\0" * LARGEST_BYTES,
 }
 NAMES = (
-    "../../identity.json",
-    "/etc/passwd.wav",
-    "a\0.wav",
-    "",
-    ".wav",
-    "x" * 2000 + ".wav",
-    "\u202egpj.wav",
-    "a b;c.wav",
+    *("../../identity.json", "/etc/passwd.wav", "a\0.wav", "", ".wav", "x" * 2000 + ".wav"),
+    *("\u202egpj.wav", "a b;c.wav"),
 )
 
 

@@ -143,11 +143,7 @@ def _note(response: httpx.Response) -> None:
     code = None
     if response.status_code >= 400:
         code = response.json()["error"]["code"]
-    note(response.request.method, response.request.url.path, response.status_code, code)
-
-
-def note(method: str, path: str, status: int, code: str | None) -> None:
-    _SEEN.append((method, path, status, code))
+    _SEEN.append((response.request.method, response.request.url.path, response.status_code, code))
 
 
 def seen() -> list[tuple[str, str, int, str | None]]:

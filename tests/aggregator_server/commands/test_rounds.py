@@ -12,7 +12,7 @@ import pytest
 from aggregator_server.commands.watching import accuracy_of
 from aggregator_server.rounds.views.replies import recognition_of
 from fleet_protocol.messages import ClassReport
-from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
+from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.commands import answer, command, failed, printed, start
 from tests.support.edge_process import wait_for
 
@@ -164,48 +164,24 @@ def test_a_server_that_is_not_there_is_explained(options, words):
 
 
 @pytest.mark.slow
-def test_a_server_on_this_machine_is_found_by_its_data_folder_with_its_certificate_and_token(tmp_path):
-    server = Aggregator(tmp_path / "tls", "--tls", "auto", tokens={})
-    try:
-        server.start()
-        assert printed("rounds", "--data", server.data, "--json", token=None) == "[]\n"
-        failed(command("rounds", "--url", server.url), "does not answer", "certificate")
-        wrong = command("rounds", "--data", server.data, "--token", "of-another-server", token=None)
-        failed(wrong, "needs a token")
-    finally:
-        server.stop()
-
-
-def participant(number, uploaded=None, **changes):
-    return {
-        "device_id": f"{number:032x}",
-        "name": f"device {number}",
-        "upload": uploaded and "0" * 64,
-        "uploaded_at": uploaded and uploaded.isoformat(),
-        "clips": 40,
-        "learned": False,
-        "kept_own": False,
-        "metrics": {},
-        "learned_metrics": {},
-        "recognition": (),
-    } | changes
+def test_a_server_on_this_machine_is_found_by_its_data_folder_with_its_certificate_and_token(start_aggregator):
+    server = start_aggregator("tls", "--tls", "auto", tokens={})
+    assert printed("rounds", "--data", server.data, "--json", token=None) == "[]\n"
+    failed(command("rounds", "--url", server.url), "does not answer", "certificate")
+    wrong = command("rounds", "--data", server.data, "--token", "of-another-server", token=None)
+    failed(wrong, "needs a token")
 
 
 def test_each_accuracy_is_said_in_plain_words_with_its_number_of_classes():
     learned = {"held_out_before": 80.0, "held_out_after": 75.0, "classes_before": 4.0, "classes_after": 10.0}
-    one = participant(
-        1, learned_metrics=learned, recognition=[dataclasses.asdict(found) for found in recognition_of(learned)]
-    )
-    detail = {"accuracies": {one["device_id"]: 0.5}, "accuracy_classes": {one["device_id"]: 4}}
+    one = {"device_id": "a", "recognition": [dataclasses.asdict(found) for found in recognition_of(learned)]}
+    detail = {"accuracies": {"a": 0.5}, "accuracy_classes": {"a": 4}}
     assert accuracy_of(detail, one) == (
         "what it uploaded: 50.0 % of 4 classes; its own clips: before 80.0 % of 4 classes, after 75.0 % of 10 classes"
     )
 
 
-@pytest.mark.parametrize(
-    "learned", [{"taught_after": 96.0}, {"taught_before": 0.0, "taught_after": 96.0}], ids=["today's", "an older one"]
-)
-def test_a_device_s_first_model_has_no_figure_before_it(learned):
-    (found,) = recognition_of(learned | {"classes_before": 0.0, "classes_after": 4.0})
-    one = participant(1, recognition=[dataclasses.asdict(found)])
+def test_a_device_s_first_model_has_no_figure_before_it():
+    (found,) = recognition_of({"taught_after": 96.0, "classes_before": 0.0, "classes_after": 4.0})
+    one = {"device_id": "a", "recognition": [dataclasses.asdict(found)]}
     assert accuracy_of({"accuracies": {}}, one) == "its own clips, learned: first model 96.0 % of 4 classes"

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.discovery import new_sounds
 from aggregator_server.discovery.clustering import COMPARED, KnownClass, ReportedClass, discover
-from fleet_protocol.messages import ClassReport, Update
 from tests.support.aggregator_process import public_set
 from tests.support.embedded_words import SETTINGS
+from tests.support.prototype_rounds import upload
 
 NUMBERS = SETTINGS.shape[1]
 PUBLIC = public_set(samples=64, classes=4, settings=SETTINGS)
@@ -72,30 +71,13 @@ def test_what_is_beyond_those_that_are_compared_is_reported_again_and_what_the_f
     assert found.details["compared"] == list(found.groups[1].members)
 
 
-def uploads(devices, sounds=2):
-    rng = np.random.default_rng(0)
-    for number in range(devices):
-        update = Update(
-            round_id=1,
-            device_id=f"device-{number:03d}",
-            features="",
-            public_set="",
-            classes=("c0",),
-            clips=1,
-            reports=tuple(ClassReport(slot, None, 1) for slot in range(sounds)),
-            known=("c0",),
-        )
-        arrays = {"prototypes": rng.normal(size=(1 + sounds, 1, NUMBERS)).astype(np.float32)}
-        yield Contribution(update, lambda arrays=arrays: arrays)
-
-
 @pytest.mark.parametrize(("bound", "value"), [("REPORTS_PER_ROUND", 8), ("DESCRIPTION_BYTES", 4 * 4 * NUMBERS)])
 def test_beyond_a_number_of_reports_or_of_bytes_the_others_wait_and_every_device_has_its_turn(
     bound, value, monkeypatch
 ):
     monkeypatch.setattr(new_sounds, "REPORTS_WHATEVER_BYTES", 4)
     monkeypatch.setattr(new_sounds, bound, value)
-    contributions = tuple(uploads(6))
+    contributions = tuple(upload(number, ("c0",), {0: "stop", 1: "go"}) for number in range(6))
     sounds = [
         new_sounds._Sound(item, row, ReportedClass(item.update.device_id, row - 1, None))
         for item in contributions

@@ -2,10 +2,8 @@
 
 import pytest
 
-from aggregator_server.fleet.device_changes import change_devices
-from aggregator_server.fleet.devices import describe_device, enrol, list_devices
+from aggregator_server.fleet.devices import describe_device, enrol
 from aggregator_server.fleet.versions import is_outdated
-from aggregator_server.web.metrics import write_metrics
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import Enrolment, Versions, parse
 
@@ -29,18 +27,6 @@ def test_the_server_knows_what_a_device_runs_until_it_says_something_else(fleet)
     assert describe_device(fleet.store, device.device_id).versions == SAID
     say(fleet, device, versions={"program": "0.0.9"})
     assert describe_device(fleet.store, device.device_id).versions == Versions(program="0.0.9")
-    say(fleet, device)  # one that went back to a release that says nothing
-    assert describe_device(fleet.store, device.device_id).versions == Versions()
-
-
-def test_older_devices_are_outdated_and_revoked_ones_are_nobodys_work(fleet):
-    current, older, silent, gone = fleet.devices
-    say(fleet, current, versions=SAID.__dict__)
-    say(fleet, older, versions={"program": "0.0.9"})
-    change_devices(fleet.store, [gone.device_id], "revoke", 6.0)
-    outdated = {info.device_id for info in list_devices(fleet.store) if info.outdated}
-    assert outdated == {older.device_id, silent.device_id}
-    assert b"auricle_devices_outdated 2.0\n" in write_metrics(fleet.store, 7.0)
 
 
 @pytest.mark.parametrize(

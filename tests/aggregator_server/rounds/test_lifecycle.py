@@ -10,7 +10,6 @@ from aggregator_server.fleet.classes import list_classes, rename_class
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.devices.work import acknowledge
-from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from fleet_protocol.messages import ClassAssignment, Learned
@@ -204,32 +203,21 @@ def test_names_given_by_people_are_unique_and_go_into_the_next_public_set(fleet)
 
 def statements_of(folder, count):
     """SQL statements of: opening, one device's work and upload, closing, one device's learning, listing."""
-    fleet = CoreFleet(folder, devices(count))
-    counts, current = [], [0]
-    event.listen(
-        fleet.store.database.engine, "before_cursor_execute", lambda *_: current.__setitem__(0, current[0] + 1)
-    )
-
-    def lap():
-        counts.append(current[0])
-        current[0] = 0
-
-    fleet.open()
-    lap()
-    fleet.upload(fleet.devices[0])
-    lap()
-    for device in fleet.devices[1:]:
-        fleet.upload(device)
-    current[0] = 0
-    assert advance(fleet.store, 103.0) == 1
-    lap()
-    fleet.work(fleet.devices[0])
-    fleet.learned(fleet.devices[0], 1)
-    lap()
-    describe_round(fleet.store, 1)
-    list_rounds(fleet.store, None, 100)
-    lap()
+    fleet, counts = CoreFleet(folder, devices(count)), []
+    first, *others = fleet.devices
+    event.listen(fleet.store.database.engine, "before_cursor_execute", lambda *_: counts.append(counts.pop() + 1))
+    for step in (
+        lambda: [fleet.open()],
+        lambda: [fleet.upload(first)],
+        lambda: [fleet.upload(device) for device in others],
+        lambda: [fleet.advance()],
+        lambda: [fleet.work(first), fleet.learned(first, 1)],
+        lambda: [describe_round(fleet.store, 1), list_rounds(fleet.store, None, 100)],
+    ):
+        counts.append(0)
+        step()
     fleet.store.close()
+    del counts[2]
     return counts
 
 

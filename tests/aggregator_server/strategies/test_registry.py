@@ -16,7 +16,7 @@ from fleet_protocol.errors import PlanError
 from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice, SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
-from tests.support.embedded_words import SETTINGS, embedded_public_set
+from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 from tests.support.round_inputs import BUNDLE
 
 PARTS = ("local", "aggregation", "selection", "personalisation")
@@ -88,18 +88,11 @@ def opened(fleet, **request):
     return describe_round(fleet.store, fleet.open(strategy="recommended", **request))
 
 
-class Embedded(FakeDevice):
-    """A device with a pretrained front end."""
-
-    def enrolment(self):
-        return super().enrolment() | {"features": SETTINGS.to_json()}
-
-
 def test_a_fleet_gets_what_it_can_run(tmp_path):
     scores = opened(CoreFleet(tmp_path / "scores"))
     assert (scores.summary.strategy, scores.plan.local.name) == ("zero_shot", "zero_shot")
     public_set = embedded_public_set(np.random.default_rng(7))
-    words = CoreFleet(tmp_path / "words", devices(3, Embedded), public=public_set)
+    words = CoreFleet(tmp_path / "words", devices(3, PrototypeDevice), public=public_set)
     assert opened(words).summary.strategy == "prototypes"
 
 

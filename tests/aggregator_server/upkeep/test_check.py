@@ -11,6 +11,7 @@ from aggregator_server.errors import BackupError
 from aggregator_server.store import Store
 from aggregator_server.upkeep.check import check
 from tests.support.core_fleet import between_rounds
+from tests.support.flips import flips
 
 
 @pytest.fixture
@@ -31,12 +32,6 @@ def a_blob(folder, query):
     return folder / "blobs" / sha256[:2] / sha256
 
 
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data)
-
-
 def test_a_whole_folder_has_no_findings_and_a_server_may_run_beside_a_check_and_not_beside_a_repair(folder, capsys):
     assert check(folder) == []
     assert check(folder, repair=True) == []
@@ -49,7 +44,7 @@ def test_a_whole_folder_has_no_findings_and_a_server_may_run_beside_a_check_and_
 
 def test_a_damaged_upload_of_the_open_round_is_sent_again(fleet, folder):
     upload = a_blob(folder, "SELECT upload FROM participants WHERE round_id = 2")
-    flip(upload)
+    upload.write_bytes(next(flips(upload.read_bytes(), 1, seed=1)))
     (finding,) = check(folder)
     assert upload.name in finding.what
     assert "--repair" in finding.way_out

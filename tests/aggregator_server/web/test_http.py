@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import http.client
 import json
 import re
 import threading
@@ -23,8 +22,8 @@ from tests.support.aggregator_process import (
     SETTINGS,
     FakeDevice,
     Fleet,
-    note,
     public_set,
+    read_answer,
     seen,
     tiny_bundle,
 )
@@ -299,45 +298,28 @@ def test_bodies_that_are_too_large_are_refused_however_they_come(fleet):
 
 
 def test_a_body_that_only_says_that_it_is_too_large_is_refused_unread(fleet):
-    connection = connect(fleet)
-    connection.putrequest("PUT", "/v1/public-set")
-    connection.putheader("Authorization", f"Bearer {ADMIN}")
-    connection.putheader("Content-Length", str(2**40))
-    connection.endheaders(b"x" * 1000)
-    response = connection.getresponse()
-    document = json.loads(response.read())
-    connection.close()
-    assert (response.status, document["error"]["code"]) == (413, "too_large")
-    note("PUT", "/v1/public-set", response.status, document["error"]["code"])
+    with begin(fleet, "/v1/public-set", ADMIN, 2**40) as connection:
+        status, _, body = read_answer(connection)
+    assert (status, json.loads(body)["error"]["code"]) == (413, "too_large")
 
 
-def connect(fleet):
-    host, port = fleet.aggregator.url.removeprefix("http://").split(":")
-    return http.client.HTTPConnection(host, int(port), timeout=180)
+def begin(fleet, path, token, size):
+    """Send the head of a request, and the first bytes of its body."""
+    connection = fleet.aggregator.connect()
+    head = f"PUT {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: {size}\r\n\r\n"
+    connection.sendall(head.encode() + b"x" * 1000)
+    return connection
 
 
 def test_a_client_that_hangs_up_while_sending_leaves_nothing(fleet):
-    device = fleet.devices[0]
-    connection = connect(fleet)
-    connection.putrequest("PUT", "/v1/rounds/3/update")
-    connection.putheader("Authorization", f"Bearer {device.secret}")
-    connection.putheader("Content-Length", "100000")
-    connection.endheaders(b"x" * 5000)
-    connection.close()
+    begin(fleet, "/v1/rounds/3/update", fleet.devices[0].secret, 100_000).close()
     incoming = fleet.aggregator.data / "blobs" / "incoming"
     wait_for(lambda: not list(incoming.iterdir()), what="the end of the upload")
     assert fleet.admin.get("/v1/health").status_code == 200
 
 
 def test_a_whole_round(fleet):
-    round_id = 3
-    newcomer = FakeDevice(60, ("c0",))
-    with fleet.aggregator.client(ENROL) as client:
-        client.post("/v1/devices", json=newcomer.enrolment()).raise_for_status()
-    with fleet.aggregator.client(newcomer.secret) as client:
-        body = newcomer.upload({"round_id": round_id, "public_set": "0" * 64}, 24)
-        refused(client.put(f"/v1/rounds/{round_id}/update", content=body), 403, "not_selected")
-    receipts = {}
+    round_id, receipts = 3, {}
     for device in fleet.devices:
         work = fleet.work(device)
         body = device.upload(work, 24)
@@ -464,17 +446,7 @@ def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
     assert fleet.clients[second.number].delete("/v1/devices/me").status_code == 204  # it need not wait to leave
 
 
-def test_a_revoked_device_is_shut_out(fleet):
-    device = FakeDevice(60, ("c0",))
-    with fleet.aggregator.client(device.secret) as client:
-        assert client.get("/v1/devices/me").status_code == 200
-        assert fleet.admin.delete(f"/v1/devices/{device.device_id}").status_code == 204
-        for path in ("/v1/devices/me", "/v1/work", "/v1/public-set", "/v1/blobs/" + "0" * 64, "/v1/classes"):
-            refused(client.get(path), 403, "device_revoked", device.device_id)
-        refused(client.put("/v1/rounds/3/update", content=b"x"), 403, "device_revoked")
-
-
-def test_a_revoked_device_that_waits_is_told_at_once(fleet):
+def test_a_revoked_device_that_waits_is_told_at_once_and_shut_out(fleet):
     device = FakeDevice(61, ("c0",))
     with fleet.aggregator.client(ENROL) as client:
         client.post("/v1/devices", json=device.enrolment()).raise_for_status()
@@ -487,7 +459,10 @@ def test_a_revoked_device_that_waits_is_told_at_once(fleet):
         fleet.admin.delete(f"/v1/devices/{device.device_id}")
         waiting.join(50)  # it would have waited for 60 s
         assert not waiting.is_alive()
-    refused(answers[0], 403, "device_revoked")
+        refused(answers[0], 403, "device_revoked")
+        for path in ("/v1/devices/me", "/v1/work", "/v1/public-set", "/v1/blobs/" + "0" * 64, "/v1/classes"):
+            refused(client.get(path), 403, "device_revoked", device.device_id)
+        refused(client.put("/v1/rounds/3/update", content=b"x"), 403, "device_revoked")
 
 
 def schema_of(fleet):

@@ -32,13 +32,6 @@ def audited(aggregator, what):
         return client.get("/v1/audit", params={"what": what}).json()
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_strangers_are_sent_to_the_sign_in_page(visitor, path):
-    response = visitor.get(path)
-    assert response.status_code == 303
-    assert response.headers["location"] == f"/sign-in?next={path.partition('?')[0]}"
-
-
 def test_whoever_signs_in_comes_to_the_page_that_was_asked_for(visitor):
     response = visitor.sign_in(next="/fleet")
     assert (response.status_code, response.headers["location"]) == (303, "/fleet")

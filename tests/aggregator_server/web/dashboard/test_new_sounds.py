@@ -1,7 +1,5 @@
 """What a page says of a round's new sounds: which reports became one class, and how alike they are."""
 
-import pytest
-
 from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import DiscoveryInfo, GroupInfo, ReportInfo
 from aggregator_server.web.dashboard.new_sounds import describe, new_sounds_of
@@ -34,12 +32,11 @@ def test_what_was_a_class_of_the_fleet_already_is_told_apart():
     assert found.known == (("device 0", "", "c0"), ("device 1", "", "c0"))
 
 
-@pytest.mark.parametrize(
-    ("details", "words"), [({"counted_by": "names"}, "Their owners' names for them said how many classes they are")]
-)
-def test_a_sentence_says_what_decided(details, words):
-    found = found_of([[1.0, 0.93], [0.93, 1.0]], ((0, 1),), **details)
+def test_a_sentence_says_what_decided():
+    found = found_of([[1.0, 0.93], [0.93, 1.0]], ((0, 1),), counted_by="names")
     shown = environment().get_template("_parts.html").module.new_sounds_tables(found)
-    assert words in " ".join(str(shown).replace("&#39;", "'").split())
+    assert "Their owners' names for them said how many classes they are" in " ".join(
+        str(shown).replace("&#39;", "'").split()
+    )
     assert shown.count('<a href="/fleet/') == 2
     assert ">93</td>" in shown
