@@ -5,12 +5,12 @@ The server answers everybody meanwhile, stops when it is asked to, and does the 
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
+from tests.support.edge_process import wait_for
 from tests.support.installed_package import install_package
 
 STUBBORN = """
@@ -40,38 +40,35 @@ def fleet(tmp_path, monkeypatch):
 
 def computing(folder: Path, other_than: int = 0) -> int:
     """Wait for a process that computes, and return its id."""
-    while True:
-        pids = [int(path.name.removeprefix("pid-")) for path in folder.glob("pid-*")]
-        running = [pid for pid in pids if pid != other_than]
-        if running:
-            return running[0]
-        time.sleep(0.02)
+
+    def others() -> set[int]:
+        return {int(path.name.removeprefix("pid-")) for path in folder.glob("pid-*")} - {other_than}
+
+    return wait_for(others, what="a process that computes").pop()
 
 
-def start_computing(fleet: Fleet, folder: Path) -> tuple[int, int]:
-    round_id = fleet.open_round(strategy="stubborn")
+@pytest.fixture
+def pid(fleet, tmp_path):
+    """The process that computes round 1."""
+    fleet.open_round(strategy="stubborn")
     fleet.upload_all()
-    return round_id, computing(folder)
+    return computing(tmp_path)
 
 
 def test_the_server_answers_meanwhile_and_has_the_step_done_again_by_another_process_when_its_own_is_killed(
-    fleet, tmp_path
+    fleet, pid, tmp_path
 ):
-    round_id, pid = start_computing(fleet, tmp_path)
     assert pid != fleet.aggregator.process.pid
     for _ in range(20):
         assert fleet.admin.get("/v1/health").status_code == 200
-        assert fleet.round(round_id)["summary"]["state"] == "open"
+        assert fleet.round(1)["summary"]["state"] == "open"
     os.kill(pid, signal.SIGKILL)
     assert computing(tmp_path, other_than=pid) != pid
     (tmp_path / "go").touch()
-    while fleet.round(round_id)["summary"]["state"] == "open":
-        time.sleep(0.02)
-    assert fleet.round(round_id)["summary"]["state"] == "done"
+    wait_for(lambda: fleet.round(1)["summary"]["state"] == "done", what="the end of the round")
 
 
-def test_nothing_is_left_running_when_the_server_itself_is_killed(fleet, tmp_path):
-    _, pid = start_computing(fleet, tmp_path)
+def test_nothing_is_left_running_when_the_server_itself_is_killed(fleet, pid):
     fleet.aggregator.kill()
-    while Path(f"/proc/{pid}").exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text():
-        time.sleep(0.02)
+    status = Path(f"/proc/{pid}/status")
+    wait_for(lambda: not status.exists() or "State:\tZ" in status.read_text(), what="the end of the process")

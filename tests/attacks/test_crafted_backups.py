@@ -15,7 +15,8 @@ import pytest
 from aggregator_server import cli as aggregator
 
 TERABYTE = 2**40
-# {} is a folder of the program's own.
+MANIFEST, FOLDER = "digests.json", "blobs/ab"  # of the program's own
+# {} is that folder.
 NAMES = (
     *(".", "..", "", "./", "/", "//", "../beside", "{}/../../../beside", "/{}/x", "./{}/x", "{}/./x", "{}//x"),
     *("{}/x/", "{}/x\n", "{}/\x1b[2Jx", "{}/\x7f", "{}/\udcff", "{}/" + "x" * 256, "{}/" + "x/" * 20 + "x"),
@@ -42,8 +43,6 @@ class Program:
     folder: Path
     evil: Path
     files: dict[str, bytes]
-    manifest: str = "digests.json"
-    deeper: str = "blobs/ab"  # what stands before a name of a file, so that the program takes it for one of its own
 
     def restore(self) -> int:
         return aggregator.main(["restore", str(self.evil), "--data", str(self.folder)])
@@ -55,7 +54,7 @@ class Program:
             for info, data in (*(entry(name, data) for name, data in self.files.items()), *others):
                 tar.addfile(info, io.BytesIO(data))
                 digests[info.name] = hashlib.sha256(data).hexdigest()
-            info, data = entry(self.manifest, manifest or json.dumps(digests).encode())
+            info, data = entry(MANIFEST, manifest or json.dumps(digests).encode())
             tar.addfile(info, io.BytesIO(data))
         return self.evil.read_bytes()
 
@@ -94,30 +93,29 @@ def refused(program, capsys):
 
 
 def test_what_the_attacks_begin_with_is_a_backup(program):
-    program.write(entry(f"{program.deeper}/more", b"more"))
+    program.write(entry(f"{FOLDER}/more", b"more"))
     assert program.restore() == 0
-    folder = program.folder
-    assert (folder / program.deeper / "more").read_bytes() == b"more"
-    assert all((folder / name).read_bytes() == data for name, data in program.files.items())
+    files = program.files | {f"{FOLDER}/more": b"more"}
+    assert all((program.folder / name).read_bytes() == data for name, data in files.items())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_leads_to_a_file_within_and_is_written_in_one_way(program, refused, name):
-    program.write(entry(name.format(program.deeper), b"evil"))
+    program.write(entry(name.format(FOLDER), b"evil"))
     refused()
 
 
 @pytest.mark.parametrize(("kind", "link"), LINKS)
 def test_only_plain_files_are_taken(program, refused, kind, link):
-    program.write(entry(f"{program.deeper}/x", b"", kind, link))
+    program.write(entry(f"{FOLDER}/x", b"", kind, link))
     assert "is no plain file" in refused()
 
 
 def test_nothing_is_in_it_twice_or_both_file_and_folder(program, refused):
-    name = f"{program.deeper}/x"
+    name = f"{FOLDER}/x"
     for others, why in (
         ((entry(name, b"1"), entry(name, b"1")), "twice"),
-        ((entry(program.manifest, b"{}"),), "twice"),
+        ((entry(MANIFEST, b"{}"),), "twice"),
         ((entry(name, b"1"), entry(f"{name}/y", b"1")), "both a file and a folder"),
     ):
         program.write(*others)
@@ -125,7 +123,7 @@ def test_nothing_is_in_it_twice_or_both_file_and_folder(program, refused):
 
 
 def test_ten_kilobytes_that_say_they_are_a_terabyte_do_not_fill_the_disk(program, refused):
-    holes, data = entry(f"{program.deeper}/x", b"0\n".ljust(512, b"\0"))  # a map without any data
+    holes, data = entry(f"{FOLDER}/x", b"0\n".ljust(512, b"\0"))  # a map without any data
     sparse = {"major": "1", "minor": "0", "name": holes.name, "realsize": str(TERABYTE)}
     holes.pax_headers = {f"GNU.sparse.{key}": value for key, value in sparse.items()}
     assert len(program.write((holes, data))) <= 20_480
@@ -134,7 +132,7 @@ def test_ten_kilobytes_that_say_they_are_a_terabyte_do_not_fill_the_disk(program
 
 def test_a_backup_larger_than_the_disk_is_refused_before_a_byte_is_written(program, refused):
     """The archive itself is a file with a hole: as large as it says, and nothing on the disk."""
-    large, _ = entry(f"{program.deeper}/x")
+    large, _ = entry(f"{FOLDER}/x")
     large.size = TERABYTE
     digests = {name: hashlib.sha256(data).hexdigest() for name, data in program.files.items()} | {large.name: "0" * 64}
     good = program.write(manifest=json.dumps(digests).encode())

@@ -29,6 +29,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.tensors import digest, pack, unpack
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.flips import flips
+from tests.support.sounds import melody
 from tests.support.taught_device import Device
 
 FLIPS = 100
@@ -36,22 +37,14 @@ BUNDLE = find_bundle("base")
 SETTINGS = read_bundle(BUNDLE).manifest.feature_settings
 
 
-def sounds(seed, count=4):
-    """Tones of one pitch, float32 [count, samples]."""
-    rng = np.random.default_rng(seed)
-    times = np.arange(SETTINGS.clip_samples) / SETTINGS.sample_rate_hz
-    noise = 0.02 * rng.standard_normal((count, len(times)))
-    return (0.3 * np.sin(2 * np.pi * (400 + 300 * seed) * times) + noise).astype(np.float32)
-
-
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """The state folder of a device that was taught two sounds, heard others, and has something to send."""
     device = Device(tmp_path_factory.mktemp("device"), BUNDLE)
     store = ClipStore(device.clips, ClipsConfig(), SETTINGS.sample_rate_hz)
-    for seed, label in enumerate(("kettle", "bell")):
-        for clip in sounds(seed):
-            store.add(label, clip, SETTINGS.sample_rate_hz)
+    for label, sound in (("kettle", "yes"), ("bell", "stop")):
+        for seed in range(4):
+            store.add(label, melody(sound, np.random.default_rng(seed)), SETTINGS.sample_rate_hz)
     device.teach()
     state = device.state
     state.identity.load()
@@ -63,7 +56,7 @@ def taught(tmp_path_factory):
     state.outbox.put(state.outbox.update_path(3), pack({"scores": rows}, {"round_id": 3}))
     state.outbox.put(state.outbox.learned_path(3), b'{"round_id": 3}')
     UnknownClips(state.unknown_folder, ClipsConfig(unknown_days=100_000), SETTINGS.sample_rate_hz).add(
-        1_700_000_000.0, 0.25, sounds(5, 1)[0]
+        1_700_000_000.0, 0.25, melody("up", np.random.default_rng(5)).astype(np.float32)
     )
     journal = Journal(state.database, days=100_000)
     for number in range(60):

@@ -17,13 +17,11 @@ from aggregator_server import tls
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.fleet.joining import join
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.client import certificates
 from fleet_protocol.errors import CertificateError
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
-from tests.support.checkout import run_module
 from tests.support.tls_server import TlsServer
 
 INVITATION = "aur_join_" + "i" * 43
@@ -64,12 +62,6 @@ def config(tmp_path):
         f'[device]\nname = "kitchen"\nstate = "state"\n[model]\nbundle = "{find_bundle("cnn1")}"\n'
     )
     return folder / "edge.toml"
-
-
-def edge(config, *arguments):
-    result = run_module("edge_client.cli", *arguments, "--config", config)
-    assert "Traceback" not in result.stderr
-    return result
 
 
 def der(text):
@@ -130,25 +122,6 @@ def test_whoever_is_in_between_gets_neither_the_invitation_nor_the_secret(betwee
 def test_what_was_pinned_is_one_authority_or_the_device_trusts_nobody(between, right, what):
     with pytest.raises(CertificateError, match="auricle-edge leave --forget"):
         certificates.trust(TEXTS[what](right, between.authority))
-
-
-def test_a_device_that_pinned_two_authorities_speaks_to_neither_and_can_join_again(between, right, config):
-    state = DeviceState(config.parent / "state")
-    state.membership.save(Membership(between.url, right + between.authority))
-    pretend(between, right)
-    with config.open("a") as file:
-        file.write(f'[server]\nurl = "{between.url}"\n')
-    secret = state.identity.load().secret
-    for command in ("run", "leave"):
-        result = edge(config, command)
-        assert result.returncode == 1
-        assert "2 PEM blocks" in result.stderr
-        assert "auricle-edge leave --forget" in result.stderr
-    assert "auricle-edge join LINK" in edge(config, "doctor").stdout
-    assert between.asked == []
-    assert edge(config, "leave", "--forget").returncode == 0
-    assert state.membership.load() is None
-    assert state.identity.load().secret != secret
 
 
 def test_a_servers_own_certificate_is_no_authority(between, tmp_path):

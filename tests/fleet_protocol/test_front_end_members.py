@@ -8,7 +8,7 @@ import pytest
 
 from fleet_protocol.bundle import read_bundle, unpack_bundle, without_shipped, write_bundle
 from fleet_protocol.errors import BundleError
-from fleet_protocol.ready_bundles import FRONT_ENDS, find_bundle, find_member
+from fleet_protocol.ready_bundles import find_bundle, find_member
 from fleet_protocol.tensors import digest
 
 
@@ -60,18 +60,6 @@ def test_statistics_of_more_networks_than_there_are_are_refused():
     crafted = {"manifest.json": json.dumps(manifest).encode(), "embedding_2.safetensors": statistics}
     with pytest.raises(BundleError, match="2 statistics for 1 networks"):
         unpack_bundle(rewritten(base, **crafted), "it")
-
-
-def test_members_are_found_by_their_digests_alone():
-    assert find_member("0" * 64) == b""
-    assert find_member("") == b""
-    with zipfile.ZipFile(FRONT_ENDS / "sounds.frontend") as archive:
-        network = archive.read("network.tflite")
-    assert find_member(digest(network)) == network
-    assert find_member(digest(network), FRONT_ENDS / "none") == b""
-    statistics = members(find_bundle("base").read_bytes())["embedding.safetensors"]
-    assert find_member(digest(statistics)) == statistics
-    assert find_member(digest(statistics), FRONT_ENDS / "none") == b""
 
 
 @pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and no archive", None], ids=["empty", "no archive", "no list"])

@@ -31,32 +31,22 @@ _SEEN: list[tuple[str, str, int, str | None]] = []
 class Aggregator:
     """The process; ``start`` again after ``kill`` or ``stop`` goes on with the same data folder."""
 
-    def __init__(
-        self,
-        data: Path,
-        *options: str,
-        files: tuple[int, int] | None = None,
-        tokens: dict[str, str] = TOKENS,
-        **limits: float,
-    ):
+    def __init__(self, data: Path, *options: str, tokens: dict[str, str] = TOKENS, **limits: float):
         """Prepare; nothing runs yet.
 
         Args:
             data: the data folder.
             options: of the command ``run``, besides.
             tokens: environment variables of the first two tokens; none: the server draws them.
-            files: how many files the server may open: (at first, at most); None: as many as the tests.
             limits: what the server has instead of values of aggregator_server/limits.py.
         """
-        self.data, self.options, self.files, self.tokens, self.limits = data, options, files, tokens, limits
+        self.data, self.options, self.tokens, self.limits = data, options, tokens, limits
         self.url = ""
         self.process: subprocess.Popen[str] | None = None
         self._clients: list[httpx.Client] = []
 
     def start(self) -> "Aggregator":
         changes = "".join(f"limits.{name} = {value!r}; " for name, value in self.limits.items())
-        if self.files is not None:
-            changes += f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {self.files}); "
         program = f"from aggregator_server import cli, limits; {changes}raise SystemExit(cli.main())"
         command = [sys.executable, "-c", program, "run", "--create", "--port", "0"]
         command += ["--data", str(self.data), *options_of(self.data), *self.options]

@@ -42,27 +42,14 @@ def accept(store: Store, round_id: int, device_id: str, incoming: Incoming, now:
 
 
 class CoreFleet:
-    def __init__(
-        self,
-        folder: Path,
-        fleet: list[FakeDevice] | None = None,
-        samples: int = SAMPLES,
-        public: PublicSet | None = None,
-    ):
+    def __init__(self, folder: Path, fleet: list[FakeDevice] | None = None, public: PublicSet | None = None):
         self.store = Store(located(folder))
         self.devices = devices() if fleet is None else fleet
         with self.store.blobs.receive() as incoming:
-            incoming.write((public or public_set(samples)).pack())
+            incoming.write((public or public_set(SAMPLES)).pack())
             self.public_set = publish_public_set(self.store, incoming)
         for device in self.devices:
             self.enrol(device)
-
-    @classmethod
-    def reopened(cls, folder: Path) -> "CoreFleet":
-        """A fleet whose data folder exists already."""
-        found = cls.__new__(cls)
-        found.store, found.devices = Store(located(folder)), devices()
-        return found
 
     def enrol(self, device: FakeDevice) -> None:
         message = device.enrolment()

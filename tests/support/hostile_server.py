@@ -31,14 +31,14 @@ def whole(body: bytes, status: str = "200 OK", headers: str = "") -> Answer:
     return lambda connection, _: connection.sendall(head.encode() + body)
 
 
-def endless(size: int, *, announced: bool, status: str = "200 OK", filler: bytes = b" ") -> Answer:
+def endless(size: int, *, announced: bool, status: str = "200 OK") -> Answer:
     """Answer so many bytes, in pieces of a megabyte."""
 
     def answer(connection: socket.socket, _: str) -> None:
         length = f"Content-Length: {size}" if announced else "Transfer-Encoding: chunked"
         connection.sendall(f"HTTP/1.1 {status}\r\n{length}\r\n\r\n".encode())
         for _ in range(size // MB):
-            connection.sendall(filler * MB if announced else b"%x\r\n%s\r\n" % (MB, filler * MB))
+            connection.sendall(b" " * MB if announced else b"%x\r\n%s\r\n" % (MB, b" " * MB))
 
     return answer
 

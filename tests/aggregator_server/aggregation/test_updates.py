@@ -27,13 +27,6 @@ def test_a_row_holds_layer_after_layer_kernel_before_bias_whatever_the_order_of_
         np.testing.assert_array_equal(array, ARRAYS[name])
 
 
-def test_rows_are_ordered_by_device_and_arrays_that_are_no_weights_are_left_out():
-    other = {name: -array for name, array in ARRAYS.items()} | {"impressions": np.zeros(7)}
-    fleet = stack_updates(LAYOUT, {"z": lambda: ARRAYS, "b": lambda: other})
-    assert fleet.device_ids == ("b", "z")
-    np.testing.assert_array_equal(matrix(fleet), [[-1, -2, -3, -4, -5, -6], [1, 2, 3, 4, 5, 6]])
-
-
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -76,13 +76,6 @@ def test_a_device_without_clips_does_not_count_unless_nobody_has_any():
     np.testing.assert_allclose(weighted_mean(fleet, np.zeros(3)), [104 / 3] * 6, rtol=1e-7)
 
 
-def test_the_largest_weights_that_float32_holds_do_not_overflow():
-    largest = np.finfo(np.float32).max
-    fleet = updates([[largest, -largest, largest, 0, 0, 0]] * 40)
-    result = weighted_mean(fleet, np.full(40, 1e9))
-    np.testing.assert_allclose(result, matrix(fleet)[0], rtol=1e-6)
-
-
 @pytest.mark.parametrize("size", [-1.0, np.nan, np.inf])
 def test_a_size_that_is_none_is_refused_with_the_devices_name(size):
     with pytest.raises(AggregationError, match="device b"):

@@ -84,12 +84,6 @@ def test_profiles_tell_how_many_classes_there_are_and_which(sounds, expected):
     assert members(discover(reports, known, count=None, seed=0)) == expected
 
 
-def test_two_sounds_of_one_device_are_never_one_class():
-    reports, known = fleet([[1, 1], [1]])
-    groups = members(discover(reports, known, count=2, seed=0))
-    assert not any({0, 1} <= set(group) for group in groups)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_silhouette_is_that_of_scikit_learn(seed):

@@ -122,21 +122,6 @@ def test_a_late_upload_is_refused_before_and_after_the_round_was_closed(fleet):
     assert [p.upload is None for p in describe_round(fleet.store, round_id).participants] == [True, False, True, True]
 
 
-def test_a_device_that_enrolled_after_the_round_opened_is_not_part_of_it(fleet):
-    round_id = fleet.open()
-    newcomer = FakeDevice(9, ("c0",))
-    fleet.enrol(newcomer)
-    assert fleet.work(newcomer) is None
-    data = newcomer.upload({"round_id": round_id, "public_set": fleet.public_set.sha256}, 24)
-    with pytest.raises(
-        errors.RefusedError, match="not selected for round 1", check=lambda error: error.code == "not_selected"
-    ):
-        fleet.send(newcomer, round_id, data)
-    fleet.upload_all()
-    assert fleet.advance() == round_id
-    assert fleet.work(newcomer).kind == "learn"  # what the fleet knows is for everybody
-
-
 def test_a_revoked_device_is_not_waited_for_and_its_upload_is_not_used(fleet):
     round_id = fleet.open()
     revoked, away, *others = fleet.devices

@@ -19,7 +19,6 @@ from tests.support.aggregator_process import FakeDevice
 from tests.support.core_fleet import SAMPLES, CoreFleet, devices
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=40)
-LOSSES = st.lists(st.floats(0.01, 10), max_size=30)
 NAMES = sorted(selections())
 
 
@@ -33,16 +32,6 @@ def fleet(*clips, unseen_s=0.0):
 
 def probabilities(name, sizes, history=History(), **given):  # noqa: B008  (immutable)
     return selections()[name].probabilities(np.array(sizes, np.float64), history, choice(name, **given).settings)
-
-
-@settings(derandomize=True, deadline=None)
-@given(st.sampled_from(NAMES), SIZES, LOSSES, st.integers(0, 5))
-def test_probabilities_are_positive_and_sum_to_one(name, sizes, losses, switch):
-    given_settings = {"switch_round": switch} if name == "dynamic" else {}
-    p = probabilities(name, sizes, History(len(losses), tuple(losses)), **given_settings)
-    assert p.shape == (len(sizes),)
-    assert (p > 0).all()
-    assert p.sum() == pytest.approx(1.0)
 
 
 def test_dynamic_favours_little_data_before_r_and_much_data_from_r_on():

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from aggregator_server.aggregation.contract import Assigned, UploadTerms
 from aggregator_server.aggregation.prototype_mean import RULE, combine, geometric_shares
-from aggregator_server.errors import MalformedUpdateError, RefusedError
+from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototypes import aggregate, check
 from fleet_protocol.setting import complete
-from tests.support.core_fleet import CoreFleet
 from tests.support.embedded_words import CENTRES, NUMBERS, SETTINGS
 from tests.support.prototype_rounds import PUBLIC, inputs, upload
 
@@ -92,14 +91,6 @@ def test_an_upload_that_does_not_fit_is_refused(document, arrays, message):
     check(TERMS, good.update, good.read())
     with pytest.raises(MalformedUpdateError, match=message):
         check(TERMS, dataclasses.replace(good.update, **document), good.read() | arrays)
-
-
-def test_features_that_are_no_embedding_are_refused(tmp_path):
-    fleet = CoreFleet(tmp_path / "data")
-    with pytest.raises(
-        RefusedError, match="public set's features are", check=lambda error: error.code == "invalid_plan"
-    ):
-        fleet.open(strategy="prototypes")
 
 
 SAME = np.eye(3)

@@ -63,19 +63,6 @@ def test_what_is_refused_is_named_with_what_is_allowed(part, choice, words):
 CEPSTRA = FleetKind(embeddings=False, shares_network=True)
 
 
-@pytest.mark.parametrize(
-    ("fleet", "expected"),
-    [
-        (FleetKind(embeddings=True, shares_network=False), "prototypes"),
-        (CEPSTRA, "fedavg"),
-        (FleetKind(embeddings=False, shares_network=False), "zero_shot"),
-    ],
-)
-def test_it_depends_on_the_front_end_and_on_the_devices_networks(fleet, expected):
-    assert recommended(RoundRequest(seed=3), fleet).strategy == expected
-    assert recommended(RoundRequest(seed=3), fleet).seed == 3
-
-
 def test_a_strategy_that_is_named_stays_and_so_does_a_rule():
     named = RoundRequest("zero_shot")
     assert recommended(named, CEPSTRA) is named

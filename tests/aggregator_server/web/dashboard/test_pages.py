@@ -12,14 +12,6 @@ OTHER_PAGES = (f"/fleet/{90:032x}", "/rounds/999")
 VIEWS = (("light", 1200), ("dark", 375))  # colours do not depend on the width
 
 
-@pytest.fixture
-def hosts(page):
-    """The hosts that the page asked."""
-    asked = set()
-    page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
-    return asked
-
-
 def violations(page):
     from axe_playwright_python.sync_playwright import Axe
 
@@ -60,7 +52,9 @@ def test_a_link_with_a_token_needs_one_click_and_the_address_forgets_it(page, ag
 
 
 @pytest.mark.slow
-def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(page, aggregator, hosts):
+def test_every_page_can_be_read_by_everybody_at_every_width_in_light_and_dark(page, aggregator):
+    hosts = set()  # that the page asked
+    page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     page.goto(aggregator.url)
     problems = {"/sign-in": look(page)}
     sign_in(page, aggregator.url)
