@@ -1,12 +1,12 @@
 """Whoever guesses tokens must not choose the address that is noted, nor fill the audit, which stays."""
 
-import http.client
 import time
 
 import pytest
 
 from aggregator_server.web.guard import Guard
-from tests.support.aggregator_process import Aggregator
+from tests.support.aggregator_process import Aggregator, read_answer
+from tests.support.commands import command
 
 GUESSES = 100
 OF_ADDRESS, IN_ALL = 20, 60  # of the server's limits; the second is smaller here than it is
@@ -14,13 +14,11 @@ OF_ADDRESS, IN_ALL = 20, 60  # of the server's limits; the second is smaller her
 
 def guess(server: Aggregator, headers: dict[str, str], address: str = "127.0.0.1") -> int:
     """Ask with a wrong token, from an address of this machine; return the status."""
-    host, port = server.url.removeprefix("http://").rsplit(":", 1)
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=180, source_address=(address, 0))
-    try:
-        connection.request("GET", "/v1/rounds", headers={"Authorization": "Bearer a-guess"} | headers)
-        return connection.getresponse().status
-    finally:
-        connection.close()
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with server.connect(address) as connection:
+        head = f"GET /v1/rounds HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer a-guess\r\n{lines}\r\n"
+        connection.sendall(head.encode("latin-1"))
+        return read_answer(connection)[0]
 
 
 def forwarded(number: int) -> dict[str, str]:
@@ -94,10 +92,7 @@ def test_each_hour_has_entries_of_its_own(monkeypatch):
         ("10.0.0.5/8", "host bits set"),
     ],
 )
-def test_a_proxy_is_an_address_or_a_network_and_not_everybody(tmp_path, capsys, named, said):
-    from aggregator_server.cli import main
-
-    with pytest.raises(SystemExit):
-        main(["run", "--data", str(tmp_path / "server"), "--behind-proxy", named])
-    assert said in capsys.readouterr().err
+def test_a_proxy_is_an_address_or_a_network_and_not_everybody(tmp_path, named, said):
+    refused = command("run", "--data", tmp_path / "server", "--behind-proxy", named)
+    assert (refused.returncode, said in refused.stderr) == (2, True)
     assert not (tmp_path / "server").exists()
