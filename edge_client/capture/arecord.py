@@ -55,7 +55,7 @@ def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.E
     """
     name = _wanted(config.device)
     rate_hz, most = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
-    channels = most if config.channel else 1
+    channels = most if config.channel or most == 2 else 1  # the mean of two is taken where a loss in it is seen
     options = f"-q -t raw -f S16_LE -c {channels} -r {rate_hz} -F {_PERIOD_US} -B {_BUFFER_US}"
     process = PcmProcess("arecord", ["arecord", "-D", name, *options.split()])
     return PcmStream(process, name, rate_hz, channels, config.channel)

@@ -108,6 +108,9 @@ class SampleRing:
             self._changed.notify()
 
 
+OPPOSITE = "its channels cancel each other out (opposite phase): choose one, as by [microphone] channel = 1"
+
+
 class Microphone:
     """An :class:`edge_client.capture.AudioSource`. Once open, whatever happens to the device only delays samples."""
 
@@ -160,6 +163,8 @@ class Microphone:
         while not self._closing.is_set():
             block = stream.read(_POLL_S)
             now = time.monotonic()
+            if stream.cancels:
+                self._trouble.warning("%s: %s", self.device, OPPOSITE)
             if len(block):
                 last_frame = now
                 self.trouble = ""

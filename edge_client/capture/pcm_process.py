@@ -163,6 +163,10 @@ def last_line(output: bytes) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+# Mean square of 16-bit samples, -50 dBFS, from which channels are compared; what is left of it where they cancel out.
+_LOUD, _CANCELLED = 1e4, 0.01
+
+
 @dataclass
 class PcmStream:
     """Sound from an opened device.
@@ -170,6 +174,7 @@ class PcmStream:
     Attributes:
         rate_hz: Sample rate of the recording, Hz.
         channel: The one that is heard, from 1; 0: the mean of all.
+        cancels: Whether sound is lost in that mean, because channels are each other's opposite.
     """
 
     process: PcmProcess
@@ -177,6 +182,7 @@ class PcmStream:
     rate_hz: int
     channels: int
     channel: int = 0
+    cancels: bool = False
 
     def __post_init__(self) -> None:
         if self.channel > self.channels:
@@ -192,4 +198,8 @@ class PcmStream:
         if self.channel:
             return frames[:, self.channel - 1].astype(np.float32) / np.float32(_FULL_SCALE)
         mixed: Floats = frames.mean(axis=1, dtype=np.float32)
+        if self.channels > 1 and len(frames):
+            whole = float(np.square(frames, dtype=np.float32).mean())
+            if whole > _LOUD:
+                self.cancels = float(np.square(mixed).mean()) < _CANCELLED * whole
         return mixed / np.float32(_FULL_SCALE)

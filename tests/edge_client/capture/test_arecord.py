@@ -1,11 +1,14 @@
 """Which rate arecord records at, for sound cards, of which a test machine has none: a stand-in answers like one."""
 
 import threading
+import time
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from edge_client.capture.arecord import arecord_devices, open_arecord
+from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
 
@@ -43,7 +46,7 @@ def card(tmp_path, monkeypatch):
 def recorded_at(rate_hz, model_hz):
     stream = open_arecord(MicrophoneConfig(rate_hz=rate_hz), model_hz, threading.Event())
     stream.process.close()
-    assert (stream.device, stream.channels) == ("plughw:CARD=Mic,DEV=0", 1)
+    assert (stream.device, stream.channels) == ("plughw:CARD=Mic,DEV=0", 2)
     return stream.rate_hz
 
 
@@ -81,3 +84,13 @@ def test_one_of_its_channels_is_heard_alone(channel, level):
     stream.process.close()
     with pytest.raises(AudioError, match=r"2 channels; \[microphone\] channel = 7"):
         open_arecord(MicrophoneConfig(channel=7), 48_000, threading.Event())
+
+
+def test_opposite_phases_and_a_rate_below_the_models_are_said(card, caplog):
+    (card / "frames").write_bytes(np.tile(np.array([[8_192, -8_192]], "<i2"), (500, 1)).tobytes())
+    with closing(Microphone(MicrophoneConfig(rate_hz=44_100), 48_000)) as microphone:
+        assert "records at 44100 Hz, and the model hears at 48000 Hz" in caplog.text
+        end = time.monotonic() + 60
+        while "channel = 1" not in caplog.text:
+            assert time.monotonic() < end
+            microphone.read(1_600, 0.2)
