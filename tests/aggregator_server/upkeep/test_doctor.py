@@ -1,10 +1,13 @@
 """What ``auricle-aggregator doctor`` says of a server and its fleet."""
 
 import time
+from contextlib import closing
 
 import pytest
 
 from aggregator_server.errors import StartError
+from aggregator_server.store import Store
+from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.doctor import examine
 from fleet_protocol.command_line import version
 from tests.support.aggregator_process import ENROL, FakeDevice, public_set, tiny_bundle
@@ -63,3 +66,18 @@ def test_json_and_a_folder_that_is_none(fleet, tmp_path):
     failed(command("doctor", "--data", tmp_path / "typo"), "no data folder")
     with pytest.raises(StartError):
         examine(tmp_path / "typo", time.time())
+
+
+def test_what_answers_at_a_copys_address_is_not_taken_for_its_own_server(start_aggregator, tmp_path):
+    server = start_aggregator()
+    back_up(server.data, tmp_path / "copy.tar")
+    restore(tmp_path / "copy.tar", tmp_path / "again")
+    assert by_subject(examine(server.data, time.time()))["server"].state == "ok"
+    found = by_subject(examine(tmp_path / "again", time.time()))["server"]
+    assert (found.state, found.what) == (
+        "problem",
+        f"one of another folder answers at {server.url}; none runs with this folder",
+    )
+    with closing(Store(tmp_path / "again")):  # as one that is started with the address of the other
+        found = by_subject(examine(tmp_path / "again", time.time()))["server"]
+    assert (found.state, "the folder's own is another one" in found.what) == ("problem", True)

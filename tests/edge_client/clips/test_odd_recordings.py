@@ -9,7 +9,7 @@ import soundfile
 
 from edge_client.audio.level import levels_db
 from edge_client.audio.recordings import Recordings, duration_s
-from edge_client.clips.importing import import_folder
+from edge_client.clips.importing import import_folder, sounding_stretch
 from edge_client.clips.store import ClipStore
 from edge_client.config.sections import ClipsConfig
 from fleet_protocol.feature_settings import PRESETS
@@ -105,3 +105,16 @@ def test_what_record_refuses_is_refused_and_an_offset_is_removed(tmp_path, store
     (clip,) = store.clips("bell")
     kept, _ = soundfile.read(clip.path)
     assert abs(kept.mean()) < 0.01
+
+
+def test_a_sound_as_short_as_a_pop_is_taken_where_nothing_else_sounds():
+    samples = sound(at_s=2.0, length_s=0.04, loud=0.8)
+    assert levels_db(sounding_stretch(samples, SETTINGS), RATE).max() > -6
+
+
+def test_of_a_long_recording_the_sound_is_found_however_late_it_comes(tmp_path, store):
+    samples = np.concatenate([sound(loud=0, seconds=65), sound(), sound(loud=0, seconds=60)])
+    write(os.fsencode(tmp_path / "rec" / "bell" / "one.wav"), samples)
+    assert imported(tmp_path / "rec", store).refused == {}
+    (clip,) = store.clips("bell")
+    assert (levels_db(soundfile.read(clip.path, dtype="float32")[0], RATE) > -20).sum() == pytest.approx(50, abs=3)

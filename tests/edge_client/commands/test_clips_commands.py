@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import signal
 import time
 
 import numpy as np
@@ -19,6 +20,7 @@ from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import digest
 from tests.support.edge_commands import EdgeCommands
+from tests.support.edge_process import wait_for
 from tests.support.sounds import melody, write_clips
 
 RATE = 16_000
@@ -198,3 +200,18 @@ def test_what_was_deleted_for_good_or_purged_is_named_nowhere(edge):
     edge("clips", "relabel", "--label", "yes", "anna")
     edge("clips", "delete", "--yes", "--label", "anna", "--for-good")
     assert naming_anna(edge) == []
+
+
+def test_an_import_that_is_interrupted_keeps_what_it_has_and_goes_on_later(edge):
+    write_clips(edge.folder / "recordings", "yes", 120, seed=1)
+    child = edge.start("import", str(edge.folder / "recordings"))
+    clips = edge.folder / "state" / "clips" / "yes"
+    wait_for(lambda: clips.is_dir() and any(clips.glob("*.wav")), what="the first clip")
+    child.send_signal(signal.SIGINT)
+    out, errors = child.communicate(timeout=180)
+    assert child.returncode == 130, out + errors
+    assert "Traceback" not in errors
+    assert "Interrupted; the same command goes on from there." in out
+    kept = len(list(clips.glob("*.wav")))
+    assert 0 < kept < 120
+    assert f"{kept} were there already" in edge("import", edge.folder / "recordings")

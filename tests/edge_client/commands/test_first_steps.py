@@ -167,3 +167,12 @@ def test_somebody_without_a_microphone_can_play_recordings(edge, deaf, tmp_path)
     edge("init", "--play", tmp_path / "rec", "--alone", "--bundle", "base")
     assert load_config(edge.config).microphone.file == tmp_path / "rec"
     assert findings(edge, 0)["microphone"]["found"].startswith("none: it plays recordings")
+
+
+def test_what_the_device_shall_recognise_is_said_before_the_first_take_with_how_to_change_it(edge):
+    out = edge("init", "--alone", "--microphone", "none")
+    assert "its bundle is words, for words that you teach it; to choose another now, again with --force and" in out
+    assert "--bundle sounds_2s for everyday sounds, --bundle words_and_sounds for both" in out
+    out = edge("init", "--alone", "--microphone", "none", "--force", "--bundle", "sounds_2s")
+    assert "its bundle is sounds_2s, for everyday sounds that you teach it" in out
+    assert load_config(edge.config).model.bundle == find_bundle("sounds_2s")
