@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from demo import DemoError
+from benchmarks.command import BenchmarkError, Command
 from demo.corpus import synthesise
 
 # Words of the household, without letters that a file system might spell in two ways.
@@ -27,24 +27,23 @@ WORDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Synthesise the languages; return the exit status."""
-    parser = argparse.ArgumentParser(prog="benchmarks.languages", description=__doc__)
+    parser = Command("benchmarks.languages", __doc__)
     parser.add_argument("folder", type=Path, help="folder that gets a folder for each language")
     parser.add_argument("--languages", default=",".join(WORDS), help="of %(default)s")
     parser.add_argument("--speakers", type=int, default=24, help="of each language (default: %(default)s)")
     parser.add_argument("--takes", type=int, default=11, help="of each word by each speaker (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of voices and noises (default: %(default)s)")
-    chosen = parser.parse_args(arguments)
-    try:
-        for language in chosen.languages.split(","):
-            if language not in WORDS:
-                raise DemoError(f"no words are known for language {language!r}; known: {', '.join(WORDS)}")
-            folder = chosen.folder / language
-            synthesise(folder, WORDS[language], chosen.speakers, chosen.takes, chosen.seed, (language,))
-            print(folder)
-    except DemoError as error:
-        print(f"benchmarks.languages: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return parser.run(work, arguments)
+
+
+def work(chosen: argparse.Namespace) -> None:
+    """Synthesise the languages, and print the folder of each."""
+    for language in chosen.languages.split(","):
+        if language not in WORDS:
+            raise BenchmarkError(f"no words are known for language {language!r}; known: {', '.join(WORDS)}")
+        folder = chosen.folder / language
+        synthesise(folder, WORDS[language], chosen.speakers, chosen.takes, chosen.seed, (language,))
+        print(folder)
 
 
 if __name__ == "__main__":

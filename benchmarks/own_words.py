@@ -29,14 +29,14 @@ from benchmarks.listening.material import (
     Clip,
     Half,
     Material,
-    Word,
     background,
+    by_speaker,
     load_material,
     loudness,
     make_stream,
 )
 from benchmarks.listening.measurement import THRESHOLDS, Listened, averaged, hits, in_parts, listen
-from benchmarks.listening.own_words import OTHERS, OWNER, Owner, by_speaker, recordings_by_word, shuffled
+from benchmarks.listening.own_words import OTHERS, OWNER, Owner, missed, recordings_by_word, shuffled
 from edge_client.audio.recordings import duration_s, is_recording, read_recording
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
@@ -77,10 +77,8 @@ def devices(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
             teacher = teachers[number % len(teachers)]
             own = shuffled(by[teacher], rng)
             others = shuffled([path for path in files if path not in own], rng)[:_MOST_OTHERS]
-            said_here = [Clip(word, path, OWNER) for path in own[takes:]] + [
-                Clip(word, path, OTHERS) for path in others
-            ]
-            found[number] = Owner({**device.takes, word: own[:takes]}, [*device.said, *said_here])
+            here = [*(Clip(word, path, OWNER) for path in own[takes:]), *(Clip(word, path, OTHERS) for path in others)]
+            found[number] = Owner({**device.takes, word: own[:takes]}, [*device.said, *here])
     return found
 
 
@@ -151,8 +149,9 @@ def measure(one: FrontEnd, people: Sequence[Owner], options: argparse.Namespace,
             for label in talk.labels:
                 row: dict[str, Any] = {"front_end": one.name, "snr_db": snr_db, "word": label}
                 for rate in RATES:
-                    missed = _missed(words, stream.words, label, threshold(talk, label, rate))
-                    row |= {f"{who} at {rate:g}": share for who, share in missed.items()}
+                    found, _ = hits(stream.words, words.at(threshold(talk, label, rate)))
+                    shares = {who: missed(stream.words, found, who, label) for who in (OWNER, OTHERS)}
+                    row |= {f"{who} at {rate:g}": share for who, share in shares.items() if share is not None}
                 own = loaded.tails[label].threshold(config.false_accepts_per_hour)
                 row |= {"alarms an hour by own threshold": _alarms(talk, label, own) / (talk.seconds / 3600)}
                 rows.append(said(row))
@@ -169,16 +168,7 @@ def threshold(talk: Listened, label: str, rate: float) -> float:
 
 
 def _alarms(talk: Listened, label: str, at: float) -> int:
-    return sum(event.label == label for event in talk.at(np.full(len(talk.labels), at, np.float32)))
-
-
-def _missed(listened: Listened, words: Sequence[Word], label: str, at: float) -> dict[str, float]:
-    found, _ = hits(words, listened.at(np.full(len(listened.labels), at, np.float32)))
-    numbers = {
-        who: [number for number, word in enumerate(words) if (word.label, word.by) == (label, who)]
-        for who in (OWNER, OTHERS)
-    }
-    return {who: 100 * float(np.mean([n not in found for n in chosen])) for who, chosen in numbers.items() if chosen}
+    return sum(event.label == label for event in talk.at(at))
 
 
 def work(options: argparse.Namespace) -> dict[str, Any]:

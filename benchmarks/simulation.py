@@ -96,10 +96,8 @@ def main() -> int:
 
 def _headline(results: list[dict[str, Any]]) -> str:
     one = max(results, key=lambda result: int(result["devices"]))
-    return (
-        f"{one['devices']:,} devices: {one['seconds_per_round']:.2f} s a round, "
-        f"{one['processor_ms']:.1f} processor ms a device"
-    )
+    took = f"{one['seconds_per_round']:.2f} s a round, {one['processor_ms']:.1f} processor ms a device"
+    return f"{one['devices']:,} devices: {took}"
 
 
 def work(options: argparse.Namespace) -> object:

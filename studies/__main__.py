@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import ROOT
 from fleet_protocol.errors import AuricleError
 from fleet_simulator.runs.run_folder import available_cores
-from studies.fleets import ROOT, Scale
+from studies.fleets import Scale
 from studies.processes import run_all
 from studies.render import DOCS, path_of, stale, write
 from studies.run import Run, RunFiles

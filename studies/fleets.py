@@ -6,10 +6,7 @@ By those nobody is screened, and all clips count; the project's defaults differ.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.command import QUIET, ROOT, output_of_module, recordings
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.setting import Value
 from fleet_simulator.errors import DivergedError
@@ -26,25 +24,9 @@ from fleet_simulator.runs.progress import Progress
 from fleet_simulator.runs.run_folder import read_state
 from fleet_simulator.simulation.run import run
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 class StudyError(AuricleError):
     """A study cannot be run with what this machine has or what it was given."""
-
-
-def data_folder() -> Path:
-    """Return the folder of real recordings: AURICLE_DATA of the environment, else `shared/data` beside the checkout."""
-    return Path(os.environ.get("AURICLE_DATA", ROOT.parent / "shared" / "data"))
-
-
-def run_tensorflow(module: str, *arguments: object) -> None:
-    """Run a module that loads TensorFlow in a process of its own. Raises StudyError: with what it said as it failed."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise StudyError(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
 
 
 @dataclass(frozen=True)
@@ -60,11 +42,8 @@ class Scale:
         return "full" if self.full else "small"
 
     def data(self, name: str) -> Path:
-        """Return a file or folder of the real audio. Raises StudyError: it is not there."""
-        path = data_folder() / name
-        if not path.exists():
-            raise StudyError(f"there is no {name} in {path.parent}; let AURICLE_DATA name the folder that holds it")
-        return path
+        """Return a file or folder of the real audio. Raises BenchmarkError: it is not there."""
+        return recordings(name)
 
     def bundles(self, architectures: Sequence[str], *options: str) -> dict[str, Path]:
         """Return bundles by their architectures, built with options of `auricle-export build` unless they are there."""
@@ -75,7 +54,8 @@ class Scale:
         bundles = {name: folder / f"{name}.auricle" for name in architectures}
         if missing := [name for name, path in bundles.items() if not path.is_file()]:
             folder.mkdir(parents=True, exist_ok=True)
-            run_tensorflow("model_export.cli", "build", *missing, "--features", "gudur", *options, "-o", f"{folder}/")
+            command = ("model_export.cli", "build", *missing, "--features", "gudur", *options, "-o", f"{folder}/")
+            output_of_module(*command, **QUIET)
         return bundles
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.command import ROOT
 from fleet_protocol.atomic_files import write_durably
-from studies.fleets import ROOT, StudyError
+from studies.fleets import StudyError
 from studies.study import HOME, NAMES, Cell, stored
 
 if TYPE_CHECKING:

@@ -20,10 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from benchmarks.command import ROOT
 from edge_client.model.interpreter import installed_runtime
 from fleet_protocol.atomic_files import write_durably
 from fleet_simulator.experiment.sections import Experiment
-from studies.fleets import ROOT, simulated
+from studies.fleets import simulated
 
 LEARNING = (
     "aggregator_server/aggregation",

@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, cast
 
+from benchmarks.command import ROOT
 from fleet_protocol.atomic_files import write_durably
-from studies.fleets import ROOT, Scale
+from studies.fleets import Scale
 from studies.run import Figures, Outcome, Run
 
 NAMES = ("gudur", "fedmlac", "kws_ui", "selection", "speech", "attackers", "ablation")

@@ -61,29 +61,19 @@ def measure(front_end: FrontEnd, material: Material, streams: dict[float, Stream
 def main() -> int:
     """Run the benchmark."""
     parser = Command("benchmarks.listening", __doc__)
-    parser.add_argument(
-        "--front-ends",
-        nargs="+",
-        default=["words", "base"],
-        metavar="NAME",
-        help="pretrained ones, or files NAME.frontend (words base)",
-    )
+    about = "pretrained ones, or files NAME.frontend (words base)"
+    parser.add_argument("--front-ends", nargs="+", default=["words", "base"], metavar="NAME", help=about)
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
     parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
     parser.add_argument("--teachers", type=int, default=1, help="with --words: people who teach a device (1)")
     parser.add_argument("--rooms", action="store_true", help="with --words: they are heard through rooms")
-    add_streams(parser)
-    return parser.run(work)
-
-
-def add_streams(parser: Command) -> None:
-    """Add the options of what is listened to."""
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--minutes", type=float, default=60.0, help="longest stream (60; words end it before)")
     parser.add_argument("--tuning", action="store_true", help="listen to the half on which defaults were chosen")
     parser.add_argument("--seed", type=int, default=0)
+    return parser.run(work)
 
 
 def work(options: argparse.Namespace) -> dict[str, object]:
@@ -95,12 +85,9 @@ def work(options: argparse.Namespace) -> dict[str, object]:
         if options.words is not None:
             people = owners(options.words, options.owners, options.takes, options.teachers, options.seed)
             by = {"takes": options.takes, "teachers": options.teachers, "rooms": options.rooms}
-
-            def misses(one: FrontEnd) -> list[dict[str, object]]:
-                heard = half.backgrounds
-                return measure_own(one, people, material.noise, heard, SNRS_DB, options.seed, in_rooms=options.rooms)
-
-            return {"front_ends": [{"front_end": one.name, **by, "snr": misses(one)} for one in chosen]}
+            heard = (material.noise, half.backgrounds, SNRS_DB, options.seed)
+            rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms)) for one in chosen)
+            return {"front_ends": [{"front_end": name, **by, "snr": snr} for name, snr in rows]}
         streams = streams_of(half, options.minutes, options.seed)
         results = [measure(one, material, streams) for one in chosen]
     return {"front_ends": results}

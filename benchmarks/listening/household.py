@@ -22,9 +22,9 @@ import numpy as np
 from benchmarks.command import BenchmarkError, Command, add_knows, data_folder, said
 from benchmarks.listening.dialogue import dialogue
 from benchmarks.listening.front_ends import taught_device
-from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
+from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, by_speaker, recordings_in
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, listen
-from edge_client.audio.recordings import SUFFIXES, read_recording, speaker_of
+from edge_client.audio.recordings import read_recording
 from edge_client.daemon.listening_loop import load_listening
 from fleet_protocol.arrays import Floats
 from fleet_protocol.ready_bundles import find_bundle
@@ -59,25 +59,19 @@ def deal(data: Path, labels: Sequence[str], takes: int, rng: np.random.Generator
     """Deal out recordings by source. Raises BenchmarkError: some are missing, or a label has too few sources."""
     taught, later = {}, {}
     for label in labels:
-        sources: dict[str, list[Path]] = {}
-        for path in _recordings(data / label):
-            sources.setdefault(speaker_of(path), []).append(path)
+        sources = by_speaker(recordings_in(data / label))
         if len(sources) <= takes:
             raise BenchmarkError(f"{data / label} has {len(sources)} sources; {takes} teach, and others are played")
         order = rng.permutation(sorted(sources))
         taught[label] = [sources[source][0] for source in order[:takes]]
         later[label] = [path for source in order[takes:] for path in sources[source]]
-    others = [path for folder in sorted(data.iterdir()) if folder.name not in labels for path in _recordings(folder)]
-    noises = _recordings(data_folder() / "gsc_background_noise")
+    others = [path for folder in sorted(data.iterdir()) if folder.name not in labels for path in recordings_in(folder)]
+    noises = recordings_in(data_folder() / "gsc_background_noise")
     if not others or not noises:
         raise BenchmarkError(
             f"{data} has no other labels, or {data_folder()} no gsc_background_noise; set AURICLE_DATA"
         )
     return Household(taught, later, others, tuple(read_recording(path, RATE_HZ) for path in noises))
-
-
-def _recordings(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
 
 
 def make_stream(household: Household, snr_db: float, hours: float, seed: int) -> tuple[Floats, list[Sound]]:
@@ -146,8 +140,7 @@ def once_an_hour(found: Listened, sounds: Sequence[Sound]) -> Floats:
     for number, label in enumerate(found.labels):
         own = [sound for sound in sounds if sound.label == label]
         for value in reversed(THRESHOLDS):
-            thresholds = np.full(len(found.labels), value, np.float32)
-            _, _, false = counts(own, [one for one in found.at(thresholds) if one.label == label])
+            _, _, false = counts(own, [one for one in found.at(value) if one.label == label])
             if false > found.seconds / 3600:
                 break
             chosen[number] = value

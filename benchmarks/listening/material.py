@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.command import BenchmarkError
-from edge_client.audio.recordings import read_clip, read_recording, speaker_of
+from edge_client.audio.recordings import is_recording, read_clip, read_recording, speaker_of
 from edge_client.features.augmentation import room_response
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import preset
@@ -65,7 +66,8 @@ def load_material(data: Path, seed: int) -> Material:
     for folder in (words, noises, urban):
         if not folder.is_dir():
             raise BenchmarkError(f"there is no {folder}; give the folder that holds it by --data or AURICLE_DATA")
-    clips = [Clip(None if label in OTHER else label, path) for label in KNOWN + OTHER for path in _files(words / label)]
+    clips = [Clip(label, path) for label in KNOWN for path in recordings_in(words / label)]
+    clips += [Clip(None, path) for label in OTHER for path in recordings_in(words / label)]
     speakers = np.random.default_rng(seed).permutation(sorted({_speaker(clip.path) for clip in clips}))
     first, second = round(TRAINING * len(speakers)), round((TRAINING + TUNING) * len(speakers))
     parts = [set(part) for part in np.split(speakers, [first, second])]
@@ -80,8 +82,17 @@ def load_material(data: Path, seed: int) -> Material:
     )
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.flac"))
+def recordings_in(folder: Path) -> list[Path]:
+    """Return the recordings that lie in a folder; none where it is no folder."""
+    return sorted(filter(is_recording, folder.glob("*")))
+
+
+def by_speaker(files: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return recordings by who speaks, or by their source."""
+    found: dict[str, list[Path]] = {}
+    for path in files:
+        found.setdefault(speaker_of(path), []).append(path)
+    return found
 
 
 def _speaker(path: Path) -> str:
@@ -91,7 +102,7 @@ def _speaker(path: Path) -> str:
 
 def _split_noises(folder: Path, rate_hz: int) -> tuple[tuple[Floats, ...], ...]:
     """Return the first half of every noise recording, its third quarter, and its last."""
-    recordings = [read_recording(path, rate_hz) for path in _files(folder)]
+    recordings = [read_recording(path, rate_hz) for path in recordings_in(folder)]
     parts = [np.split(samples, [len(samples) // 2, len(samples) * 3 // 4]) for samples in recordings]
     return tuple(zip(*parts, strict=True))
 

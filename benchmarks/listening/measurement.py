@@ -121,11 +121,10 @@ class Listened:
     release: float = RELEASE  # see :func:`benchmarks.listening.measurement.decisions`
     over_after_s: Mapping[str, float] = field(default_factory=dict)  # see there
 
-    def at(self, thresholds: Floats) -> list[Heard]:
-        """Decide again on the same scores."""
-        return decisions(
-            self.scores, self.at_s, self.labels, thresholds, self.refractory_s, self.release, self.over_after_s
-        )
+    def at(self, thresholds: Floats | float) -> list[Heard]:
+        """Decide again on the same scores, at thresholds of the labels or one of all."""
+        each = np.zeros(len(self.labels), np.float32) + np.float32(thresholds)
+        return decisions(self.scores, self.at_s, self.labels, each, self.refractory_s, self.release, self.over_after_s)
 
 
 def listen(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Listened:
@@ -187,10 +186,7 @@ def at_most(points: Iterable[Mapping[str, Any]], rate: float) -> float:
 
 def figures(snr_db: float, listened: Listened, stream: Stream, tails: Mapping[str, Tail]) -> dict[str, Any]:
     """Return a stream's figures: at the detector's own thresholds, and at others, the same for all labels."""
-    points = [
-        rates(stream.words, listened.at(np.full(len(listened.labels), threshold, np.float32)), listened.seconds)
-        for threshold in THRESHOLDS
-    ]
+    points = [rates(stream.words, listened.at(threshold), listened.seconds) for threshold in THRESHOLDS]
     return {
         "snr_db": snr_db,
         "minutes": round(listened.seconds / 60, 1),

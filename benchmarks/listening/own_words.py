@@ -17,9 +17,17 @@ import numpy as np
 
 from benchmarks.command import BenchmarkError, said
 from benchmarks.listening.front_ends import FrontEnd, taught_device
-from benchmarks.listening.material import Clip, Half, Stream, Word, impulse_response, make_stream
+from benchmarks.listening.material import (
+    Clip,
+    Half,
+    Stream,
+    Word,
+    by_speaker,
+    impulse_response,
+    make_stream,
+    recordings_in,
+)
 from benchmarks.listening.measurement import THRESHOLDS, Heard, Listened, hits, in_parts, listen
-from edge_client.audio.recordings import speaker_of
 from edge_client.daemon.listening_loop import load_listening
 from fleet_protocol.arrays import Floats
 
@@ -28,7 +36,6 @@ LABELS = 4
 OWNER, OTHERS, OTHER_WORDS = "owner", "others", 300
 _MOST = {OWNER: 10, OTHERS: 20}  # of each label
 RATES = (10.0, 2.0, 0.5)
-_SUFFIXES = (".wav", ".flac", ".ogg")
 
 
 @dataclass(frozen=True)
@@ -91,18 +98,10 @@ def _owner(
 def recordings_by_word(folder: Path) -> dict[str, list[Path]]:
     """Return the recordings `<word>/<speaker>_*` of a folder by word."""
     return {
-        path.name: sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+        path.name: recordings_in(path)
         for path in sorted(folder.iterdir())
         if path.is_dir() and not path.name.startswith("_")
     }
-
-
-def by_speaker(files: Sequence[Path]) -> dict[str, list[Path]]:
-    """Return recordings by who speaks."""
-    found: dict[str, list[Path]] = {}
-    for path in files:
-        found.setdefault(speaker_of(path), []).append(path)
-    return found
 
 
 def shuffled(items: Sequence[Any], rng: np.random.Generator) -> list[Any]:
@@ -139,10 +138,7 @@ def measure(
 
 
 def _figures(listened: Listened, stream: Stream) -> dict[str, Any]:
-    points = [
-        _counted(listened.at(np.full(len(listened.labels), threshold, np.float32)), stream.words, listened.seconds)
-        for threshold in THRESHOLDS
-    ]
+    points = [_counted(listened.at(threshold), stream.words, listened.seconds) for threshold in THRESHOLDS]
     own = _counted(listened.heard, stream.words, listened.seconds)
     figures: dict[str, Any] = {
         who: {
@@ -160,10 +156,13 @@ def _counted(heard: Sequence[Heard], words: Sequence[Word], seconds: float) -> d
     """Return misses of both kinds of people in %, and false accepts an hour."""
     found, accepts = hits(words, heard)
     result = {"accepts": accepts / (seconds / 3600)}
-    for who in (OWNER, OTHERS):
-        numbers = [number for number, word in enumerate(words) if word.by == who]
-        result[who] = 100 * sum(number not in found for number in numbers) / max(1, len(numbers))
-    return result
+    return result | {who: missed(words, found, who) or 0.0 for who in (OWNER, OTHERS)}
+
+
+def missed(words: Sequence[Word], found: set[int], who: str, label: str | None = None) -> float | None:
+    """Return how much of what somebody says, of one label or of any, was not found, %; None where it is nothing."""
+    said_by = [number for number, word in enumerate(words) if word.by == who and label in (None, word.label)]
+    return 100 * float(np.mean([number not in found for number in said_by])) if said_by else None
 
 
 def _mean(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:

@@ -101,9 +101,7 @@ def main() -> int:
     parser.add_argument("--rooms", type=int, default=5, help="rooms among which backgrounds are dealt (%(default)s)")
     parser.add_argument("--tuning", action="store_true", help="live in the rooms in which defaults were chosen")
     parser.add_argument("--days", type=int, default=DAYS, help="days that are lived (%(default)s)")
-    parser.add_argument(
-        "--bundle", default=FIRST_CHOICE, metavar="NAME|FILE", help="ready bundle or file (%(default)s)"
-    )
+    parser.add_argument("--bundle", default=FIRST_CHOICE, metavar="NAME|FILE", help="ready, or a file (%(default)s)")
     parser.add_argument("--data", type=Path, default=data_folder())
     parser.add_argument("--seed", type=int, default=0)
     return parser.run(work)

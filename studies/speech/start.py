@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from studies.fleets import run_tensorflow
+from benchmarks.command import QUIET, output_of_module
 from studies.run import code_of
 
 _PROCESS = "studies.speech.pretraining"
@@ -39,5 +39,5 @@ def started(bundle: Path, archive: Path, how: Pretraining, folder: Path) -> Path
     digest = hashlib.sha256(f"{code_of(_PROCESS)} {settings}".encode() + bundle.read_bytes()).hexdigest()[:32]
     trained = folder / f"{digest}.auricle"
     if not trained.is_file():
-        run_tensorflow(_PROCESS, bundle, archive, trained, settings)
+        output_of_module(_PROCESS, bundle, archive, trained, settings, **QUIET)
     return trained
