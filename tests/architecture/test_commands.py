@@ -162,17 +162,3 @@ def refusal(call: list[str]) -> str:
 def test_every_command_of_a_page_is_taken(document):
     refused = {shlex.join(call): said for call in commands(document.read_text()) if (said := refusal(call))}
     assert refused == {}
-
-
-def test_a_wrong_command_would_be_seen():
-    lines = (
-        "sudo -u auricle auricle-edge run --confg 'a; b'   # a comment",
-        "auricle-edge status && auricle-sim new x &",
-    )
-    other = ("```toml", "[mqtt]", "```", "Its owner's auricle-edge is no command here.")
-    page = "\n".join((*other, "```sh", *lines, "systemctl restart auricle-edge", "```", ""))
-    wrong, right, other = commands(page)
-    assert wrong == ["auricle-edge", "run", "--confg", "a; b"]
-    assert "--confg" in refusal(wrong)
-    assert (right, refusal(right)) == (["auricle-edge", "status"], "")
-    assert (other, refusal(other)) == (["auricle-sim", "new", "x"], "")

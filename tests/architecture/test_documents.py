@@ -105,11 +105,6 @@ def test_every_benchmark_that_a_document_names_exists():
     assert absent == []
 
 
-def test_code_cites_a_decision_by_its_title_and_not_by_a_number():
-    numbered = [name_of(path) for path in sources() if re.search(r"\bdecision \d", path.read_text(), re.IGNORECASE)]
-    assert numbered == []
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_lines_are_short_enough_to_read(document):
     text = FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), document.read_text())

@@ -116,20 +116,17 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
     assert loaded & heavy == set()
 
 
-def test_the_aggregator_knows_every_method_without_the_devices_package():
-    read = "from aggregator_server.strategies.registry import known_settings, strategies; strategies()"
-    assert "edge_client" not in loaded_by(f"import aggregator_server.web.app\n{read}\nknown_settings('local')")
+METHODS = "from aggregator_server.strategies.registry import known_settings, strategies; strategies()"
 
 
-def test_the_runtime_and_the_sound_library_are_loaded_only_when_needed():
-    loaded = loaded_by("import edge_client.cli")
-    assert loaded & {"soundfile", "httpx", "paho"} == set()
-
-
-def test_what_only_larger_fleets_need_is_not_loaded_by_a_server():
-    assert loaded_by("import aggregator_server.web.server") & {"obstore", "psycopg", "psycopg_binary"} == set()
-
-
-def test_the_database_and_the_web_server_are_loaded_only_when_needed():
-    loaded = loaded_by("import aggregator_server.cli")
-    assert loaded & {"sqlalchemy", "alembic", "pydantic", "fastapi", "uvicorn", "cryptography"} == set()
+@pytest.mark.parametrize(
+    ("statement", "others"),
+    [
+        ("import edge_client.cli", {"soundfile", "httpx", "paho"}),
+        ("import aggregator_server.cli", {"sqlalchemy", "alembic", "pydantic", "fastapi", "uvicorn", "cryptography"}),
+        ("import aggregator_server.web.server", {"obstore", "psycopg", "psycopg_binary"}),
+        (f"import aggregator_server.web.app\n{METHODS}\nknown_settings('local')", {"edge_client"}),
+    ],
+)
+def test_what_is_not_needed_yet_is_not_loaded(statement, others):
+    assert loaded_by(statement) & others == set()

@@ -45,14 +45,8 @@ def require() -> None:
     """Check that ARM programs can be run in a root, and let the kernel hand them to the emulator."""
     if os.geteuid():
         raise ArmError("building and entering a root of ARM programs needs root's rights; run it with sudo")
-    programs = (
-        "debootstrap",
-        "mmdebstrap",
-        *(f"{name}-static" for name in _EMULATORS),
-        "update-binfmts",
-        "unshare",
-        "chroot",
-    )
+    programs = ["debootstrap", "mmdebstrap", "update-binfmts", "unshare", "chroot"]
+    programs += [f"{name}-static" for name in _EMULATORS]
     if missing := [program for program in programs if shutil.which(program) is None]:
         raise ArmError(f"not installed: {', '.join(missing)}; on Debian: apt-get install {_PACKAGES}")
     try:
@@ -99,21 +93,9 @@ def enter(
         "QEMU_CPU": "cortex-a53" if arm64 else "cortex-a7",
         **environment,
     }
-    return [
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "env",
-        "--ignore-environment",
-        *(f"{name}={value}" for name, value in variables.items()),
-        "sh",
-        "-c",
-        "\n".join(steps),
-        "enter",
-        *command,
-    ]
+    apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    with_variables = ["env", "--ignore-environment", *(f"{name}={value}" for name, value in variables.items())]
+    return [*apart, *with_variables, "sh", "-c", "\n".join(steps), "enter", *command]
 
 
 def _q(path: Path) -> str:

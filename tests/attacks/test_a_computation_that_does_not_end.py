@@ -32,7 +32,8 @@ STRATEGY = dataclasses.replace(zero_shot.STRATEGY, name="stubborn", aggregate=ag
 
 @pytest.fixture
 def fleet(tmp_path, monkeypatch):
-    install_package(tmp_path, "stubborn", STUBBORN, "auricle.strategies", "stubborn = stubborn:STRATEGY", monkeypatch)
+    entry_points = {"auricle.strategies": {"stubborn": "stubborn:STRATEGY"}}
+    install_package(tmp_path, "stubborn", {"stubborn": STUBBORN}, entry_points, monkeypatch)
     monkeypatch.setenv("STUBBORN", str(tmp_path))
     with Aggregator(tmp_path / "data").start() as aggregator:
         yield Fleet(aggregator, [FakeDevice(number, ("c0", "c1")) for number in (1, 2)]).ready()

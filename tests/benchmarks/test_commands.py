@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from benchmarks.command import keep
 from tests.support.checkout import run_module
 
 pytestmark = pytest.mark.slow
@@ -34,20 +33,6 @@ def test_simulated_fleets_have_figures_for_each_size(bundles):
         assert result["processor_ms"] >= 0  # a small fleet may take less than a tick of the clock
         assert result["peak_mb"] > 30
         assert any(line.startswith(f"devices {result['devices']} ") for line in lines)
-
-
-def test_what_a_benchmark_came_to_is_appended_with_its_commit(tmp_path):
-    for headline in ("first", "second"):
-        keep("load", headline, tmp_path / "figures.md")
-    lines = (tmp_path / "figures.md").read_text().splitlines()
-    assert [line.split(" | ")[2] + line.rsplit(" | ", 1)[1] for line in lines] == ["loadfirst |", "loadsecond |"]
-
-
-def test_a_simulated_fleet_that_takes_too_long_is_ended_and_says_what_to_do(bundles):
-    options = ("--bundle", bundles["ann3"], "--limit", 1, "--devices", 2000)
-    done = run_module("benchmarks.simulation", *options)
-    assert done.returncode == 1
-    assert "6 rounds of 2000 devices took more than 1 s; raise --limit" in done.stderr
 
 
 def test_several_servers_without_a_database_that_they_share_are_refused():

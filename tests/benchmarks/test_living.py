@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.listening.material import load_material, reverberated
-from benchmarks.living.__main__ import _missed_at
 from benchmarks.living.rooms import Part, embedded, open_rooms
-from benchmarks.living.weeks import DIAL, Life, Measured, measure
+from benchmarks.living.weeks import Life, measure
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_sliding
@@ -65,16 +64,3 @@ def test_a_device_takes_up_its_room_day_by_day_and_in_the_night(tmp_path):
     found = measure(life.now, layout, [part], {}, config)
     assert found.hours == pytest.approx(0.5)
     assert {0.5, 1.0, 2.0} < found.accepts.keys()
-
-
-def test_days_are_compared_at_equal_false_accepts_whatever_was_promised():
-    def device(wrong):  # makes so many times the false accepts promised, and misses fewer words the more it makes
-        accepts = {promise: {"yes": round(100 * wrong * promise)} for promise in DIAL}
-        missed = {p: {20.0: [n < 80 - 8 * np.log2(wrong * p) for n in range(160)]} for p in DIAL}
-        return Measured(missed, accepts, 100.0)
-
-    kept, broken = _missed_at([device(1.0)], 1.0, 20.0), _missed_at([device(3.0)], 1.0, 20.0)
-    assert kept == pytest.approx(50, abs=1)
-    assert broken == pytest.approx(kept, abs=1)
-    assert _missed_at([device(1.0)], 1000.0, 20.0) == pytest.approx(100 * (80 - 8 * 4) / 160, abs=1)
-    assert _missed_at([device(1000.0)], 1.0, 20.0) is None

@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from benchmarks.pi.machine import Machine, emulator, throttling
+from benchmarks.pi.machine import Machine, emulator
 from tests.support.checkout import run_python
 
 EMULATED = "AURICLE_TESTS_EMULATED"  # set where these tests themselves run under QEMU
@@ -83,19 +83,3 @@ def test_a_program_for_another_processor_gives_the_emulator_away(tmp_path):
     (tmp_path / "proc/thread-self").mkdir(parents=True)
     (tmp_path / "proc/thread-self/exe").write_bytes(b"\x7fELF" + bytes(14) + (8).to_bytes(2, "little"))  # MIPS
     assert "user mode" in emulator(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("flags", "meaning"),
-    [
-        ("0", "none"),
-        ("5", "under-voltage, throttled"),
-        ("50000", "under-voltage since it was started, throttled since it was started"),
-        ("rubbish", "not available"),
-        (None, "not available"),
-    ],
-)
-def test_throttling_is_read_from_the_firmware(tmp_path, flags, meaning):
-    if flags is not None:
-        write(tmp_path, {"sys/devices/platform/soc/soc:firmware/get_throttled": flags + "\n"})
-    assert throttling(tmp_path) == meaning

@@ -7,20 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import wave
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from demo import DemoError
-from demo.devices import Device, Report, new_classes
+from demo.devices import Report, new_classes
 from demo.fleet import Fleet
-from fleet_protocol.feature_settings import preset
-from fleet_protocol.messages import ClassInfo
-from fleet_protocol.public_set import PublicSet
 from tests.support.checkout import ROOT, without_tensorflow
+from tests.support.edge_process import wait_for
+from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
 
@@ -124,38 +120,20 @@ def test_the_report_is_whole_and_asks_nothing_of_a_network(small_run):
     assert f"{figures['average']['with_new']:.1f}" in page
 
 
-def write_clips(folder: Path, labels: dict[str, int]) -> Path:
-    """Write silent clips, each by a speaker of its own."""
-    for label, count in labels.items():
-        (folder / label).mkdir(parents=True)
-        for number in range(count):
-            with wave.open(str(folder / label / f"{number:08x}_nohash_0.wav"), "wb") as file:
-                file.setparams((1, 2, 16_000, 0, "NONE", ""))
-                file.writeframes(bytes(1_600))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("count", "arguments", "message"),
     [(40, ("--new", "up,left"), "must be new, not up, left"), (60, ("--sounds", "/nowhere"), "/nowhere is no folder")],
 )
 def test_recordings_that_do_not_suffice_are_refused_before_anything_starts(tmp_path, count, arguments, message):
     """tests/demo/test_split.py has what else does not suffice."""
-    data = write_clips(tmp_path / "data", dict.fromkeys(("yes", "no", "up", "down"), count))
-    result = run_demo("--data", str(data), "--report", str(tmp_path / "report.html"), *arguments)
+    for label in ("yes", "no", "up", "down"):
+        write_clips(tmp_path / "data", label, count, seed=0)
+    result = run_demo("--data", str(tmp_path / "data"), "--report", str(tmp_path / "report.html"), *arguments)
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
     assert not (tmp_path / "report.html").exists()
-
-
-@pytest.fixture
-def small_public_set():
-    settings = preset("gudur")
-    features = np.random.default_rng(0).normal(size=(8, *settings.shape)).astype(np.float32)
-    classes = (ClassInfo("tone", "tone"), ClassInfo("noise", "noise"))
-    return PublicSet(settings, classes, features, np.arange(8) % 2, np.zeros(8, np.bool_))
 
 
 def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path):
@@ -170,18 +148,6 @@ def test_a_process_that_dies_fails_the_fleet_and_leaves_nothing_running(tmp_path
 
     with pytest.raises(DemoError, match=r"(?s)user-1 ended with status 1; log: .*user-1\.log.*needs the key 'state'"):
         start_and_wait()
-    assert processes_below(tmp_path) == []
-
-
-def test_a_device_that_cannot_do_its_work_fails_the_fleet_at_once(tmp_path, bundles, small_public_set):
-    device = Device("user 1", "cnn1", ("tone",), tmp_path / "user-1", bundles["cnn1"])
-    with Fleet(tmp_path, 600, threading.Event()) as fleet:
-        fleet.publish(small_public_set)
-        device.prepare(fleet.url, fleet.enrol_token, tmp_path, (1, 2), seed=0)  # it gets no recordings at all
-        fleet.start_device(device.name, device.config)
-        fleet.wait_for_devices({device.name})
-        with pytest.raises(DemoError, match=r"(?s)user-1 reports an error; log: .*contribute: ended with status 1"):
-            fleet.run_round({"strategy": "zero_shot"})
     assert processes_below(tmp_path) == []
 
 
@@ -204,13 +170,9 @@ def test_a_run_that_is_told_to_stop_stops_what_it_started(tmp_path):
 
 def until(condition, child):
     """Wait for something while a process runs."""
-    for _ in range(3_000):
-        found = condition()
-        if found:
-            return found
-        assert child.poll() is None, "the run ended before it was told to"
-        time.sleep(0.1)
-    raise AssertionError("waited in vain")
+    found = wait_for(lambda: condition() or child.poll() is not None, 300)
+    assert child.poll() is None, "the run ended before it was told to"
+    return found
 
 
 OWNERS = {"stop": ("user 1", "user 2"), "go": ("user 2",)}

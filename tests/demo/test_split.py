@@ -19,14 +19,7 @@ WORDS = [f"word{number:02d}" for number in range(30)]
     ("labels", "devices"),
     [
         (KEYWORDS, ("yes no up down", "up down left right", "left right on off")),
-        (
-            SOUNDS,
-            (
-                "air_conditioner car_horn children_playing",
-                "children_playing dog_bark drilling",
-                "drilling engine_idling gun_shot jackhammer",
-            ),
-        ),
+        (SOUNDS, (" ".join(SOUNDS[:3]), "children_playing dog_bark drilling", " ".join(SOUNDS[4:8]))),
     ],
 )
 def test_the_papers_labels_are_dealt_as_in_the_paper(labels, devices):

@@ -66,7 +66,6 @@ def test_a_run_does_not_go_on_with_another_rule(tmp_path, bundles):
     [
         (None, "is no file"),
         ("x = 1", "has none of METHOD, RULE, SELECTION, PERSONALISATION, STRATEGY; docs/writing-a-strategy.md"),
-        ("RULE = None", "has none of METHOD"),
         ("RULE = 1", "RULE of the plugin"),
         ("import nothere", "cannot be imported: ModuleNotFoundError: No module named 'nothere'"),
         ("raise SystemExit(0)", "cannot be imported: SystemExit"),

@@ -1,6 +1,5 @@
 """`auricle-export`: builds what it says, and explains what it cannot do."""
 
-import wave
 from functools import partial
 
 import numpy as np
@@ -11,23 +10,17 @@ from edge_client.features.mfcc import Mfcc
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.feature_settings import preset
 from tests.support.checkout import run_module, run_python
+from tests.support.sounds import write_clips
 
 export = partial(run_module, "model_export.cli")
 
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory):
-    """Two labels with six short clips each: noise of two colours."""
+    """Two labels with six clips each."""
     folder = tmp_path_factory.mktemp("recordings")
-    generator = np.random.default_rng(0)
-    for label in ("hiss", "rumble"):
-        (folder / label).mkdir()
-        for number in range(6):
-            sound = generator.normal(size=14_400) * 2000 * (1 + number)
-            sound = np.cumsum(sound) / 20 if label == "rumble" else sound
-            with wave.open(str(folder / label / f"{number}.wav"), "wb") as file:
-                file.setparams((1, 2, 14_400, 0, "NONE", ""))
-                file.writeframes(np.clip(sound, -32768, 32767).astype("<i2").tobytes())
+    for label in ("yes", "no"):
+        write_clips(folder, label, 6, seed=0)
     return folder
 
 
@@ -59,14 +52,6 @@ def test_inspect_prints_manifest_and_operators(bundles):
     assert "\ntrain: ADD" in result.stdout
     assert "cnn2: training takes 0.62 million multiply-adds per sample: at least 0.7 s per 1,000" in result.stdout
     assert "CONV_2D" in result.stdout
-
-
-@pytest.mark.slow
-def test_a_network_that_a_pi_2_cannot_train_is_built_with_a_warning(tmp_path):
-    result = export("build", "resnet15", "--batch", 1, "-o", tmp_path / "large.auricle")
-    assert result.returncode == 0
-    assert result.stderr.startswith("auricle-export: resnet15: training takes 18")
-    assert result.stderr.endswith("which is TOO LARGE for that board\n")
 
 
 @pytest.mark.slow

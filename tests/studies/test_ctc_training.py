@@ -6,8 +6,6 @@ import pytest
 from edge_client.errors import ModelError
 from edge_client.learning.sgd import Optimiser
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.bundle import read_bundle, unpack_bundle
-from fleet_protocol.errors import BundleError
 from studies.speech.ctc import character_error_rate, greedy, posteriors
 from studies.speech.training import train_epoch
 
@@ -32,15 +30,6 @@ def utterances(count, seed=0):
     return x.astype(np.float32), transcripts
 
 
-def moved(model, x, transcripts, **options):
-    """Return the squared distance of the weights from the start, after a few passes."""
-    start = model.get_weights()
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        train_epoch(model, x, transcripts, Optimiser(0.004, **options), rng)
-    return sum(float(((array - start[name]) ** 2).sum()) for name, array in model.get_weights().items())
-
-
 @pytest.mark.slow
 def test_ten_utterances_are_learned_without_an_error(model):
     x, transcripts = utterances(10)
@@ -49,14 +38,6 @@ def test_ten_utterances_are_learned_without_an_error(model):
         if train_epoch(model, x, transcripts, Optimiser(0.004), rng) < 0.1:
             break
     assert character_error_rate(transcripts, greedy(model.predict(x, MASK))) == 0
-
-
-def test_the_mean_loss_is_that_of_the_transcripts_before_each_step(model):
-    x, transcripts = utterances(7)
-    _, losses = posteriors(model.predict(x, MASK), transcripts)
-    mean = train_epoch(model, x, transcripts, Optimiser(0.0), np.random.default_rng(0))
-    assert mean == pytest.approx(losses.mean(), rel=1e-4)
-    assert np.isnan(train_epoch(model, x[:0], [], Optimiser(0.01), np.random.default_rng(0)))
 
 
 def test_a_step_descends_the_ctc_loss_by_its_slope(model):
@@ -70,12 +51,6 @@ def test_a_step_descends_the_ctc_loss_by_its_slope(model):
     fallen = losses.mean() - posteriors(model.predict(x, MASK), transcripts)[1].mean()
     # Descending by g costs the loss rate * |g|^2, to first order.
     assert fallen == pytest.approx(rate * squared, rel=0.1)
-
-
-def test_the_proximal_term_holds_the_weights_near_the_fleets(transcribing_bundle):
-    x, transcripts = utterances(10)
-    free, held = (moved(ModelRuntime.open(transcribing_bundle), x, transcripts, proximal=mu) for mu in (0.0, 10.0))
-    assert held < 0.5 * free
 
 
 def test_probabilities_embeddings_and_gradients_have_the_axis_of_the_steps(model):
@@ -98,22 +73,7 @@ def test_probabilities_embeddings_and_gradients_have_the_axis_of_the_steps(model
     assert (gradient * step).sum() == pytest.approx((up - down) / 2, rel=0.02)
 
 
-def test_targets_without_steps_are_refused(model):
-    x, _ = utterances(2)
-    with pytest.raises(ModelError, match=r"targets has shape \(2, 5\); this model takes \(2, 24, 5\)"):
-        model.train_step(x, np.zeros((2, 5), np.float32), MASK, learning_rate=0.1)
-
-
 def test_a_bundle_of_classes_has_no_texts(bundles):
     model = ModelRuntime.open(bundles["cnn2"])
     with pytest.raises(ModelError, match="cnn2 recognises classes of sounds"):
         train_epoch(model, np.zeros((1, 20, 13), np.float32), [np.array([1])], Optimiser(0.1), np.random.default_rng(0))
-
-
-def test_a_bundle_of_speech_is_refused_where_classes_are_needed(transcribing_bundle):
-    data = transcribing_bundle.read_bytes()
-    for read in (lambda: read_bundle(transcribing_bundle), lambda: unpack_bundle(data, "the body")):
-        with pytest.raises(
-            BundleError, match=r"\(dcnn_ctc\) writes down speech .* Take a bundle of sounds here, e.g. "
-        ):
-            read()

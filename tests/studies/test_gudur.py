@@ -31,10 +31,9 @@ from studies.gudur.runs import (
     trial,
 )
 from studies.gudur.users import ALL_ARCHITECTURES, APPLICATIONS, play, users_of
-from studies.render import shown
 from studies.run import Call, Outcome, Run
 from studies.study import Results
-from tests.support.tiny_study import same_as_tracked
+from tests.support.tiny_study import rows_of, same_as_tracked
 
 WITH_A_FLEET = (SCORES, LITERAL, LABELS)
 BUNDLES = {name: Path(f"{name}.auricle") for name in ALL_ARCHITECTURES}
@@ -108,33 +107,28 @@ def results(class_ids, local=(80.0, 90.0)):
     return Results(False, by_name)
 
 
-def rows_of(found, table):
-    """A table's rows by their first cells, as they are shown."""
-    return {row[0]: [shown(cell) for cell in row[1:]] for row in summary(found).tables[table].rows}
-
-
 def test_the_tables_are_those_of_the_tracked_results():
     by_hand = {"published", "published-users", "device"}
     same_as_tracked("gudur", summary(results(("c8", "c8"))), by_hand, varying={"falls"})
 
 
 def test_scores_stand_beside_the_own_models_and_forms_beside_the_model_without_a_fleet():
-    found = results(("c8", "c8"))
+    found = rows_of(summary(results(("c8", "c8"))))
     five = "5.0 ± 0.0"
-    scores = rows_of(found, "scores")
+    scores = found["scores"]
     assert scores["keywords, 3 users, user 2"] == ["75.0 ± 0.0", "80.0 ± 0.0", five, five, five, ""]
     assert scores["sounds, 10 users"] == ["75.0 ± 0.0", "80.0 ± 0.0", five, five, five, "800.0 ± 0.0"]
-    listening = rows_of(found, "listening")
+    listening = found["listening"]
     form = "keywords, 3 users: own clips, then the fleet's scores (the paper's)"
     assert listening[form] == [f"{RATES['keywords'][SCORES]:g}", "4", "70.0 ± 0.0", "60.0 ± 0.0", "2.0 ± 0.0", five]
     assert listening["keywords, 3 users: alone"][1:] == ["3", "68.0 ± 0.0", "55.0 ± 0.0", "", ""]
-    assert rows_of(found, "tuning")["sounds, 3 users: alone"][0] == "61.5 ± 0.0"
-    assert rows_of(found, "poisoned")["no attackers"][:3] == ["0%", "1.0", "4 of 12"]  # two of six reported it, twice
+    assert found["tuning"]["sounds, 3 users: alone"][0] == "61.5 ± 0.0"
+    assert found["poisoned"]["no attackers"][:3] == ["0%", "1.0", "4 of 12"]  # two of six reported it, twice
 
 
 @pytest.mark.parametrize(("class_ids", "matched"), [(("c8", "c8"), 2), (("c8", "c9"), 0), (("c8", None), 0)])
 def test_a_new_sound_is_matched_where_all_its_users_were_given_one_class(class_ids, matched):
-    row = rows_of(results(class_ids), "new-sounds")["keywords, 3 users"]
+    row = rows_of(summary(results(class_ids)))["new-sounds"]["keywords, 3 users"]
     assert row == [f"{matched} of 2", f"{matched} of 2", "0 of 0", "90.0", "37.5", "2.0", "2.0"]
 
 

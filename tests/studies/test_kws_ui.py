@@ -3,13 +3,9 @@
 import numpy as np
 import pytest
 
-from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from studies.kws_ui import runs as study
 from studies.render import shown
-from studies.run import Call, Outcome, Run
-from studies.study import Results
-from studies.warm_start import from_warm_start
-from tests.support.tiny_study import same_as_tracked, summary_of
+from tests.support.tiny_study import rows_of, same_as_tracked, summary_of
 
 
 def confusion(words=(8,) * 10, taken_for_a_word=3) -> list[list[int]]:
@@ -61,7 +57,7 @@ def test_the_tables_say_where_it_is_ahead_and_where_it_is_not(tmp_path):
         return figures(run.name, run.seed, ours)
 
     found = summary_of(study, tmp_path, changed)
-    table = {row[0]: [shown(cell) for cell in row[1:]] for row in found.tables["dscnn-12-steps"].rows}
+    table = rows_of(found)["dscnn-12-steps"]
     errors = ["0.25", "20.0"]
     assert table["FedKWS-UI"] == ["89.5 ± 0.7", "0.0 ± 0.0", *errors, "50.0 ± 0.0", "40.0 ± 0.0", "95.0", "10"]
     assert table["FedProx"][:2] == ["59.0", "0.0"]  # of one seed
@@ -77,31 +73,3 @@ def test_the_tables_say_where_it_is_ahead_and_where_it_is_not(tmp_path):
     assert leads["DSCNN, 50 steps, rates of the trials", "FedKWS-UI", "FedAvg"] == "-10.0 ± 0.0"
     assert found.tables["reached"].rows == []
     assert [shown(cell) for cell in found.tables["first-seed"].rows[0]] == [study.DSCNN, "public only", "30.0", "30.0"]
-
-
-def test_the_full_scale_has_a_table_for_every_network():
-    names = [f"{title}: {method}" for title in ("12 classes, DSCNN", "35 classes, ResNet") for method in study.TUNED]
-    by_name = {
-        name: [(Run(name, seed, Call(print)), Outcome(figures(name, seed), 0.0, 1.0, {})) for seed in study.SEEDS]
-        for name in names
-    }
-    tables = study.summary(Results(True, by_name)).tables
-    assert {"12-classes-dscnn", "35-classes-resnet"} <= set(tables)
-    assert ["12 classes, DSCNN", "FedKWS-UI", "FedAvg"] in [row[:3] for row in tables["leads"].rows]
-
-
-def test_runs_go_on_from_one_warm_start_that_knows_something(bundles, tmp_path):
-    bundle, folder = bundles["ann3"], tmp_path / "warm"
-    data = DataSection("synthetic", clips=1200, classes=4, speakers=40, noise=0.5, public=0.3)
-    found = []
-    for strategy in ("fedavg", "fedkws_ui"):
-        rounds = RoundsSection(count=1, strategy=strategy, seed=3, local={"steps": 1, "learning_rate": 1e-6})
-        experiment = Experiment(data, FleetSection(devices=4), ModelSection(bundle), rounds)
-        figures = from_warm_start(experiment, bundle, 0.02, 5, folder)
-        found.append(figures["rounds"][-1]["accuracy"])
-        assert figures["start"]["accuracy"] == pytest.approx(found[-1], abs=0.01)  # the round taught next to nothing
-        (start,) = folder.iterdir()
-        found.append(start.stat().st_mtime_ns)
-    assert found[0] > 0.8
-    assert found[0] == pytest.approx(found[2], abs=0.01)
-    assert found[1] == found[3]  # made once

@@ -2,11 +2,9 @@
 
 import pytest
 
-from fleet_simulator.experiment.faults import FaultsSection, attacking_devices
 from studies.ablation import runs as study
 from studies.attackers import runs as attackers_study
-from studies.render import shown
-from tests.support.tiny_study import NoTraining, same_as_tracked, summary_of
+from tests.support.tiny_study import NoTraining, rows_of, same_as_tracked, summary_of
 
 
 @pytest.mark.parametrize(("name", "module"), [("ablation", study), ("attackers", attackers_study)])
@@ -35,15 +33,14 @@ def test_rows_stand_beside_alone_and_the_plan(tmp_path):
             found["devices"][0] |= {"alone_own": 0.58}
         return found | {"diverged": "so it did", "devices": []} if run.name == "LPA, attackers" else found
 
-    found = summary_of(study, tmp_path, worse).tables
-    rows = {row[0]: [shown(cell) for cell in row[1:]] for row in found["parts"].rows}
+    summary = summary_of(study, tmp_path, worse)
+    found, rows = summary.tables, rows_of(summary)["parts"]
     assert rows["alone"][3:6] == ["43.0 ± 5.2", "38.0 ± 1.0", ""]
     plan = [str(study.CHOSEN["the plan"]), "1", "4", "50.0 ± 0.0", "48.0 ± 1.0", "0.3", "", ""]
     assert rows["the plan"] == plan
     assert rows["the plan, guarded"][3:6] == ["70.0 ± 0.0", "68.0 ± 1.0", "0.0"]
     assert rows["no rehearsal"][3:] == ["30.0 ± 0.0", "48.0 ± 1.0", "2.0", "-20.0 ± 0.0", "0.0 ± 0.0"]
-    attacked = {row[0]: [shown(cell) for cell in row[1:]] for row in found["attacked"].rows}
-    assert attacked["LPA"] == ["10.0 ± 0.0", "10.0 ± 0.0", "2.0"]
+    assert rows_of(summary)["attacked"]["LPA"] == ["10.0 ± 0.0", "10.0 ± 0.0", "2.0"]
     assert found["fleet"].rows[-1][1] == 8.0  # points that a device loses with the plan, at most
     assert all(row[-1] in found["tuning"].columns for row in found["tuning"].rows)
 
@@ -52,27 +49,10 @@ def test_attacked_bycost_points_and_a_model_of_no_numbers_guesses(tmp_path):
     def broken(run, found):
         return found | {"diverged": "so it did"} if run.name == "weighted mean, sign_flip" else found
 
-    found = summary_of(attackers_study, tmp_path, broken).tables
-    rows = {row[0]: [shown(cell) for cell in row[1:]] for row in found["losses"].rows}
+    found = summary_of(attackers_study, tmp_path, broken)
+    rows = rows_of(found)["losses"]
     assert rows["LPA"][:3] == ["92.0 ± 1.0", "-40.0 ± 0.0", "-40.0 ± 0.0"]
     assert rows["weighted mean"][:4] == ["52.0 ± 1.0", "0.0 ± 0.0", "42.0 ± 1.0", "0.0 ± 0.0"]
     assert rows[attackers_study.ALONE][1] == "0.0 ± 0.0"
     assert rows["weighted mean"][-1] == "42.0"
-    assert found["strengths"].rows[3] == ["LPA", *[-40.0] * 6]
-
-
-def test_the_quarantine_is_told_with_the_rounds_that_it_took(tmp_path):
-    attackers = attacking_devices(FaultsSection(attackers_study.SHARE), 9, 1)
-    honest = (set(range(9)) - attackers).pop()
-
-    def caught(run, found):
-        if run.name != f"{attackers_study.DEFAULT}, {attackers_study.LATE}" or run.seed != 1:
-            return found
-        entry = found["rounds"][0]
-        return found | {
-            "rounds": [entry, entry | {"round": 7, "quarantined": [*attackers, honest]}, entry | {"round": 10}]
-        }
-
-    none, late = summary_of(attackers_study, tmp_path, caught).tables["quarantine"].rows
-    assert none == ["none", 0, 0, None, None, 0]
-    assert late[2:] == [len(attackers), 2, 2, 1]
+    assert found.tables["strengths"].rows[3] == ["LPA", *[-40.0] * 6]

@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
-from studies.render import shown
 from studies.selection import runs as study
 from studies.selection.clips import HOURS, drawn
 from studies.selection.runs import DRAWN, METHODS, PAIRS, SHARES, START, compared, converged, reached
 from studies.warm_start import from_warm_start, judged_start
-from tests.support.tiny_study import same_as_tracked, summary_of
+from tests.support.tiny_study import rows_of, same_as_tracked, summary_of
 
 PAIR = dataclasses.replace(PAIRS[0], rounds=20)
 
@@ -70,20 +69,10 @@ def test_the_draws_alone_save_what_small_devices_leave_out():
     assert even["low"] < 0 < even["mean"] < 0.118 < by_size["mean"]  # less than published, against either
 
 
-def test_a_methods_first_rounds_are_those_of_its_shorter_runs():
-    for pair in PAIRS:
-        base, dynamic = METHODS[pair.base], METHODS[pair.dynamic]
-        assert base.rounds >= pair.rounds == dynamic.rounds
-        assert (base.strategy, base.local) == (dynamic.strategy, dynamic.local)
-        assert dynamic.selection == {"name": "dynamic", "fraction": 0.3, "switch_round": pair.switch}
-
-
 def test_tables_are_counted_from_the_runs_and_those_of_the_tracked_results(tmp_path):
     found = summary_of(study, tmp_path, made_up)
     same_as_tracked("selection", found, {"published"})
-    tables = {
-        key: {row[0]: [shown(cell) for cell in row[1:]] for row in found.tables[key].rows} for key in found.tables
-    }
+    tables = rows_of(found)
     *first, _ = tables["time"]["FedAvg, R = 30 of 50 rounds"]
     assert first == [*(f"{mean} ± 0.0" for mean in (69.4, 70.0, 0.6, 50.0, 45.0, 10.0)), "11.8"]
     assert tables["personal"]["public only: the start"] == [*["50.0 ± 0.0"] * 4, "", "50.0 ± 0.0"]

@@ -6,7 +6,6 @@ import pytest
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from studies.fleets import StudyError
-from studies.render import shown
 from studies.speech import runs as study
 from studies.speech.calls import draws
 from studies.speech.data import (
@@ -26,7 +25,7 @@ from studies.speech.data import (
 from studies.speech.fleet import Personal, SpeechFleet
 from studies.speech.start import Pretraining, started
 from tests.support.checkout import DATA, built, run_python
-from tests.support.tiny_study import same_as_tracked, summary_of
+from tests.support.tiny_study import rows_of, same_as_tracked, summary_of
 
 ARCHIVE = DATA / "gsc_v2_logmel_jpg.zip"
 BANDS = 40
@@ -129,9 +128,7 @@ def test_tables_are_counted_from_the_runs_and_those_of_the_tracked_results(tmp_p
     found = summary_of(study, tmp_path, made_up)
     by_hand = {"published", "published-errors", "tuning", "tuning-width", "tuning-personal"}
     same_as_tracked("speech", found, by_hand)
-    tables = {
-        key: {row[0]: [shown(cell) for cell in row[1:]] for row in found.tables[key].rows} for key in found.tables
-    }
+    tables = rows_of(found)
     assert tables["errors"]["alone, 15 passes"] == ["", "", "30.0 ± 0.0", "9.0 ± 0.0"]
     name = "FedAvg, dynamic, 30/50"
     assert tables["time"][name] == ["450.0 ± 0.0", "23.0 ± 0.0", "207.0 ± 0.0"]

@@ -34,11 +34,8 @@ class Aggregator:
     def __init__(self, data: Path, *options: str, tokens: dict[str, str] = TOKENS, **limits: float):
         """Prepare; nothing runs yet.
 
-        Args:
-            data: the data folder.
-            options: of the command ``run``, besides.
-            tokens: environment variables of the first two tokens; none: the server draws them.
-            limits: what the server has instead of values of aggregator_server/limits.py.
+        Without ``tokens``, environment variables of the first two, the server draws them. It has ``limits`` instead of
+        values of aggregator_server/limits.py.
         """
         self.data, self.options, self.tokens, self.limits = data, options, tokens, limits
         self.url = ""
@@ -160,14 +157,9 @@ class FakeDevice:
         return f"secret-of-device-{self.number:020d}"
 
     def enrolment(self, **changes) -> dict:
-        return {
-            "device_id": self.device_id,
-            "secret": self.secret,
-            "name": f"device {self.number}",
-            "architecture": "cnn2",
-            "features": self.settings.to_json(),
-            "labels": list(self.classes),
-        } | changes
+        message = {"device_id": self.device_id, "secret": self.secret, "name": f"device {self.number}"}
+        message |= {"architecture": "cnn2", "features": self.settings.to_json(), "labels": list(self.classes)}
+        return message | changes
 
     def update(self, work: dict, **changes) -> Update:
         fields = {

@@ -64,22 +64,16 @@ def run_module(module: str, *arguments: object, **options) -> subprocess.Complet
 
 def run_python(*arguments: str, **environment: str) -> str:
     """Run a Python of its own in the repository's root and return what it printed."""
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **quiet, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1", **environment}
+    given = {"cwd": ROOT, "env": own, "capture_output": True, "text": True, "check": False}
+    result = subprocess.run([sys.executable, *arguments], **given)
     assert result.returncode == 0, f"{arguments} failed:\n{result.stdout[-2000:]}\n{result.stderr[-6000:]}"
     return result.stdout
 
 
-def without_tensorflow(folder: Path) -> dict[str, str]:
-    """Return an environment in which no process can import TensorFlow and Keras; what hides them lies in a folder."""
-    for name in ("tensorflow", "keras"):
+def without_tensorflow(folder: Path, *others: str) -> dict[str, str]:
+    """Return an environment in which no process can import TensorFlow, Keras and others; a folder hides them."""
+    for name in ("tensorflow", "keras", *others):
         (folder / "absent").mkdir(exist_ok=True)
         (folder / "absent" / f"{name}.py").write_text(f"raise ImportError('{name} is not installed here')\n")
     path = os.pathsep.join([str(folder / "absent"), str(ROOT), os.environ.get("PYTHONPATH", "")])

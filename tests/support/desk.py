@@ -19,11 +19,7 @@ class Desk:
     """A folder in which somebody types commands. What is left running is ended by :meth:`close`."""
 
     def __init__(self, folder: Path, program: Callable[[str], Sequence[str]], environment: dict[str, str]) -> None:
-        """Prepare.
-
-        Args:
-            program: (name of a program) -> arguments that run it.
-        """
+        """Prepare; ``program``: (name of a program) -> arguments that run it."""
         self.folder = folder
         self._program = program
         self._environment = environment
@@ -31,15 +27,8 @@ class Desk:
 
     def type(self, line: str) -> subprocess.CompletedProcess[str]:
         """Run a line to its end."""
-        return subprocess.run(
-            self._arguments(line),
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PATIENCE_S,
-            env=self._environment,
-        )
+        given = {"cwd": self.folder, "env": self._environment, "timeout": _PATIENCE_S}
+        return subprocess.run(self._arguments(line), capture_output=True, text=True, check=False, **given)
 
     def leave_running(self, line: str, log: str) -> subprocess.Popen[str]:
         """Start a line in another terminal, whose text is in a file; return its process."""

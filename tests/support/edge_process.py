@@ -78,11 +78,7 @@ class EdgeDaemon:
 
     def progress(self):
         """What it knows by now of sounds and rounds."""
-        return self.progress_of(str(self.bundle))
-
-    def progress_of(self, bundle: str):
-        """The same, of a device that changed its bundle."""
-        return self.device_state().model.load(find_bundle(bundle)).progress
+        return self.device_state().model.load(find_bundle(str(self.bundle))).progress
 
     def command(self, *arguments, check=True):
         return run_module("edge_client.cli", *arguments, "--config", self.config, check=check, timeout=180)

@@ -28,6 +28,16 @@ def embedded_public_set(rng: np.random.Generator) -> PublicSet:
     return PublicSet(SETTINGS, classes, features, np.repeat(np.arange(4), 30), np.zeros(120, np.bool_))
 
 
+def described(words, denied, takes, rng, of_denied=3):
+    """The arrays of an upload: means of clips of words, and of sounds that an owner said are not a class."""
+    arrays = {"prototypes": np.stack([clips(word, takes, rng).mean(axis=0) for word in words])}
+    arrays["counts"] = np.full(len(words), takes, np.float32)
+    if denied:
+        arrays["negatives"] = np.stack([clips(word, of_denied, rng).mean(axis=0) for _, word in denied])
+        arrays["negative_counts"] = np.full(len(denied), of_denied, np.float32)
+    return arrays
+
+
 @dataclass
 class PrototypeDevice(FakeDevice):
     """What a device sends in a round of the strategy `prototypes`, without a model behind it."""
@@ -43,9 +53,4 @@ class PrototypeDevice(FakeDevice):
         sounds = {7: "stop", 8: "go"}
         words = [WORDS[int(class_id[1:])] for class_id in self.classes]
         words += [sounds[self.sounds[report.slot]] for report in self.reports]
-        means = np.stack([clips(word, 6, rng).mean(axis=0) for word in words])
-        arrays = {"prototypes": means, "counts": np.full(len(words), 6, np.float32)}
-        if self.denied:
-            arrays["negatives"] = np.stack([clips(word, 3, rng).mean(axis=0) for _, word in self.denied])
-            arrays["negative_counts"] = np.full(len(self.denied), 3, np.float32)
-        return arrays
+        return described(words, self.denied, 6, rng)

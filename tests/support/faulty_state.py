@@ -8,8 +8,10 @@ import contextlib
 import socket
 import threading
 
+from tests.support.listener import Listener
 
-class Link:
+
+class Link(Listener):
     """Forwards connections to a port of this machine, of an address of its own."""
 
     def __init__(self, port: int) -> None:
@@ -21,9 +23,8 @@ class Link:
         self._silenced: list[socket.socket] = []
         self._open: list[socket.socket] = []
         self._swallows = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        super().__init__()
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, after: int) -> None:
         """Forward so many bytes more to the store, and nothing then."""
@@ -41,25 +42,12 @@ class Link:
         self._flows.set()
 
     def silence(self, *, new: bool) -> None:
-        """Swallow all that arrives on open connections, for good.
-
-        Args:
-            new: whether new connections are taken and swallowed too, until it is mended.
-        """
+        """Swallow all that arrives on open connections, for good; ``new``: and on new ones, until it is mended."""
         with self._lock:
             self._silenced, self._swallows = list(self._open), new
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(near,), daemon=True).start()
-
-    def _serve(self, near: socket.socket) -> None:
-        with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self._to)) as far:
+    def serve(self, near: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self._to)) as far:
             with self._lock:
                 self._open += [near, far]
                 if self._swallows:

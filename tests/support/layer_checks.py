@@ -104,17 +104,10 @@ def largest(ours, stock, shape):
 def fitted(source):
     """Weights after `fit`, with a last batch that is not full."""
     keras.utils.set_random_seed(5)
-    model = keras.Sequential(
-        [
-            keras.Input((8, 6)),
-            source.Reshape((8, 6, 1)),
-            source.Conv2D(4, 3, padding="same", activation="relu"),
-            source.SeparableConv2D(6, 3, padding="valid", activation="relu"),
-            source.AveragePooling2D((6, 1)),
-            source.Flatten(),
-            source.Dense(3),
-        ]
-    )
+    stack = [keras.Input((8, 6)), source.Reshape((8, 6, 1))]
+    stack += [source.Conv2D(4, 3, padding="same", activation="relu")]
+    stack += [source.SeparableConv2D(6, 3, padding="valid", activation="relu")]
+    model = keras.Sequential([*stack, source.AveragePooling2D((6, 1)), source.Flatten(), source.Dense(3)])
     generator = np.random.default_rng(6)
     model.set_weights([generator.normal(size=weight.shape) * 0.3 for weight in model.weights])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -16,25 +16,11 @@ from tests.support.checkout import ROOT
 OURS = ("aggregator_server", "benchmarks", "demo", "edge_client", "fleet_protocol", "fleet_simulator", "model_export")
 OURS += ("release", "studies", "tests")
 HEAVY = frozenset(
-    {
-        "ai_edge_litert",
-        "axe_playwright_python",
-        "flask",
-        "flwr",
-        "keras",
-        "mkdocs",
-        "moto",
-        "obstore",
-        "playwright",
-        "psycopg",
-        "python_speech_features",
-        "ray",
-        "scipy",
-        "sklearn",
-        "sklearn_extra",
-        "tensorflow",
-        "yaml",
-    }
+    [
+        *("ai_edge_litert", "axe_playwright_python", "flask", "flwr", "keras", "mkdocs", "moto", "obstore"),
+        *("playwright", "psycopg", "python_speech_features", "ray", "scipy", "sklearn", "sklearn_extra"),
+        *("tensorflow", "yaml"),
+    ]
 )
 
 

@@ -1,4 +1,4 @@
-"""A data folder with a small made-up fleet, for the dashboard's tests and pictures. No figure in it is measured."""
+"""A data folder with a small made-up fleet, for the dashboard's tests. No figure in it is measured."""
 
 import dataclasses
 import time
@@ -16,21 +16,15 @@ from aggregator_server.rounds.queries import write_seen
 from aggregator_server.schemas import InvitationRequest
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned, Versions
-from tests.support.aggregator_process import SETTINGS, FakeDevice, public_set
+from tests.support.aggregator_process import FakeDevice, public_set
 from tests.support.core_fleet import CoreFleet
 
 ANNA = Actor("Anna (token 1)", "192.0.2.7")
 WORDS = ("yes", "no", "stop", "go")
 HOMES = ("kitchen", "hallway", "workshop", "nursery", "garden shed", "living room")
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>" + 120 * "w"
-_HEARD = {
-    1: (7, "kettle"),
-    2: (7, "kettle"),
-    3: (8, "doorbell"),
-    4: (8, "doorbell"),
-    5: (9, "glass breaking"),
-    6: (7, "kettle"),
-}
+_SOUNDS = {7: "kettle", 8: "doorbell", 9: "glass breaking"}
+_HEARD = {device: (sound, _SOUNDS[sound]) for device, sound in enumerate((7, 7, 8, 8, 9, 7), 1)}
 _OWN = (61.0, 66.5, 70.0, 72.5, 74.0, 77.5, 78.0)
 _CURRENT = Versions(
     program=version(),
@@ -44,13 +38,8 @@ _OUTDATED = dataclasses.replace(_CURRENT, program="0.0.9")
 _ROUNDS, _ROUND_S = 5, 86_400.0
 
 
-def fleet_folder(folder: Path, newcomer: str = HOSTILE) -> None:
-    """Make a closed data folder: rounds that are done, one that is open, a device that waits, one in quarantine.
-
-    Args:
-        folder: to be made.
-        newcomer: name of the device that waits.
-    """
+def fleet_folder(folder: Path) -> None:
+    """Make a closed data folder: rounds that are done, one that is open, a device that waits, one in quarantine."""
     now = time.time()
     fleet = CoreFleet(folder, [], public=_words())
     fleet.devices = [device_of(number) for number in range(1, len(HOMES) + 1)]
@@ -61,24 +50,11 @@ def fleet_folder(folder: Path, newcomer: str = HOSTILE) -> None:
     reason = "3 of its uploads stood out, 0 were refused, 2 counted"
     change_devices(fleet.store, [fleet.devices[-1].device_id], "quarantine", now, reason=reason)
     _open(fleet, now)
-    _enrol(fleet, device_of(90), newcomer, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
+    _enrol(fleet, device_of(90), HOSTILE, now - 400.0, Actor("invitation 2", "192.0.2.33"), waiting=True)
     invite(fleet.store, InvitationRequest(devices=5, group="school"), ANNA, now - 3_600.0)
     fleet.store.note_seen(fleet.devices[3].device_id, now - 9 * 3_600.0)
     write_seen(fleet.store)
     fleet.store.close()
-
-
-class _NoisyDevice(FakeDevice):
-    """Describes sounds less alike than others of the tests do."""
-
-    def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
-        arrays = super().arrays(work, samples)
-        if "impressions" in arrays:
-            noise = np.random.default_rng(self.number).normal(
-                size=(*arrays["impressions"].shape[:1], 1, *SETTINGS.shape)
-            )
-            arrays["impressions"] = (arrays["impressions"] + 1.6 * noise).astype(np.float32)
-        return arrays
 
 
 def _words():
@@ -89,7 +65,7 @@ def _words():
 
 def device_of(number: int) -> FakeDevice:
     """Return one of the fleet's devices; that of the sixth home is in quarantine."""
-    return _NoisyDevice(number, (f"c{number % 4}", f"c{(number + 1) % 4}"))
+    return FakeDevice(number, (f"c{number % 4}", f"c{(number + 1) % 4}"))
 
 
 def _enrol(fleet: CoreFleet, device: FakeDevice, name: str, now: float, by: Actor, waiting: bool = False) -> None:
@@ -118,12 +94,8 @@ def _run(fleet: CoreFleet, number: int, now: float) -> None:
     rng = np.random.default_rng(number)
     for device in fleet.devices:
         after = _OWN[number % len(_OWN)] + rng.normal() * 4
-        metrics = {
-            "held_out_before": after - 3,
-            "held_out_after": after,
-            "public_before": 70.0,
-            "public_after": after + 8,
-        }
+        metrics = {"held_out_before": after - 3, "held_out_after": after}
+        metrics |= {"public_before": 70.0, "public_after": after + 8}
         if not number:  # a round whose devices measured on other recordings
             metrics = {"held_out_after": after, "distilled_accuracy": 99.0}
         kept_own = bool(rng.random() < 0.1)

@@ -12,7 +12,7 @@ from tests.support.edge_process import wait_for
 
 def kill_all(*processes: subprocess.Popen) -> None:
     """Kill processes and whatever they started, and wait until none is left."""
-    everyone = [pid for process in processes for pid in (process.pid, *_descendants(process.pid))]
+    everyone = [pid for process in processes for pid in (process.pid, *descendants(process.pid))]
     for pid in everyone:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -21,12 +21,13 @@ def kill_all(*processes: subprocess.Popen) -> None:
     wait_for(lambda: not any(_lives(pid) for pid in everyone), what="the end of all processes")
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
+    """Return all processes that a process started, and these, and so on."""
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 yield int(child)
-                yield from _descendants(int(child))
+                yield from descendants(int(child))
 
 
 def _lives(pid: int) -> bool:

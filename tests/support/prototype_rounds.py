@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import Contribution, RoundInputs
-from aggregator_server.rounds.plan import make_plan
+from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.schemas import RoundRequest
 from fleet_protocol.messages import ClassReport, Update
-from tests.support.embedded_words import SETTINGS, WORDS, clips, embedded_public_set
+from tests.support import round_inputs
+from tests.support.embedded_words import SETTINGS, WORDS, described, embedded_public_set
 
 PUBLIC = embedded_public_set(np.random.default_rng(7))
 
@@ -19,15 +19,9 @@ def upload(number, known=("c0", "c1"), met=(), denied=(), takes=8, said=None, ro
     rng = np.random.default_rng([number, takes])
     met = dict(met)
     words = [*(WORDS[int(class_id[1:])] for class_id in known), *met.values()]
-    means = (
-        np.stack([clips(word, takes, rng).mean(axis=0) for word in words])
-        if said is None
-        else np.stack([np.asarray(said, np.float32)[None]] * len(words))
-    )
-    arrays = {"prototypes": means, "counts": np.full(len(words), takes, np.float32)}
-    if denied:
-        arrays["negatives"] = np.stack([clips(word, 5, rng).mean(axis=0) for _, word in denied])
-        arrays["negative_counts"] = np.full(len(denied), 5, np.float32)
+    arrays = described(words, denied, takes, rng, of_denied=5)
+    if said is not None:
+        arrays["prototypes"] = np.stack([np.asarray(said, np.float32)[None]] * len(words))
     update = Update(
         round_id=round_id,
         device_id=f"{number:032x}",
@@ -44,12 +38,6 @@ def upload(number, known=("c0", "c1"), met=(), denied=(), takes=8, said=None, ro
 
 def inputs(*contributions, aggregation=None, **changes):
     """What a round with these uploads hands to the aggregation; ``aggregation``: settings of its rule."""
-    fields = {
-        "round_id": 5,
-        "plan": make_plan(RoundRequest("prototypes", aggregation=aggregation or {})),
-        "public_set": PUBLIC,
-        "consensus": np.zeros((120, 4), np.float32),
-        "contributions": contributions,
-        "has_consensus": False,
-    }
-    return RoundInputs(**(fields | changes))
+    request = RoundRequest("prototypes", aggregation=aggregation or {})
+    fields = {"round_id": 5, "public_set": PUBLIC, "consensus": np.zeros((120, 4), np.float32), "model": None}
+    return round_inputs.inputs(request, contributions, **(fields | changes))

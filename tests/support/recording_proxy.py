@@ -2,9 +2,10 @@
 
 import contextlib
 import socket
+import threading
 from dataclasses import dataclass
 
-from tests.support.fallible_address import FallibleAddress
+from tests.support.listener import Listener
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,13 @@ class Request:
     body: bytes
 
 
-class RecordingProxy(FallibleAddress):
+class RecordingProxy(Listener):
     """Stands in front of one server; ``sent`` grows while clients speak."""
 
     def __init__(self, port: int):
+        self._server = port
         self._connections: list[list[bytes]] = []
-        super().__init__(port)
+        super().__init__()
 
     @property
     def sent(self) -> bytes:
@@ -34,14 +36,22 @@ class RecordingProxy(FallibleAddress):
         """The requests that arrived whole, connection by connection; they account for every byte of ``sent``."""
         return [request for chunks in self._connections for request in requests_in(b"".join(chunks))]
 
-    def ask(self, client: socket.socket, server: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         chunks: list[bytes] = []
         self._connections.append(chunks)
-        with contextlib.suppress(OSError):
-            while data := client.recv(65_536):
-                chunks.append(data)
-                server.sendall(data)
-            server.shutdown(socket.SHUT_WR)
+        with socket.create_connection(("127.0.0.1", self._server)) as server:
+            answering = threading.Thread(target=_pass_on, args=(server, client, []), daemon=True)
+            answering.start()
+            _pass_on(client, server, chunks)
+            answering.join()
+
+
+def _pass_on(source: socket.socket, target: socket.socket, chunks: list[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            chunks.append(data)
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
 
 
 def requests_in(data: bytes) -> list[Request]:

@@ -30,6 +30,7 @@ from tests.support.aggregator_process import ADMIN, ENROL, TOKENS, Aggregator, S
 from tests.support.core_fleet import SAMPLES, CoreFleet
 from tests.support.desk import free_port
 from tests.support.faulty_state import Link
+from tests.support.power_cut import descendants
 from tests.support.state_servers import BUCKET
 
 CLASSES = ("c0", "c1", "c2", "c3")
@@ -188,7 +189,7 @@ class SharedServers:
 
     def pause(self, number, seconds):
         """SIGSTOP, of its computing processes too, for longer than the lease."""
-        paused = [self.servers[number].process.pid, *children_of(self.servers[number].process.pid)]
+        paused = [self.servers[number].process.pid, *descendants(self.servers[number].process.pid)]
         ends = time.monotonic() + seconds
         try:
             with self.failover("pause", number):
@@ -256,12 +257,8 @@ def outcome(store, round_id):
     found = describe_round(store, round_id)
     kept = ("result_public_set", "result_consensus", "result_weights", "betas", "accuracies", "discovery")
     uploads = sorted((one.device_id, one.upload) for one in found.participants)
-    plan = (found.summary.strategy, found.plan.seed)
-    return {name: getattr(found, name) for name in kept} | {
-        "state": found.summary.state,
-        "plan": plan,
-        "uploads": uploads,
-    }
+    asked = {"state": found.summary.state, "plan": (found.summary.strategy, found.plan.seed)}
+    return {name: getattr(found, name) for name in kept} | asked | {"uploads": uploads}
 
 
 def undisturbed(folder, devices, plans):
@@ -290,9 +287,3 @@ def ask(urls, method, path, **body):
                     return answer.json()
         assert time.monotonic() < end, f"no server answers {method} {path}"
         time.sleep(0.1)
-
-
-def children_of(pid):
-    return [
-        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
-    ]

@@ -48,7 +48,8 @@ def missing_parts() -> str:
     return ", ".join(missing + ([] if plugin else ["ALSA's plug-in for PulseAudio (libasound2-plugins)"]))
 
 
-def _player(sink: str, channels: int) -> list[str]:
+def _player(sink: str, samples: np.ndarray) -> list[str]:
+    channels = 1 if samples.ndim == 1 else samples.shape[1]
     form = ["--raw", "--format=float32le", f"--rate={SINK_RATE_HZ}", f"--channels={channels}"]
     return ["pacat", f"--device={sink}", *form]
 
@@ -80,14 +81,12 @@ class SoundServer:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         (self.folder / "native").unlink(missing_ok=True)
-        command = [
-            *("pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--log-level=error")
-        ]
+        command = ["pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1"]
         modules = [f"module-native-protocol-unix auth-anonymous=1 socket={self.folder}/native"]
         modules += [f"module-null-sink sink_name={sink} rate={SINK_RATE_HZ}" for sink in ("shelf", "cellar")]
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(
-                [*command, *(f"--load={module}" for module in modules)],
+                [*command, "--log-level=error", *(f"--load={module}" for module in modules)],
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -111,15 +110,13 @@ class SoundServer:
         """Begin to play float [frames] or [frames, channels] at 48 kHz, once."""
         path = self.folder / f"played-{len(self._players)}.raw"  # an earlier one may still be read
         path.write_bytes(samples.astype("<f4").tobytes())
-        channels = 1 if samples.ndim == 1 else samples.shape[1]
         with path.open("rb") as file:
-            self._players.append(subprocess.Popen(_player(sink, channels), stdin=file))
+            self._players.append(subprocess.Popen(_player(sink, samples), stdin=file))
 
     def play_on(self, samples: np.ndarray, sink: str = "shelf") -> subprocess.Popen[bytes]:
         """Begin to play the like again and again, until all is silenced or the player that is returned is killed."""
         sound = samples.astype("<f4").tobytes()
-        channels = 1 if samples.ndim == 1 else samples.shape[1]
-        player = subprocess.Popen(_player(sink, channels), stdin=subprocess.PIPE)
+        player = subprocess.Popen(_player(sink, samples), stdin=subprocess.PIPE)
         self._players.append(player)
 
         def feed() -> None:

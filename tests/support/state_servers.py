@@ -157,11 +157,8 @@ class S3Server(Server):
 
     @property
     def environment(self) -> dict[str, str]:
-        return _KEYS | {
-            "AWS_ENDPOINT": f"http://127.0.0.1:{self.port}",
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": "us-east-1",
-        }
+        where = {"AWS_ENDPOINT": f"http://127.0.0.1:{self.port}", "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1"}
+        return _KEYS | where
 
 
 class States:

@@ -76,21 +76,27 @@ class Device:
         return to_teach(self.config, self.state)
 
 
+def scores_of(saved, sound):
+    """A device's scores of unheard clips of a sound, float32 [clips, slots]."""
+    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
+    return scores(saved, clips)
+
+
+def scores(saved, clips):
+    model, settings = ModelRuntime(saved.listening_bundle), saved.bundle.manifest.feature_settings
+    return model.predict(
+        model.normalise(open_front_end(settings)(clips)), saved.progress.listening_labels.listening_mask
+    )
+
+
 def recall_as(saved, sound, label):
     """Share of unheard clips of a sound that the device takes for a label."""
-    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    clips = np.stack([melody(sound, np.random.default_rng([9, seed])) for seed in range(20)]).astype(np.float32)
-    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
-    return (model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(label)).mean()
+    return (scores_of(saved, sound).argmax(axis=1) == saved.progress.listening_labels.slot_of(label)).mean()
 
 
 def recall(tmp_path, saved, label):
     """Share of unheard clips of a label that a device recognises."""
     write_clips(tmp_path / "held out", label, 12, seed=1_000)
-    model = ModelRuntime(saved.listening_bundle)
     recordings = Recordings(tmp_path / "held out", saved.bundle.manifest.feature_settings)
-    x = model.normalise(
-        open_front_end(saved.bundle.manifest.feature_settings)(recordings.load(recordings.clips(label)))
-    )
-    found = model.predict(x, saved.progress.listening_labels.listening_mask).argmax(axis=1)
+    found = scores(saved, recordings.load(recordings.clips(label))).argmax(axis=1)
     return float((found == saved.progress.label_map.slot_of(label)).mean())

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from studies.fleets import Scale
+from studies.render import shown
 from studies.run import Call, Outcome, Run
 from studies.study import Picture, Summary, Table, results_of, stored
 
@@ -37,6 +38,11 @@ def same_as_tracked(name: str, found: Summary, by_hand: set[str], varying: set[s
     for key in {*found.pictures, *tracked["pictures"]}:
         there, ours = tracked["pictures"][key], found.pictures[key]
         assert [(one["name"], one["panel"]) for one in there["series"]] == [(s.name, s.panel) for s in ours.series]
+
+
+def rows_of(found: Summary) -> dict[str, dict[str, list[str]]]:
+    """Return the rows of each table by their first cells, as they are shown."""
+    return {key: {row[0]: [shown(cell) for cell in row[1:]] for row in one.rows} for key, one in found.tables.items()}
 
 
 class NoTraining(Scale):

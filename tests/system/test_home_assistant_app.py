@@ -124,26 +124,22 @@ def test_without_the_option_a_device_keeps_the_bundle_that_it_has_learned_with(a
     assert tomllib.loads(text)["model"] == {"bundle": used}
 
 
-def test_a_bundle_that_is_not_known_any_more_is_asked_for(app, tmp_path):
+UNUSABLE = [("options.json", text, "options.json cannot be used") for text in (None, "{", "{}", "[]")]
+UNUSABLE += [("edge.toml", text, "choose the bundle in the options") for text in (None, "[model", "[model]\n")]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), UNUSABLE)
+def test_a_file_that_cannot_be_used_is_named_and_left_as_it_is(app, tmp_path, name, text, said):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "model.safetensors").touch()
-    (tmp_path / "options.json").write_text(json.dumps(app["options"]))
-    for content in (None, "[model", "[model]\n"):
+    files = {"options.json": json.dumps(app["options"]), "edge.toml": None} | {name: text}
+    for file, content in files.items():
         if content is not None:
-            (tmp_path / "edge.toml").write_text(content)
-        done = subprocess.run([sys.executable, APP / "run.py", "--data", tmp_path], capture_output=True, text=True)
-        assert done.returncode == 1
-        assert "choose the bundle in the options" in done.stdout
-
-
-@pytest.mark.parametrize("content", [None, "{", "{}", "[]"])
-def test_options_that_cannot_be_read_are_named(tmp_path, content):
-    if content is not None:
-        (tmp_path / "options.json").write_text(content)
+            (tmp_path / file).write_text(content)
     done = subprocess.run([sys.executable, APP / "run.py", "--data", tmp_path], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "options.json cannot be used" in done.stdout
-    assert not (tmp_path / "edge.toml").exists()
+    assert said in done.stdout
+    assert (tmp_path / "edge.toml").exists() == (files["edge.toml"] is not None)
 
 
 class Running:

@@ -4,26 +4,22 @@ The fleet is started as README.md shows, in the environment of the tests; its se
 """
 
 import json
-import os
-import sys
 
 import numpy as np
 import pytest
 
 from edge_client.audio.recordings import encode_wave
-from tests.support.desk import Desk, free_port, next_commands
+from tests.support.commands import OwnDesk
+from tests.support.desk import free_port, next_commands
 from tests.support.edge_process import wait_for
 from tests.support.sounds import RATE, melody, write_clips, write_two_homes
 
 pytestmark = [pytest.mark.slow, pytest.mark.journey]
 
-MODULES = {"auricle-edge": "edge_client.cli", "auricle-aggregator": "aggregator_server.cli"}
-
 
 @pytest.fixture
 def desk(tmp_path):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AURICLE_")}
-    found = Desk(tmp_path, lambda name: [sys.executable, "-m", MODULES[name]], environment)
+    found = OwnDesk(tmp_path)
     yield found
     found.close()
 

@@ -13,6 +13,7 @@ from tests.support.checkout import ROOT, run_module
 from tests.support.dashboard_visitor import Visitor
 from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
+from tests.support.installed_package import install_package
 
 pytestmark = pytest.mark.slow
 
@@ -24,18 +25,8 @@ PROJECT = tomllib.loads(SHOWN[2])["project"]
 
 
 def install(folder: Path, monkeypatch, entry_points=PROJECT["entry-points"], device=DEVICE, server=SERVER) -> None:
-    """Lay a package out as an installer would."""
-    about = folder / "gentle-1.0.dist-info"
-    about.mkdir(parents=True)
-    (folder / "gentle_device.py").write_text(device)
-    (folder / "gentle_server.py").write_text(server)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gentle\nVersion: 1.0\n")
-    sections = (
-        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in named.items())
-        for group, named in entry_points.items()
-    )
-    (about / "entry_points.txt").write_text("\n".join(sections))
-    monkeypatch.setenv("PYTHONPATH", f"{folder}:{ROOT}")
+    modules = {"gentle_device": device, "gentle_server": server}
+    install_package(folder, "gentle", modules, entry_points, monkeypatch)
 
 
 def test_the_tutorial_shows_the_example():

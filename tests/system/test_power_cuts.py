@@ -45,14 +45,13 @@ time.sleep(60)
 
 
 @pytest.fixture
-def scene(tmp_path, bundles, start_aggregator, request):
-    """An aggregator, and a device with clips of known sounds; it listens where there is a sound server."""
+def scene(tmp_path, bundles, start_aggregator, sound_server):
+    """An aggregator, and a device that has clips of known sounds and listens."""
     server = start_aggregator()
     for label in KNOWN:
         write_clips(tmp_path / "public", label, 10, seed=99)
     with server.client() as client:
         client.put("/v1/public-set", content=build_public_set(tmp_path / "public", SETTINGS, KNOWN, 10).pack())
-    sound = request.getfixturevalue("sound_server")
     sections = (
         f'[server]\nurl = "{server.url}"\nenrol_token = "{ENROL}"\nwait_s = 2\nlongest_pause_s = 1\n'
         '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\nnice = 0\n'
@@ -61,7 +60,7 @@ def scene(tmp_path, bundles, start_aggregator, request):
     device = EdgeDaemon(tmp_path / "edge", bundles["cnn1"], sections)
     for label in KNOWN[:3]:
         write_clips(device.state / "clips", label, 10, seed=1)
-    return server, device, sound
+    return server, device
 
 
 def newest_round(server):
@@ -100,7 +99,7 @@ def check_nothing_is_lost(device, finished, identity):
 
 
 def test_power_cuts_at_random_instants_corrupt_nothing_and_lose_nothing(scene):
-    server, device, _ = scene
+    server, device = scene
     rng = np.random.default_rng(20)
     finished, identity, seen, longest = [], None, set(), 9.0
     cuts = 0

@@ -1,27 +1,20 @@
 """Taught on one device, known to all, and taken back: whole devices and a real aggregator."""
 
-import numpy as np
 import pytest
 
 from edge_client.clips.files import check_label, rejected
-from edge_client.features.front_end import open_front_end
-from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
+from tests.support.device_fleet import enrolled, finished, open_round
 from tests.support.edge_process import wait_for
-from tests.support.sounds import melody, write_clips
+from tests.support.sounds import write_clips
+from tests.support.taught_device import recall_as, scores_of
 
 pytestmark = pytest.mark.slow
 
 
-def recognised(device, label, slot, bundle="base"):
+def recognised(device, label, slot):
     """Share of clips of a sound, which no device has, that a device names rightly among all that it can hear."""
-    saved = device.device_state().model.load(find_bundle(bundle))
-    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    clips = np.stack([melody(label, np.random.default_rng([99, seed])) for seed in range(20)]).astype(np.float32)
-    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
-    return float((model.predict(x, labels.listening_mask).argmax(axis=1) == labels.slot_of(slot)).mean())
+    return recall_as(device.device_state().model.load(find_bundle("base")), label, slot)
 
 
 def run_round(server):
@@ -59,45 +52,6 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     assert all("Traceback" not in made.log() for made in (*devices, other))
 
 
-def test_a_device_of_another_front_end_learns_its_clips_anew_and_teaches_its_new_fleet(
-    fleet_of, start_aggregator, tmp_path
-):
-    """From a fleet on words to one on words and sounds."""
-    new, base = "words_and_sounds", {"base": find_bundle("base")}
-    server, device = fleet_of({new: find_bundle(new)}, own=6)
-    with device_fleet(tmp_path / "former", base, lambda: start_aggregator("former"), own=6) as (former, of_former):
-        one, other = of_former("one", "base", ("yes", "stop")), device("other", new, ("yes", "no"))
-        write_clips(tmp_path / "played", "stop", 20, seed=5)
-        one.config.write_text(f"{one.config.read_text()}teach_epochs = 10\n[microphone]\n")
-        with one.config.open("a") as config:
-            config.write(f'file = "{tmp_path / "played"}"\n')
-        one.start()
-        enrolled(former, 1)
-        wait_for(lambda: one.progress_of("base").taught, what="the clips to be learned")
-        run_round(former)
-        one.end()
-        clips = sorted(path.name for path in one.clips.rglob("*.wav"))
-
-        with server.client() as client:
-            link = str(InvitationLink(server.url, client.post("/v1/invitations", json={}).json()["token"]))
-        one.command("leave")
-        refused = one.command("join", link, check=False)
-        assert (refused.returncode, "[model] bundle" in refused.stderr) == (1, True)
-        one.config.write_text(one.config.read_text().replace(str(base["base"]), new))
-        one.command("join", link)
-        one.start()
-        started(server, other)
-        enrolled(server, 2)
-        wait_for(lambda: "another front end than before" in one.log(), what="the daemon to begin anew")
-        wait_for(lambda: one.progress_of(new).taught, what="the clips to be learned anew")
-        assert sorted(path.name for path in one.clips.rglob("*.wav")) == clips
-        assert run_round(server)["aggregation"]["devices"]["yes"] == 2
-        assert recognised(one, "stop", "stop", new) > 0.6
-        assert recognised(other, "stop", "sound-4", new) > 0.6
-        assert recognised(other, "no", "no", new) > 0.8
-        assert all("Traceback" not in made.log() for made in (one, other))
-
-
 def denied(device, label, sound, count):
     """Have an owner say of some sounds that they are not a label; return the folder."""
     write_clips(device.folder / "heard", sound, count, seed=70)
@@ -110,10 +64,7 @@ def denied(device, label, sound, count):
 def score(device, label, sound):
     """The mean score that a device gives a label on clips of a sound that no device has."""
     saved = device.device_state().model.load(find_bundle("base"))
-    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    clips = np.stack([melody(sound, np.random.default_rng([98, seed])) for seed in range(20)]).astype(np.float32)
-    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
-    return float(model.predict(x, labels.listening_mask)[:, labels.slot_of(label)].mean())
+    return float(scores_of(saved, sound)[:, saved.progress.listening_labels.slot_of(label)].mean())
 
 
 def test_what_one_owner_says_is_not_a_label_every_device_takes_it_less_for_that_until_the_owner_takes_it_back(fleet_of):

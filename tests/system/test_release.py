@@ -46,10 +46,15 @@ def files(folder):
     }
 
 
+def held(package):
+    """What a Debian package holds, as an archive."""
+    packed = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE).stdout
+    return tarfile.open(fileobj=io.BytesIO(packed))
+
+
 def wheels(package):
     """The wheels in a Debian package, by their names."""
-    packed = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE).stdout
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    with held(package) as archive:
         found = [member for member in archive.getmembers() if member.name.endswith(".whl")]
         return {member.name.rpartition("/")[2]: archive.extractfile(member).read() for member in found}
 
@@ -104,25 +109,16 @@ def test_two_clones_make_the_same_bytes_and_a_key_adds_signatures_alone(releases
     assert built | {"auricle-edge_0.1.0_armhf.cdx.json"} <= made
 
 
-def dpkg_deb(*words):
-    return subprocess.run(["dpkg-deb", *words], check=True, text=True, stdout=subprocess.PIPE).stdout
-
-
 @pytest.mark.slow
-def test_the_package_says_what_it_is_and_needs(releases):
+def test_the_package_says_what_it_needs_and_holds_the_installer_and_every_wheel_of_a_32_bit_pi(releases):
     package = releases[0] / "auricle-edge_0.1.0_armhf.deb"
-    fields = dict(line.split(": ", 1) for line in dpkg_deb("--field", package).splitlines() if ": " in line)
+    fields = dict(line.split(": ", 1) for line in run("dpkg-deb", "--field", package).splitlines() if ": " in line)
     assert (fields["Package"], fields["Architecture"]) == ("auricle-edge", "armhf")
     wanted = {"python3 (>= 3.11)", "python3 (<< 3.12) | python3 (>= 3.13)", "python3 (<< 3.14)"}
     wanted |= {"python3-numpy", "python3-cffi", "python3-soundfile", "python3-venv", "systemd"}
     assert wanted <= set(fields["Depends"].split(", "))
     assert int(fields["Installed-Size"]) > 1000
-
-
-@pytest.mark.slow
-def test_the_package_holds_the_installer_and_every_wheel_of_a_32_bit_pi_and_belongs_to_root(releases):
-    contents = dpkg_deb("--contents", releases[0] / "auricle-edge_0.1.0_armhf.deb")
-    lines = [line.split() for line in contents.splitlines()]
+    lines = [line.split() for line in run("dpkg-deb", "--contents", package).splitlines()]
     assert {owner for _, owner, *_ in lines} == {"root/root"}
     modes = {name.removeprefix("./usr/share/"): mode for mode, *_, name in lines}
     assert modes["auricle/systemd/setup.sh"] == "-rwxr-xr-x"
@@ -144,10 +140,7 @@ def test_what_is_published_tells_nothing_of_who_built_it(releases, checkouts):
         (0, 0, "", "", epoch)
     }
     assert {member.mode for member in members} == {0o644, 0o755}
-    packed = subprocess.run(
-        ["dpkg-deb", "--fsys-tarfile", release / "auricle-edge_0.1.0_armhf.deb"], check=True, stdout=subprocess.PIPE
-    )
-    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as data:
+    with held(release / "auricle-edge_0.1.0_armhf.deb") as data:
         assert {(member.uid, member.gid, member.mtime) for member in data} == {(0, 0, epoch)}
 
 
@@ -192,51 +185,40 @@ def test_apt_takes_the_package_from_the_signed_repository(releases, tmp_path):
     ).read_bytes()
 
 
-def replace_index(repository):
-    for path in repository.rglob("Packages*"):
-        path.write_bytes(path.read_bytes().replace(b"auricle", b"elsewho") if path.suffix != ".gz" else b"nothing")
-
-
-def replace_signed_text(repository):
-    path = repository / "dists/stable/InRelease"
-    path.write_text(path.read_text().replace("Origin: Auricle", "Origin: Elsewho"))
-
-
-def replace_package(repository):
-    (path,) = repository.rglob("*.deb")
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
+def changed(repository, pattern):
+    """Spoil the files of a name."""
+    for path in repository.rglob(pattern):
+        data = path.read_bytes()
+        path.write_bytes(data.replace(b"Auricle", b"Elsewho") if b"Auricle" in data else data[:-1] + b"?")
 
 
 @pytest.mark.slow
 def test_apt_refuses_what_somebody_changed_or_nobody_signed(releases, tmp_path):
     signed, unsigned = releases
-    for number, (release, tamper, said) in enumerate(
+    for number, (release, pattern, said) in enumerate(
         [
-            (signed, replace_index, "unexpected size|Hash Sum mismatch"),
-            (signed, replace_signed_text, "BADSIG|invalid signature"),
-            (unsigned, lambda repository: None, "is not signed"),
+            (signed, "Packages*", "unexpected size|Hash Sum mismatch"),
+            (signed, "InRelease", "BADSIG|invalid signature"),
+            (unsigned, "none", "is not signed"),
         ]
     ):
         repository = Path(shutil.copytree(release / "apt", tmp_path / f"apt-{number}"))
-        tamper(repository)
+        changed(repository, pattern)
         board = Board(tmp_path / f"board-{number}", repository, signed / "auricle.asc")
         assert re.search(said, board.apt("update", status=100)), said
     repository = Path(shutil.copytree(signed / "apt", tmp_path / "apt"))
     board = Board(tmp_path / "board", repository, signed / "auricle.asc")
     board.apt("update")
-    replace_package(repository)
+    changed(repository, "*.deb")
     assert "Hash Sum mismatch" in board.apt("download", "auricle-edge", status=100)
 
 
 @pytest.mark.slow
 def test_the_bill_of_materials_names_what_the_package_holds(releases):
-    """Its form is that of CycloneDX 1.6: which keys there must be, and what their values look like."""
     release, _ = releases
     package = release / "auricle-edge_0.1.0_armhf.deb"
     bill = json.loads(package.with_suffix(".cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
-    assert re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", bill["serialNumber"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", bill["metadata"]["timestamp"])
     whole, parts = bill["metadata"]["component"], bill["components"]
     assert (whole["type"], whole["name"], whole["version"]) == ("application", "auricle-edge", "0.1.0")
     assert len({part["bom-ref"] for part in [whole, *parts]}) == 1 + len(parts)
@@ -268,10 +250,6 @@ def test_a_release_that_cannot_be_built_leaves_nothing(checkouts, key, tmp_path)
     assert "cannot be installed" in build(checkout, place / "release", status=1, **nowhere)
     assert "is no fingerprint of 40 digits" in build(checkout, place / "release", "--key", "Test", status=1)
     assert "No secret key" in build(checkout, place / "release", "--key", "0" * 40, status=1)
-    (checkout / "README.md").write_text("changed\n")
-    (checkout / "notes.txt").touch()
-    told = build(checkout, place / "release", status=1)
-    assert (" M README.md" in told, "?? notes.txt" in told) == (True, True)
     assert list(place.iterdir()) == []
     (place / "kept.txt").touch()
     assert "is there already" in build(checkout, place, status=1)

@@ -152,9 +152,3 @@ def test_devices_have_variants_of_their_clips(model, source, name):
     strangers = np.abs(x[:, 0] - np.roll(x[:, 0], 1, axis=0)).mean()
     assert all(0.1 < distance < 0.9 * strangers for distance in distances)
     assert len({round(float(distance), 6) for distance in distances}) == 3
-
-
-@pytest.mark.parametrize("source", ["speech_commands", "log_mel"])
-def test_data_that_is_not_there_is_named(tmp_path, model, source):
-    with pytest.raises(CorpusError, match=r"there is no .*nowhere"):
-        read_corpus(DataSection(source, tmp_path / "nowhere"), model.manifest, 0)

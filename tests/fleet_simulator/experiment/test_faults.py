@@ -76,18 +76,13 @@ def test_a_fleet_whose_devices_are_all_in_quarantine_is_an_error(tmp_path, bundl
         federation.play(1)
 
 
-def test_refused_uploads_leave_the_others_alone(tmp_path, bundles):
+def test_refused_uploads_leave_the_others_alone(played):
     """Weights that the aggregator refuses at the door count as nothing sent."""
-    accuracy = {}
-    for attack, strength in (("silent", 1.0), ("scaling", 3.4e38)):
-        path = write_experiment(
-            tmp_path / f"{attack}.toml",
-            bundles["ann3"],
-            rounds={"count": 2},
-            faults={"attackers": 0.34, "attack": attack, "strength": strength},
-        )
-        accuracy[attack] = simulate(load(path), tmp_path / attack).rounds
-    assert accuracy["silent"] == accuracy["scaling"]
+    silent, refused = (
+        played(attack, {"attackers": 0.34, "attack": attack, "strength": strength}, count=2)
+        for attack, strength in (("silent", 1.0), ("scaling", 3.4e38))
+    )
+    assert silent == refused
     largest = attacked(FaultsSection(0.2, "scaling", 3.4e38), np.ones(2, np.float32), np.full(2, 9, np.float32), None)
     assert np.isfinite(largest).all()
 
@@ -112,23 +107,9 @@ def test_liars_about_their_clips_teach_wrong_labels_and_say_that_they_are_many(t
         assert (own == (3 - labels if device in liars else labels)).all()
 
 
-def test_attackers_that_are_honest_first_change_nothing_until_they_attack(tmp_path, bundles):
-    def accuracies(name, **faults):
-        path = write_experiment(tmp_path / f"{name}.toml", bundles["ann3"], faults=faults)
-        return [one["accuracy"] for one in simulate(load(path), tmp_path / name).rounds]
-
-    attack = {"attackers": 0.3, "attack": "scaling", "strength": 50.0}
-    honest, late = accuracies("honest"), accuracies("late", **attack, honest_rounds=2)
+def test_attackers_that_are_honest_first_change_nothing_until_they_attack(played):
+    attack = {"attackers": 0.3, "attack": "scaling", "strength": 50.0, "honest_rounds": 2}
+    mean = {"aggregation": {"name": "weighted_mean"}}
+    honest, late = ([one["accuracy"] for one in played(str(len(faults)), faults, **mean)] for faults in ({}, attack))
     assert late[:2] == honest[:2]
     assert late[2] != honest[2]
-
-
-def test_those_who_judge_the_model_have_the_right_labels(tmp_path, bundles):
-    def shards(wrong):
-        path = write_experiment(tmp_path / "e.toml", bundles["ann3"], faults={"wrong_labels": wrong})
-        return DealtFleet(load(path), tmp_path, in_memory=True).shards
-
-    clean, wrong = shards(0.0), shards(0.5)
-    assert (clean.labels(clean.test) == wrong.labels(wrong.test)).all()
-    own = [np.concatenate([s.labels(s.rows(n)) for n in range(s.devices)]) for s in (clean, wrong)]
-    assert 0.35 < np.mean(own[0] != own[1]) < 0.65

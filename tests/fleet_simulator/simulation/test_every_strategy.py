@@ -26,12 +26,6 @@ def on_embeddings(path, **sections):
     return load(write_experiment(path, find_bundle("base"), data=data, rounds=rounds, **sections))
 
 
-def of_two_networks(path, bundles, **rounds):
-    rounds = {"strategy": "fedavg", "count": 2, **rounds}
-    model = {"own": [str(bundles["ann3"]), str(bundles["cnn1"])]}
-    return load(write_experiment(path, bundles["ann3"], data=PUBLIC, rounds=rounds, model=model))
-
-
 def test_without_a_strategy_the_aggregator_s_recommendation_runs(tmp_path, bundles):
     embeddings = on_embeddings(tmp_path / "p.toml")
     assert embeddings.plan == make_plan(RoundRequest("prototypes", seed=5))
@@ -87,9 +81,10 @@ def test_devices_listen_with_heads_that_know_the_fleet_s_sounds(tmp_path):
 
 
 def test_scores_alone_are_a_fleet_s_strategy_too(tmp_path, bundles):
-    local = {"epochs": 2}
-    experiment = of_two_networks(tmp_path / "e.toml", bundles, strategy="zero_shot", local=local, count=3)
-    rounds = simulate(experiment, tmp_path / "run").rounds
+    rounds = {"strategy": "zero_shot", "local": {"epochs": 2}}
+    model = {"own": [str(bundles["ann3"]), str(bundles["cnn1"])]}
+    path = write_experiment(tmp_path / "e.toml", bundles["ann3"], data=PUBLIC, rounds=rounds, model=model)
+    rounds = simulate(load(path), tmp_path / "run").rounds
     assert rounds[-1]["accuracy"] > rounds[0]["accuracy"] * 0.9 > 0.4
     assert "confusion" not in rounds[-1]
 

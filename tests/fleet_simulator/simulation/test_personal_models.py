@@ -62,17 +62,6 @@ def test_the_guard_refuses_what_attackers_made_and_takes_what_a_fleet_learned(tm
         assert sum(as_expected) > len(found) / 2
 
 
-def test_personalisation_leaves_the_fleet_s_model_alone_and_a_longer_run_goes_on(tmp_path, bundles):
-    def experiment(count):
-        sections = UNEQUAL | {"rounds": {"count": count}, "personalisation": {"name": "group_balanced"}}
-        return load(write_experiment(tmp_path / "e.toml", bundles["ann3"], **sections))
-
-    simulate(experiment(2), tmp_path / "run")
-    longer, whole = simulate(experiment(4), tmp_path / "run"), simulate(experiment(4), tmp_path / "whole")
-    assert longer.devices == whole.devices
-    assert longer.rounds[2:] == whole.rounds[2:]
-
-
 @pytest.mark.parametrize(
     ("sections", "says"),
     [
@@ -87,27 +76,3 @@ def test_a_personalisation_that_cannot_be_run_is_named_with_the_way_out(tmp_path
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], **UNEQUAL | sections)
     with pytest.raises(ExperimentError, match=says):
         load(path)
-
-
-FLEET = {"devices": 6, "split": "dirichlet", "alpha": 1.0, "held_out": 0.4, "local_models": True}
-
-
-def run(tmp_path, bundle, own, rounds, name="run", workers=0, **sections):
-    published = {"strategy": "fedmlac", "local": {"epochs": 2}, "aggregation": {"name": "lpa"}}
-    sections |= {"fleet": FLEET, "rounds": {"count": rounds} | published}
-    path = write_experiment(tmp_path / f"{name}.toml", bundle, **sections, model={"own": [str(own)]})
-    return simulate(load(path), tmp_path / name, workers).devices
-
-
-def mean(devices, figure):
-    return sum(entry[figure] for entry in devices) / len(devices)
-
-
-@pytest.mark.parametrize("own", ["ann3", "cnn1"])
-def test_a_device_listens_with_what_its_held_out_clips_and_public_labels_speak_for(tmp_path, bundles, own):
-    data = {"public": 0.2}
-    plain = run(tmp_path, bundles["ann3"], bundles[own], 4, "plain", data=data)
-    assert [entry["listening_own"] for entry in plain] == [entry["own"] for entry in plain]
-    personal = run(tmp_path, bundles["ann3"], bundles[own], 4, "personal", data=data, personalisation={"name": "local"})
-    assert mean(personal, "listening_own") == mean(personal, "personal") >= mean(plain, "listening_own")
-    assert mean(personal, "listening_strangers") > mean(plain, "listening_strangers")

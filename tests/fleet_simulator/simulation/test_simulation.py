@@ -1,10 +1,8 @@
 """A virtual fleet does what a real one does, whatever the number of workers, and however often it is killed."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from fleet_simulator.runs.run_folder import STATE, locked, read_state
 from fleet_simulator.simulation.dealt_fleet import DealtFleet
 from fleet_simulator.simulation.tasks import device_id
 from tests.support.checkout import ROOT, run_module
+from tests.support.edge_process import wait_for
 from tests.support.simulated_fleet import left_in, simulate, write_experiment
 
 
@@ -114,14 +113,15 @@ def killed_run(experiment, folder, after):
     command = [sys.executable, "-m", "fleet_simulator.cli", "run", experiment, "--output", folder, "--workers", "2"]
     quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     process = subprocess.Popen(list(map(str, command)), cwd=ROOT, start_new_session=True, **quiet)
-    digest, deadline = load(experiment).digest, time.monotonic() + 300
-    while time.monotonic() < deadline:
-        state = read_state(folder, digest)
-        if state is not None and len(state[1]["rounds"]) >= after:
-            break
+    digest = load(experiment).digest
+
+    def rounds():
         assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
+        state = read_state(folder, digest)
+        return 0 if state is None else len(state[1]["rounds"])
+
+    wait_for(lambda: rounds() >= after, 300, f"{after} rounds")
+    process.kill()
     process.wait()
     return process.pid, len(read_state(folder, digest)[1]["rounds"])
 
@@ -144,10 +144,7 @@ def test_a_killed_run_goes_on_from_its_last_finished_round_to_the_same_bytes(tmp
     path = write_experiment(tmp_path / "e.toml", bundles["ann3"], rounds=rounds)
     main_process, first = killed_run(path, tmp_path / "run", 3)
     assert first < 40
-    deadline = time.monotonic() + 120
-    while members(main_process) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert members(main_process) == []  # the workers ended by themselves
+    wait_for(lambda: not members(main_process), what="the end of the workers, by themselves")
     _, second = killed_run(path, tmp_path / "run", first + 3)
     assert first < second
     done = run_module("fleet_simulator.cli", "run", path, "--workers", "2", "--output", tmp_path / "run")

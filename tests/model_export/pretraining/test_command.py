@@ -25,23 +25,6 @@ BUILT_IN = {
     # Not MEAN, for which 32-bit ARM has no fast int8 code.
     "int8": {"CONV_2D", "ADD", "RESHAPE", "DEPTHWISE_CONV_2D", "STRIDED_SLICE", "QUANTIZE", "DEQUANTIZE"},
 }
-# The runtimes live in processes of their own: one of them dies beside TensorFlow.
-RUN_GRAPHS = """
-import sys
-import numpy as np
-from importlib import import_module
-pictures, folder = np.load(sys.argv[2]), sys.argv[3]
-interpreter_of = import_module(sys.argv[1]).Interpreter
-for name in ("float32", "int8"):
-    interpreter = interpreter_of(model_path=f"{folder}/{name}.tflite", num_threads=1)
-    into, out = interpreter.get_input_details()[0]["index"], interpreter.get_output_details()[0]["index"]
-    for size in (1, len(pictures)):
-        interpreter.resize_tensor_input(into, (size, 98, 40))
-        interpreter.allocate_tensors()
-        interpreter.set_tensor(into, pictures[:size])
-        interpreter.invoke()
-        np.save(f"{folder}/{name}_{size}.npy", interpreter.get_tensor(out))
-"""
 
 
 def arguments(folder, corpus):
@@ -140,21 +123,6 @@ def test_only_built_in_operators_are_left(trained):
     for precision, graph in (("float32", front_end.float32), ("int8", front_end.int8)):
         (operators,) = operators_by_signature(graph).values()
         assert set(operators) <= BUILT_IN[precision]
-
-
-def test_a_graph_takes_rows_at_once_and_int8_stays_close(tmp_path, trained):
-    front_end = read(trained[0])
-    pictures = np.random.default_rng(0).normal(0, 1, (5, 98, 40)).astype(np.float32)
-    np.save(tmp_path / "pictures.npy", pictures)
-    (tmp_path / "float32.tflite").write_bytes(front_end.float32)
-    (tmp_path / "int8.tflite").write_bytes(front_end.int8)
-    code = [sys.executable, "-c", RUN_GRAPHS, "ai_edge_litert.interpreter"]
-    subprocess.run([*code, str(tmp_path / "pictures.npy"), str(tmp_path)], check=True, capture_output=True)
-    result = {name.stem: np.load(name) for name in tmp_path.glob("*_*.npy")}
-    assert result["float32_5"].shape == (5, 64)
-    scale = np.abs(result["float32_5"]).max()
-    assert np.allclose(result["float32_1"], result["float32_5"][:1], atol=1e-5 * scale)
-    assert np.allclose(result["int8_5"], result["float32_5"], atol=0.1 * scale)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from fleet_protocol.bundle import read_bundle
 from model_export.pretraining import front_end_file
-from tests.support.checkout import run_module, run_python
+from tests.support.checkout import run_python
 from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
@@ -66,16 +66,3 @@ def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
     # A bundle beside the file can leave its statistics out.
     held = read_bundle(bundle).manifest.sha256["embedding.safetensors"]
     assert held == file.description["files"][front_end_file.STATISTICS]["sha256"]
-
-
-def test_what_is_no_front_end_is_refused(tmp_path, front_end):
-    damaged = tmp_path / "damaged.frontend"
-    damaged.write_bytes(front_end.read_bytes()[:-2_000])
-    for options, words in (
-        (["gudor"], ["'gudor'", "gudur", "NAME.frontend"]),
-        ([str(tmp_path / "none.frontend")], ["none.frontend", "pretrain"]),
-        ([str(damaged)], ["damaged.frontend", "pretrain"]),
-    ):
-        done = run_module("model_export.cli", "build", "linear", "--features", *options, "-o", "x.auricle")
-        assert done.returncode == 1
-        assert all(word in done.stderr for word in words), done.stderr

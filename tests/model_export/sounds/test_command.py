@@ -8,7 +8,7 @@ import soundfile
 
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
-from fleet_protocol.sample_sounds import SOUNDS, takes
+from fleet_protocol.sample_sounds import takes
 from model_export.cli import main
 from model_export.errors import ExportError
 from model_export.front_ends import find_front_end
@@ -16,18 +16,6 @@ from model_export.pretraining.front_end_file import read
 from tests.support.checkout import DATA, run_python
 
 WEIGHTS = DATA.parent / "models" / "efficientat_mn04" / "weights.safetensors"
-
-
-def test_every_kind_of_sound_is_loud_bounded_and_another_one_with_every_draw():
-    rng = np.random.default_rng(0)
-    for kind in SOUNDS:
-        one, other = (takes(kind, 2, 16_000, rng) for _ in range(2))
-        for clip in (*one, *other):
-            assert clip.dtype == np.float32
-            assert np.abs(clip).max() <= 1.0
-            assert np.sqrt(np.mean(np.square(clip))) > 1e-3, kind
-        assert np.abs(one[0] - one[1]).max() > 1e-3, kind
-        assert np.abs(one[0] - other[0]).max() > 1e-3, kind
 
 
 @pytest.mark.parametrize(
