@@ -139,8 +139,9 @@ def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
     journal = Journal(state.database)
     journal.publish(Event(1_700_000_000.5, "detected", SECRET_LABEL, None, 0.9, -20.0))
     journal.close()
-    with worker(device.config) as teaching:
-        ended(teaching)
+    if read_bundle(bundle).manifest.background:  # without, a device learns in rounds alone
+        with worker(device.config) as teaching:
+            ended(teaching)
     return device
 
 
