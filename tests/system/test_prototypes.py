@@ -3,8 +3,9 @@
 import pytest
 
 from edge_client.clips.files import check_label, rejected
+from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.device_fleet import enrolled, finished, open_round
+from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
 from tests.support.sounds import write_clips
 from tests.support.taught_device import recall_as, scores_of
@@ -12,9 +13,9 @@ from tests.support.taught_device import recall_as, scores_of
 pytestmark = pytest.mark.slow
 
 
-def recognised(device, label, slot):
+def recognised(device, label, slot, bundle="base"):
     """Share of clips of a sound, which no device has, that a device names rightly among all that it can hear."""
-    return recall_as(device.device_state().model.load(find_bundle("base")), label, slot)
+    return recall_as(device.device_state().model.load(find_bundle(bundle)), label, slot)
 
 
 def run_round(server):
@@ -107,3 +108,44 @@ def retire_and_restore(server, owner, other, last):
         assert "sound-4" in other.progress().listening_labels.labels
         assert len(admin.get("/v1/classes").json()) == 5
     assert len(list((owner.clips / check_label("stop")).iterdir())) >= 6
+
+
+def test_a_device_of_another_front_end_learns_its_clips_anew_and_teaches_its_new_fleet(
+    fleet_of, start_aggregator, tmp_path
+):
+    """From a fleet on words to one on words and sounds."""
+    new, base = "words_and_sounds", {"base": find_bundle("base")}
+    server, device = fleet_of({new: find_bundle(new)}, own=6)
+    with device_fleet(tmp_path / "former", base, lambda: start_aggregator("former"), own=6) as (former, of_former):
+        one, other = of_former("one", "base", ("yes", "stop")), device("other", new, ("yes", "no"))
+        write_clips(tmp_path / "played", "stop", 20, seed=5)
+        one.config.write_text(f"{one.config.read_text()}teach_epochs = 10\n[microphone]\n")
+        with one.config.open("a") as config:
+            config.write(f'file = "{tmp_path / "played"}"\n')
+        one.start()
+        enrolled(former, 1)
+        wait_for(lambda: one.progress().taught, what="the clips to be learned")
+        run_round(former)
+        one.end()
+        clips = sorted(path.name for path in one.clips.rglob("*.wav"))
+
+        with server.client() as client:
+            link = str(InvitationLink(server.url, client.post("/v1/invitations", json={}).json()["token"]))
+        one.command("leave")
+        refused = one.command("join", link, check=False)
+        assert (refused.returncode, "[model] bundle" in refused.stderr) == (1, True)
+        one.config.write_text(one.config.read_text().replace(str(base["base"]), new))
+        one.command("join", link)
+        one.start()
+        started(server, other)
+        enrolled(server, 2)
+        wait_for(lambda: "another front end than before" in one.log(), what="the daemon to begin anew")
+        wait_for(
+            lambda: one.device_state().model.load(find_bundle(new)).progress.taught, what="the clips to be learned anew"
+        )
+        assert sorted(path.name for path in one.clips.rglob("*.wav")) == clips
+        assert run_round(server)["aggregation"]["devices"]["yes"] == 2
+        assert recognised(one, "stop", "stop", new) > 0.6
+        assert recognised(other, "stop", "sound-4", new) > 0.6
+        assert recognised(other, "no", "no", new) > 0.8
+        assert all("Traceback" not in made.log() for made in (one, other))
