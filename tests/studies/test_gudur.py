@@ -19,7 +19,6 @@ from studies.gudur.runs import (
     LABELS,
     LITERAL,
     POISONED,
-    RATES,
     SCORES,
     SHARED,
     TRIALS,
@@ -110,20 +109,6 @@ def results(class_ids, local=(80.0, 90.0)):
 def test_the_tables_are_those_of_the_tracked_results():
     by_hand = {"published", "published-users", "device"}
     same_as_tracked("gudur", summary(results(("c8", "c8"))), by_hand, varying={"falls"})
-
-
-def test_scores_stand_beside_the_own_models_and_forms_beside_the_model_without_a_fleet():
-    found = rows_of(summary(results(("c8", "c8"))))
-    five = "5.0 ± 0.0"
-    scores = found["scores"]
-    assert scores["keywords, 3 users, user 2"] == ["75.0 ± 0.0", "80.0 ± 0.0", five, five, five, ""]
-    assert scores["sounds, 10 users"] == ["75.0 ± 0.0", "80.0 ± 0.0", five, five, five, "800.0 ± 0.0"]
-    listening = found["listening"]
-    form = "keywords, 3 users: own clips, then the fleet's scores (the paper's)"
-    assert listening[form] == [f"{RATES['keywords'][SCORES]:g}", "4", "70.0 ± 0.0", "60.0 ± 0.0", "2.0 ± 0.0", five]
-    assert listening["keywords, 3 users: alone"][1:] == ["3", "68.0 ± 0.0", "55.0 ± 0.0", "", ""]
-    assert found["tuning"]["sounds, 3 users: alone"][0] == "61.5 ± 0.0"
-    assert found["poisoned"]["no attackers"][:3] == ["0%", "1.0", "4 of 12"]  # two of six reported it, twice
 
 
 @pytest.mark.parametrize(("class_ids", "matched"), [(("c8", "c8"), 2), (("c8", "c9"), 0), (("c8", None), 0)])

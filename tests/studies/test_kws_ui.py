@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from studies.kws_ui import runs as study
-from studies.render import shown
-from tests.support.tiny_study import rows_of, same_as_tracked, summary_of
+from tests.support.tiny_study import same_as_tracked, summary_of
 
 
 def confusion(words=(8,) * 10, taken_for_a_word=3) -> list[list[int]]:
@@ -46,30 +45,3 @@ def test_made_up_figures_make_the_tracked_tables(tmp_path):
     found = summary_of(study, tmp_path, lambda run, _: figures(run.name, run.seed, 0.9))
     by_hand = {"published", "settings", "trials", "more-trials"}
     same_as_tracked("kws_ui", found, by_hand)
-
-
-def test_the_tables_say_where_it_is_ahead_and_where_it_is_not(tmp_path):
-    def changed(run, _):
-        accuracies = {f"{study.DSCNN}: FedOPT": 0.6, f"{study.DSCNN}: FedProx": 0.58}
-        low, high = study.MANY_STEPS.values()
-        accuracies |= {f"{low}: FedAvg": 0.6, f"{high}: FedAvg": 0.55}
-        ours = 0.88 if run.name == f"{study.DSCNN}: FedKWS-UI" else accuracies.get(run.name, 0.5)
-        return figures(run.name, run.seed, ours)
-
-    found = summary_of(study, tmp_path, changed)
-    table = rows_of(found)["dscnn-12-steps"]
-    errors = ["0.25", "20.0"]
-    assert table["FedKWS-UI"] == ["89.5 ± 0.7", "0.0 ± 0.0", *errors, "50.0 ± 0.0", "40.0 ± 0.0", "95.0", "10"]
-    assert table["FedProx"][:2] == ["59.0", "0.0"]  # of one seed
-    assert table["warm start"][0] == "25.0 ± 0.0"
-    assert table["alone"][4:6] == ["30.0", "30.0"]
-    fleet = found.tables["fleets"].rows[0]
-    assert fleet == [study.DSCNN, "11, 12", 45, 30, 60, 5.0]
-    leads = {tuple(row[:3]): shown(row[3]) for row in found.tables["leads"].rows}
-    assert leads[study.DSCNN, "FedKWS-UI", "FedOPT"] == "28.0 ± 0.0"
-    assert leads[study.DSCNN, "FedProx", "FedAvg"] == "8.0"
-    assert (study.DSCNN, "FedKWS-UI", "FedProx") not in leads
-    assert leads["DSCNN, 50 steps", "FedAvg, rate 0.003", "FedAvg, rate 0.01"] == "5.0 ± 0.0"
-    assert leads["DSCNN, 50 steps, rates of the trials", "FedKWS-UI", "FedAvg"] == "-10.0 ± 0.0"
-    assert found.tables["reached"].rows == []
-    assert [shown(cell) for cell in found.tables["first-seed"].rows[0]] == [study.DSCNN, "public only", "30.0", "30.0"]
