@@ -22,7 +22,7 @@ say installing; dpkg --install /mnt/older.deb
 test -e $service -a -e /etc/auricle/edge.toml -a ! -e /etc/systemd/system/multi-user.target.wants/auricle-edge.service
 auricle-edge --version | grep '^auricle-edge .*TensorFlow Lite 2.17.1 (pymicro-wakeword 2.5.0, SHA-256 '
 say starting; runuser -u auricle -- auricle-edge run --config /etc/auricle/edge.toml >/tmp/log 2>&1 &
-until grep -aq pymicro /var/lib/auricle/state.sqlite3* 2>/dev/null; do
+until grep -q listening /var/lib/auricle/status.json 2>/dev/null; do
     kill -0 $! || {{ cat /tmp/log; exit 1; }}
     sleep 0.5
 done
