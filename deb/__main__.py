@@ -125,7 +125,7 @@ Version: {version()}
 Architecture: {architecture}
 Maintainer: The Auricle authors <auricle@example.invalid>
 Installed-Size: {size_kb}
-Depends: {_PYTHONS[architecture]}, python3-venv, systemd
+Depends: {_PYTHONS[architecture]}, libstdc++6, python3-venv, systemd
 Recommends: {_RECOMMENDS[architecture]}
 Section: sound
 Priority: optional

@@ -19,6 +19,7 @@ _OTHER_NAMES = {"bookworm": "oldstable", "trixie": "stable"}
 _BUILD = Path(__file__).resolve().parent.parent.parent / "build"
 # What a Pi takes from its distribution: Python, and what has no wheel for it (docs/pi.md).
 _PACKAGES = (
+    "libstdc++6",  # of TensorFlow Lite; every system with apt has it
     "python3",
     "python3-venv",
     "systemd",  # makes the user of the Debian package
