@@ -96,7 +96,7 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
 
 def empty_deleted(store: ClipStore, state: DeviceState) -> int:
     """Remove for good what can be had back no more; return how many clips these were. Not while the store changes."""
-    if is_changing(store.folder):
+    if not store.folder.is_dir() or is_changing(store.folder):  # its disk may be mounted later
         return 0
     with store.changing():
         state.choices.forget_old()

@@ -54,7 +54,7 @@ def test_the_wheel_holds_the_packages_whole_and_what_a_user_reads():
     assert {f"auricle/systemd/{path.name}" for path in (ROOT / "systemd").iterdir()} <= shared
     examples = {name for name in tracked_files() if name.startswith("examples/")}
     assert {f"auricle/{name}" for name in examples} <= shared
-    assert {"auricle/constraints.txt", "doc/auricle/device.md", "doc/auricle/models/base.md"} <= shared
+    assert "auricle/constraints.txt" in shared
 
 
 @pytest.mark.parametrize("installer", ["pipx", "uv"])
