@@ -92,6 +92,8 @@ def _read_words(sources: Path, marks: Path) -> Iterator[tuple[str, str, Floats]]
             lengths[word].append(last - first + 1)
     wanted = {word for word, found in lengths.items() if len(found) >= _FEWEST and np.median(found) >= _SHORTEST}
     paths = {path.stem: path for path in sources.rglob("*") if path.suffix.lower() in SUFFIXES}
+    if missing := sorted({line["recording"] for line in said} - set(paths)):
+        raise RecordingError(f"{marks} names {missing[0]!r}, which {sources} lacks")
     for line in said:
         samples = read_recording(paths[line["recording"]], SETTINGS.sample_rate_hz)
         padded = np.pad(samples, SETTINGS.clip_samples)
@@ -142,9 +144,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path, speaker in _connected(chosen.sources):
             for number, second in enumerate(_seconds(read_recording(path, rate))):
                 _write(chosen.folder / SPEECH / f"{speaker}_{number}.wav", second)
-    except KeyError as error:
-        print(f"benchmarks.spoken_words: {chosen.marks} names {error}, which {chosen.sources} lacks", file=sys.stderr)
-        return 1
     except (OSError, RecordingError) as error:
         print(f"benchmarks.spoken_words: {error}", file=sys.stderr)
         return 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from edge_client.clips.files import DELETED, Clip, choose_known, clip_files, is_label, rejected
-from edge_client.clips.store import ClipStore, is_changing
+from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.questions.answers import answers, store_of, take_back
@@ -96,7 +96,7 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
 
 def empty_deleted(store: ClipStore, state: DeviceState) -> int:
     """Remove for good what can be had back no more; return how many clips these were. Not while the store changes."""
-    if not store.folder.is_dir() or is_changing(store.folder):  # its disk may be mounted later
+    if not store.is_at_rest():
         return 0
     with store.changing():
         state.choices.forget_old()

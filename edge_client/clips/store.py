@@ -209,7 +209,7 @@ class ClipStore:
         A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it.
         While another process is changing the store nothing is done: there will be another time.
         """
-        if not self.folder.is_dir() or is_changing(self.folder):
+        if not self.is_at_rest():
             return
         now = time.time() if now is None else now
         with self.changing():
@@ -219,6 +219,10 @@ class ClipStore:
                     path.unlink()
                 if empty_s > DAY_S:  # before, somebody may be about to put recordings into it
                     self._forget_folder(folder)
+
+    def is_at_rest(self) -> bool:
+        """Return whether the folder is there, whose disk may be mounted later, and no process is changing it."""
+        return self.folder.is_dir() and not is_changing(self.folder)
 
     def _all(self) -> list[Clip]:
         return [Clip(folder_of(path, self.folder), path) for path in clip_files(self.folder)]

@@ -210,6 +210,11 @@ class Batches:
     def _words(self) -> list[NDArray[np.int64]]:
         return self._clips[: len(self._all.vocabulary)]
 
+    @cached_property
+    def _spoken(self) -> NDArray[np.int64]:
+        """The clips' indices of all words."""
+        return np.concatenate(self._words)
+
     @property
     def _recorded_noise(self) -> NDArray[np.int64]:
         return self._clips[len(self._words)]
@@ -307,9 +312,8 @@ class Batches:
             level = np.exp(_NEPERS * _draw((-8.0, 8.0), int(two.sum()), rng))
             noises[two] = np.log(_even(noises[two]) + level * _even(self._noises(int(two.sum()), rng)))
         if settings.talk:
-            spoken = np.concatenate(self._clips[: len(self._words)])
             for row in np.flatnonzero(rng.random(count) < settings.talk):
-                people = LOG_POWERS[self._all.pixels[rng.choice(spoken, rng.integers(1, _TALKERS + 1))]]
+                people = LOG_POWERS[self._all.pixels[rng.choice(self._spoken, rng.integers(1, _TALKERS + 1))]]
                 noises[row] = np.log(_even(_rolled(people, rng)).mean(axis=0))
         return noises
 

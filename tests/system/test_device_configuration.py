@@ -14,8 +14,10 @@ pytestmark = pytest.mark.slow
 
 SHIPPED = ROOT / "systemd/edge.toml"
 # Keys whose default is "none", or depends on the bundle: the file shows an example.
-EXAMPLES = {"url", "ca", "folder", "background", "evaluation", "file", "hop_s", "average_s", "threshold", "thresholds"}
-EXAMPLES |= {"waits"}
+EXAMPLES = {
+    *("url", "ca", "folder", "background", "evaluation", "file", "hop_s"),
+    *("average_s", "threshold", "thresholds", "waits"),
+}
 SECTIONS = section_classes()
 
 
