@@ -66,6 +66,7 @@ NOT_UNDER_EMULATION = (
     "tests/edge_client/daemon/test_daemon_parts.py::test_training_is_killed_at_its_deadline_even_if_it_will_not_listen",
     "tests/edge_client/detection/test_sensitivity.py",
     "tests/edge_client/learning/teaching/test_job.py",
+    "tests/edge_client/model/test_runtime.py::test_memory_stays_small_and_the_library_needs_nothing_of_any_package",
     f"{_HEAD_JOB}::test_the_same_clips_give_the_same_head_whatever_was_taught_before",
     f"{_HEAD_JOB}::test_what_the_owner_says_is_not_a_label_is_no_longer_taken_for_it",
     f"{_HEAD_JOB}::test_after_a_round_a_device_without_clips_learns_what_is_no_label",
