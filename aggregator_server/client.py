@@ -39,16 +39,14 @@ class Client:
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401  (whatever JSON says)
         """Return the answer to ``GET``; ``query`` becomes the address' part behind ``?``.
 
-        Raises:
-            ServerError: the server does not answer, or says no.
+        Raises ServerError: the server does not answer, or says no.
         """
         return self._ask("GET", path, params=query)
 
     def send(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
         """Send a JSON document, or nothing; return the answer, None where it is empty.
 
-        Raises:
-            ServerError: the server does not answer, or says no.
+        Raises ServerError: the server does not answer, or says no.
         """
         return self._ask(method, path, json=document)
 

@@ -142,11 +142,7 @@ class StateAwayError(AggregatorError, OSError):
 
 
 class TooManyError(AggregatorError):
-    """Too many devices enrolled.
-
-    Attributes:
-        retry_after_s: Seconds after which it is worth trying again.
-    """
+    """Too many devices enrolled. ``retry_after_s``: seconds after which it is worth trying again."""
 
     code = "too_many"
 

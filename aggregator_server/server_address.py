@@ -45,8 +45,7 @@ def note_address(folder: Path, url: str, authority: str | None) -> None:
 def read_address(folder: Path) -> tuple[str | None, str | None]:
     """Return (where the server of a data folder is reached, the SHA-256 of its own authority), None where unknown.
 
-    Raises:
-        AggregatorError: the note is damaged.
+    Raises AggregatorError: the note is damaged.
     """
     try:
         noted = json.loads((folder / _NAME).read_bytes())
@@ -68,8 +67,7 @@ def require_address(url: str) -> None:
 def authority_file(folder: Path, url: str, authority: str | None) -> Path | None:
     """Return the certificate that vouches for the server of a data folder; None where it needs none of its own.
 
-    Args:
-        authority: SHA-256 of its own authority, as it is noted; None where it has none.
+    ``authority``: SHA-256 of its own authority, as it is noted; None where it has none.
     """
     return folder / "tls" / "authority.pem" if authority is not None and url.startswith("https:") else None
 
@@ -77,12 +75,8 @@ def authority_file(folder: Path, url: str, authority: str | None) -> Path | None
 def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
     """Return what makes an invitation's link from its token.
 
-    Args:
-        url: the server as devices reach it; None for where it was reached last.
-
-    Raises:
-        InvalidRequestError: the address is none.
-        AggregatorError: nobody knows it.
+    ``url``: the server as devices reach it; None for where it was reached last. Raises InvalidRequestError: the address
+    is none. AggregatorError: nobody knows it.
     """
     noted, authority = read_address(folder)
     address = url or noted

@@ -79,11 +79,7 @@ def _first(off: Bools) -> tuple[int, ...]:
 def check_probabilities(name: str, scores: Array) -> None:
     """Check that rows are probabilities of some of a network's classes, so that they sum to at most 1.
 
-    Args:
-        scores: float32 [samples, classes], finite.
-
-    Raises:
-        MalformedUpdateError: they are not.
+    ``scores``: float32 [samples, classes], finite. Raises MalformedUpdateError: they are not.
     """
     off = (scores < -_TOLERANCE) | (scores > 1 + _TOLERANCE)
     if off.any():
@@ -130,8 +126,7 @@ def capped_sizes(sizes: Doubles, medians: float) -> Doubles:
 def usual_size(sizes: Doubles) -> float:
     """Return the lower median of the sizes above 0, which less than half of the devices cannot raise; 1 without any.
 
-    Args:
-        sizes: float64 [devices], not negative.
+    ``sizes``: float64 [devices], not negative.
     """
     known = np.sort(sizes[sizes > 0])
     return float(known[(len(known) - 1) // 2]) if len(known) else 1.0

@@ -57,8 +57,7 @@ def connect(options: argparse.Namespace) -> Client:
 class Named:
     """Something that a command can act on.
 
-    Attributes:
-        present: Whether it is in use; what is not counts only where nothing that is in use fits.
+    ``present``: whether it is in use; what is not counts only where nothing that is in use fits.
     """
 
     id: str

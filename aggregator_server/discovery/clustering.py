@@ -73,11 +73,7 @@ class KnownClass:
 
 @dataclass(frozen=True)
 class Group:
-    """Reports that are the same class.
-
-    Attributes:
-        class_id: The fleet's class that they are; None for a new class.
-    """
+    """Reports that are the same class. ``class_id``: the fleet's class that they are; None for a new class."""
 
     members: tuple[int, ...]
     class_id: str | None = None

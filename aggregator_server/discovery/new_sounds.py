@@ -38,8 +38,7 @@ Shapes = dict[str, tuple[int | None, ...]]
 def check_document(terms: UploadTerms, update: Update) -> None:
     """Check the classes and new sounds that an upload's document names.
 
-    Raises:
-        MalformedUpdateError: naming what is wrong.
+    Raises MalformedUpdateError: naming what is wrong.
     """
     if not update.classes and not update.reports:
         raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
@@ -77,11 +76,8 @@ def check_document(terms: UploadTerms, update: Update) -> None:
 def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Shapes) -> None:
     """Check an upload's arrays: the strategy's own, and those that describe new sounds; no other may be there.
 
-    Args:
-        wanted: shapes of the strategy's own arrays by name; None is any size.
-
-    Raises:
-        MalformedUpdateError: naming the array, what was expected and what was given.
+    ``wanted``: shapes of the strategy's own arrays by name; None is any size. Raises MalformedUpdateError: naming the
+    array, what was expected and what was given.
     """
     described = len(update.known) + len(update.reports)
     if described and terms.settings.is_embedding:

@@ -49,8 +49,7 @@ class PublicEmbedding:
     def directions(self, prototypes: Floats) -> Doubles:
         """Return directions of length 1, float64 [n, numbers], whose products say how alike prototypes are.
 
-        Args:
-            prototypes: float32 [n, 1, numbers].
+        ``prototypes``: float32 [n, 1, numbers].
         """
         return self._scatter.whitened(prototypes.reshape(len(prototypes), -1))
 

@@ -42,11 +42,8 @@ def list_classes(store: Store) -> tuple[ClassInfo, ...]:
 def require_class(session: Session, class_id: str, *states: str) -> ClassRow:
     """Return a class.
 
-    Args:
-        states: States that it may have; all, where none is given.
-
-    Raises:
-        ClassNotFoundError: there is no such class, or it has another state.
+    ``states``: states that it may have; all, where none is given. Raises ClassNotFoundError: there is no such class, or
+    it has another state.
     """
     row = session.get(ClassRow, class_id)
     if row is None:
@@ -60,10 +57,8 @@ def require_class(session: Session, class_id: str, *states: str) -> ClassRow:
 def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> None:
     """Give a class another name; devices see it with their next work.
 
-    Raises:
-        ClassNotFoundError: there is no such class.
-        RefusedError: another class has that name, if only in other case.
-        InvalidRequestError: the name cannot be stored.
+    Raises ClassNotFoundError: there is no such class. RefusedError: another class has that name, if only in other case.
+    InvalidRequestError: the name cannot be stored.
     """
     check_name(name, "a class's name")
     with store.writing() as session:

@@ -21,14 +21,9 @@ def change_devices(
 ) -> None:
     """Admit, quarantine, release or revoke devices, in one transaction.
 
-    Args:
-        action: ``admit``, ``quarantine``, ``release`` or ``revoke``.
-
-    Raises:
-        RefusedError: there is no such device.
-        DeviceRevokedError: a device to admit was revoked, or left.
-        RefusedError: the features of a device to admit are not those of the public set.
-        InvalidRequestError: there is no such action, or the reason of a quarantine cannot be used.
+    ``action``: ``admit``, ``quarantine``, ``release`` or ``revoke``. Raises RefusedError: there is no such device; the
+    features of a device to admit are not those of the public set. DeviceRevokedError: a device to admit was revoked, or
+    left. InvalidRequestError: there is no such action, or the reason of a quarantine cannot be used.
     """
     if action not in ACTIONS:
         raise InvalidRequestError(f"action must be one of {', '.join(ACTIONS)}, not {action[:80]!r}")

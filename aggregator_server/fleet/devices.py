@@ -85,9 +85,8 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
 
     Raises:
         InvalidRequestError: a field cannot be used.
-        RefusedError: its features are not those of the public set.
-        RefusedError: the identifier is enrolled with another secret.
-        RefusedError: another device has the same secret.
+        RefusedError: its features are not those of the public set; the identifier is enrolled with another secret;
+            another device has the same secret.
         DeviceRevokedError: it was revoked.
         InvitationSpentError: its invitation lets nobody in any more.
         TooManyError: the token brought too many devices.
@@ -334,9 +333,7 @@ def require_fleets_features(session: Session, settings: FeatureSettings, name: s
 def require_active(row: DeviceRow | Standing) -> None:
     """Check that a device may take part.
 
-    Raises:
-        DeviceRevokedError: it was revoked, or left.
-        RefusedError: an operator has yet to admit it.
+    Raises DeviceRevokedError: it was revoked, or left. RefusedError: an operator has yet to admit it.
     """
     require_not_revoked(row)
     if row.waiting:

@@ -44,8 +44,7 @@ def health_of(device: DeviceInfo, now: float) -> str:
 class FleetHealth:
     """How many devices of each health there are.
 
-    Attributes:
-        seen: Active devices that were heard of lately, whatever else they are.
+    ``seen``: active devices that were heard of lately, whatever else they are.
     """
 
     waiting: int

@@ -50,8 +50,7 @@ def _settings(features: str) -> FeatureSettings:
 def feature_range(store: Store, sha256: str) -> FeatureRange:
     """Return the range of the features of a public set's recordings; data impressions do not widen it.
 
-    Raises:
-        BlobError: the public set is missing or damaged.
+    Raises BlobError: the public set is missing or damaged.
     """
     public_set = PublicSet.unpack(store.blobs.read(sha256))
     recordings = public_set.features[~public_set.synthetic]
@@ -61,8 +60,7 @@ def feature_range(store: Store, sha256: str) -> FeatureRange:
 def require_served(store: Store, sha256: str) -> None:
     """Check that a blob is one that devices may fetch: public set, consensus, model, weights or prototypes.
 
-    Raises:
-        RefusedError: it is not.
+    Raises RefusedError: it is not.
     """
     with store.reading() as session:
         kind = session.execute(_KIND, {"of_blob": sha256}).scalar()

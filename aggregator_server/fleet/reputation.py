@@ -31,8 +31,7 @@ _REASON_LENGTH = 1_000
 def suspicion_after(suspicion: int, why: Mapping[str, Any] | None) -> int:
     """Return the suspicion against a device after another upload; at ``SUSPICION`` it is put in quarantine.
 
-    Args:
-        why: why the screen dropped the upload, as the round's details have it; empty: it was refused; None: it counted.
+    ``why``: why the screen dropped the upload, as the round's details have it; empty: it was refused; None: it counted.
     """
     if why is None:
         return max(0, suspicion - 1)

@@ -36,9 +36,7 @@ def published_model(session: Session) -> ModelRow:
 def required_model(session: Session) -> ModelRow:
     """Return the model that a new round of the fleet trains.
 
-    Raises:
-        RefusedError: no model has been published.
-        RefusedError: the fleet has more classes by now than the model's head has slots.
+    Raises RefusedError: no model has been published; the fleet has more classes by now than the model's head has slots.
     """
     model = current_model(session)
     if model is None:
@@ -71,8 +69,7 @@ def model_blob(session: Session, version: int | None) -> str | None:
 def read_manifest(store: Store, sha256: str) -> Manifest:
     """Return the manifest of a published model, which every upload needs: it is read once.
 
-    Raises:
-        BlobError: it is missing or damaged.
+    Raises BlobError: it is missing or damaged.
     """
     return unpack_bundle(store.blobs.read(sha256), f"model {sha256}").manifest
 

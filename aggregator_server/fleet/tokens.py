@@ -70,11 +70,7 @@ def list_tokens(tables: Tables) -> tuple[TokenInfo, ...]:
 
 
 def revoke_token(tables: Tables, token_id: int, by: Actor, now: float) -> None:
-    """Refuse a token from now on; revoking it again changes nothing.
-
-    Raises:
-        RefusedError: there is no such token.
-    """
+    """Refuse a token from now on; revoking it again changes nothing. Raises RefusedError: there is no such token."""
     with tables.writing() as session:
         row = session.get(TokenRow, token_id)
         if row is None:
@@ -95,8 +91,7 @@ def find_token(tables: Tables, token: str) -> int | None:
 def find_person(tables: Tables, token: str, now: float) -> Person | None:
     """Return who a token belongs to; None where nobody has it.
 
-    Raises:
-        NotAuthenticatedError: it has expired or was revoked.
+    Raises NotAuthenticatedError: it has expired or was revoked.
     """
     with tables.reading() as session:
         row = session.scalar(select(TokenRow).where(TokenRow.token_hash == hash_secret(token)))
@@ -113,8 +108,7 @@ def _owner(row: TokenRow, now: float) -> Person:
 def expiry(seconds: float | None, now: float) -> float | None:
     """Return when something expires that lasts for so many seconds; None: never.
 
-    Raises:
-        InvalidRequestError: the time is no time, or too long.
+    Raises InvalidRequestError: the time is no time, or too long.
     """
     if seconds is None:
         return None

@@ -17,8 +17,7 @@ _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 def check_versions(versions: Versions) -> dict[str, str] | None:
     """Return what a device says of what it runs as a row keeps it; None where it says nothing.
 
-    Raises:
-        InvalidRequestError: a text cannot be used.
+    Raises InvalidRequestError: a text cannot be used.
     """
     said = {name: text for name, text in asdict(versions).items() if text}
     for name, text in said.items():

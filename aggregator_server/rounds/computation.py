@@ -40,11 +40,8 @@ class _Retry:
 def compute_here(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
     """Return a round's result, or why it has none, computed in this process.
 
-    Args:
-        blobs: Store of the round's inputs and of its result's arrays.
-
-    Raises:
-        OSError, MemoryError: a full disk or memory says nothing about the round.
+    ``blobs``: store of the round's inputs and of its result's arrays. Raises OSError, MemoryError: a full disk or
+    memory says nothing about the round.
     """
     try:
         return compute_result(blobs, snapshot)
@@ -62,11 +59,7 @@ class Computation:
     """
 
     def __init__(self, blobs: BlobStore, limit_s: float = COMPUTATION_S) -> None:
-        """Make one whose process does not run yet.
-
-        Args:
-            limit_s: a computation that takes longer is ended.
-        """
+        """Make one whose process does not run yet. ``limit_s``: a computation that takes longer is ended."""
         self._blobs = blobs
         self._limit_s = limit_s
         self._turn = threading.Lock()
@@ -87,9 +80,8 @@ class Computation:
     def __call__(self, blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
         """Return a round's result, or why it has none.
 
-        Raises:
-            ComputationLostError: the process was killed, or took too long and was ended.
-            OSError: a full disk or memory, which says nothing about the round.
+        Raises ComputationLostError: the process was killed, or took too long and was ended. OSError: a full disk or
+        memory, which says nothing about the round.
         """
         assert blobs.shown() == self._blobs.shown()
         with self._turn:

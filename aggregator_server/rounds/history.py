@@ -33,11 +33,8 @@ class Group:
 def starting_point(session: Session, group: Group | None) -> tuple[int, str | None, str | None]:
     """Return what a new round that shares a model starts from: (version of the model, blob of weights, blob of state).
 
-    The weights are None for the bundle's own; the state, such as a server optimiser's, is None at first.
-
-    Raises:
-        RefusedError: no model has been published.
-        RefusedError: the fleet has more classes by now than the model's head has slots.
+    The weights are None for the bundle's own; the state, such as a server optimiser's, is None at first. Raises
+    RefusedError: no model has been published; the fleet has more classes by now than the model's head has slots.
     """
     last: RoundRow | None
     if group is not None:

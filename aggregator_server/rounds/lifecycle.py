@@ -24,11 +24,8 @@ from aggregator_server.store.tables import RoundRow
 def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
     """Open a round with the devices that are enrolled now, and return its number.
 
-    Raises:
-        RefusedError: the request cannot be met.
-        RefusedError: the round would replace devices' own models, and the request does not say so.
-        RefusedError: another round is open.
-        RefusedError: there is nothing to score, or nobody to do it.
+    Raises RefusedError: the request cannot be met, another round is open, or there is nothing to score or nobody to do
+    it.
     """
     write_seen(store)
     with store.writing() as session:
@@ -40,9 +37,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
 def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> None:
     """End an open round without a result.
 
-    Raises:
-        RoundNotFoundError: there is no such round.
-        RefusedError: it is over already.
+    Raises RoundNotFoundError: there is no such round. RefusedError: it is over already.
     """
     with store.writing() as session:
         row = require_round(session, round_id)

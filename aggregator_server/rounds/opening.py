@@ -45,30 +45,17 @@ from fleet_protocol.personalisations import personalisations
 def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
     """Open a round as somebody asked for it.
 
-    Raises:
-        RefusedError: another round is open.
-        AggregatorError: as :func:`requested_plan` and :func:`insert_round` say.
+    Raises RefusedError: the request cannot be met, or another round is open. AggregatorError: as :func:`insert_round`.
     """
-    chosen, plan = requested_plan(session, request)
+    request = recommended(request, fleet_kind(session))
+    chosen = lookup(request.strategy)
+    plan = make_plan(request, chosen)
     open_id = open_round_id(session)
     if open_id is not None:
         raise errors.RefusedError(
             "round_open", f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
         )
     return insert_round(session, chosen, plan, request.new_classes, now)
-
-
-def requested_plan(session: Session, request: RoundRequest) -> tuple[Strategy, RoundPlan]:
-    """Return a request's strategy, and the plan with every setting filled in.
-
-    Raises:
-        RefusedError: the request cannot be met.
-        RefusedError: the round would replace devices' own models, and the request does not say so.
-    """
-    request = recommended(request, fleet_kind(session))
-    chosen = lookup(request.strategy)
-    plan = make_plan(request, chosen)
-    return chosen, plan
 
 
 def insert_round(
@@ -81,10 +68,8 @@ def insert_round(
         group: whose round it is; None: the fleet's.
 
     Raises:
-        RefusedError: there is nothing to score.
-        RefusedError: the strategy shares a model, and there is none that would do.
-        RefusedError: there is nobody to do it.
-        RefusedError: the strategy needs embeddings, and the public set has other features.
+        RefusedError: there is nothing to score; the strategy shares a model, and there is none that would do; there is
+            nobody to do it; the strategy needs embeddings, and the public set has other features.
     """
     public_set = current_version(session)
     if public_set is None:

@@ -30,12 +30,8 @@ def plan_of_text(plan: str) -> RoundPlan:
 def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPlan:
     """Turn a request into a plan with every setting filled in.
 
-    Args:
-        chosen: the request's strategy, where it is known already.
-
-    Raises:
-        RefusedError: there is no such strategy.
-        RefusedError: a setting is unknown, of a wrong type or out of range.
+    ``chosen``: the request's strategy, where it is known already. Raises RefusedError: there is no such strategy; a
+    setting is unknown, of a wrong type or out of range.
     """
     chosen = chosen or strategy(request.strategy)
     _check(request)

@@ -74,9 +74,8 @@ class StoredRound:
     def inputs(self) -> RoundInputs:
         """Load the inputs of the round's aggregation.
 
-        Raises:
-            AggregationError: uploads are damaged, and too few are not.
-            BlobError: another blob is missing or damaged.
+        Raises AggregationError: uploads are damaged, and too few are not. BlobError: another blob is missing or
+        damaged.
         """
         snapshot, contributions, state = self._snapshot, self._contributions(), self._state()
         public_set = PublicSet.unpack(self._blobs.read(snapshot.public_set))
@@ -176,11 +175,9 @@ def _class_ids(names: tuple[str, ...]) -> tuple[str, ...]:
 def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
-    An upload that is missing or damaged counts as one that was never sent; the round's details name its device.
-
-    Raises:
-        AggregationError: the uploads cannot be combined, or too few are undamaged.
-        BlobError: another blob is missing or damaged.
+    An upload that is missing or damaged counts as one that was never sent; the round's details name its device. Raises
+    AggregationError: the uploads cannot be combined, or too few are undamaged. BlobError: another blob is missing or
+    damaged.
     """
     stored = StoredRound(blobs, snapshot)
     inputs = stored.inputs()

@@ -66,8 +66,7 @@ class Tables:
     def reading(self) -> Iterator[Session]:
         """A session that sees one consistent state; nothing that is done in it is kept.
 
-        Raises:
-            StateAwayError: the database does not answer. So do the other methods.
+        Raises StateAwayError: the database does not answer. So do the other methods.
         """
         with self.database.reading() as session:
             yield session
@@ -113,12 +112,9 @@ class Store(Tables):
     def __init__(self, place: Path | Location) -> None:
         """Open the state, creating what it lacks.
 
-        Args:
-            place: where it is; a data folder has all of it.
-
-        Raises:
-            StartError: it cannot be created or written, somebody else has it open, another version wrote it, it was
-                moved, or its database is not the one that belongs to its blobs.
+        ``place``: where it is; a data folder has all of it. Raises StartError: it cannot be created or written,
+        somebody else has it open, another version wrote it, it was moved, or its database is not the one that belongs
+        to its blobs.
         """
         self.location = location = locate(place)
         self.folder = folder = location.data
@@ -169,8 +165,7 @@ class Store(Tables):
     def join(self, heard: Callable[[Kind], None]) -> None:
         """Begin to serve beside other servers, where the fleet can have several.
 
-        Args:
-            heard: is called by a thread when another one told something, or may have.
+        ``heard``: is called by a thread when another one told something, or may have.
         """
 
         def hear(kind: Kind) -> None:
@@ -210,10 +205,8 @@ class Store(Tables):
         """Remove those of some old blobs that no row names; return how many.
 
         No server can name one meanwhile (postgres_tables.py). What the store does not remove now is left for later.
-
-        Raises:
-            LeaseLostError: another server makes the rounds' steps by now.
-            StateAwayError: the database does not answer.
+        Raises LeaseLostError: another server makes the rounds' steps by now. StateAwayError: the database does not
+        answer.
         """
         with self.reading() as session:
             unnamed = set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))
@@ -332,10 +325,8 @@ def is_data_folder(place: Path | Location) -> bool:
 def why_not_meant(place: Path | Location) -> str | None:
     """Return why a place does not look like one for a fleet: it is not there, or holds other things.
 
-    None: it holds a fleet, or a part of one, or it is an empty folder, as an installer makes it.
-
-    Raises:
-        StartError: it cannot be read.
+    None: it holds a fleet, or a part of one, or it is an empty folder, as an installer makes it. Raises StartError: it
+    cannot be read.
     """
     location = locate(place)
     if location.database is not None:
@@ -355,9 +346,8 @@ def why_not_meant(place: Path | Location) -> str | None:
 def open_tables(place: Path | Location) -> Tables:
     """Open the tables of a fleet that exists, also while a server runs with it.
 
-    Raises:
-        StartError: there is none, another release wrote it, or it was moved.
-        StateAwayError: the object store does not answer.
+    Raises StartError: there is none, another release wrote it, or it was moved. StateAwayError: the object store does
+    not answer.
     """
     location = locate(place)
     require_own_tables(location)

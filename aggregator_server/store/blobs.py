@@ -32,8 +32,7 @@ class Incoming:
     def __init__(self, blobs: "BlobStore", file: BinaryIO, path: Path, *, is_bounded: bool) -> None:
         """Make one without bytes.
 
-        Args:
-            is_bounded: whether what it takes counts towards the room that uploads have together.
+        ``is_bounded``: whether what it takes counts towards the room that uploads have together.
         """
         self._blobs, self._file, self._path = blobs, file, path
         self._is_bounded, self._taken = is_bounded, 0
@@ -47,11 +46,7 @@ class Incoming:
         return self._hash.hexdigest()
 
     def write(self, chunk: bytes) -> None:
-        """Append bytes.
-
-        Raises:
-            RefusedError: the same owner began anew meanwhile, or what comes in has no more room.
-        """
+        """Append bytes. Raises RefusedError: the same owner began anew meanwhile, or what comes in has no more room."""
         if self._replaced:
             raise RefusedError("upload_replaced", "the upload was begun anew on another connection; that one counts")
         if self._is_bounded:
@@ -88,8 +83,7 @@ class Incoming:
     def keep(self) -> str:
         """Store the blob durably, and return its digest; the same content twice is one blob.
 
-        Raises:
-            OSError: the disk refuses, or the object store does not answer (StateAwayError).
+        Raises OSError: the disk refuses, or the object store does not answer (StateAwayError).
         """
         self._blobs.keep(self._file, self._path, self.sha256)
         return self.sha256
@@ -107,8 +101,7 @@ class Entry:
 class BlobStore(ABC):
     """Where blobs are. Copies that are pickled for other processes read and store the same ones.
 
-    Attributes:
-        folder: Of this machine; bytes that come in are received there, in ``incoming/``.
+    ``folder``: of this machine; bytes that come in are received there, in ``incoming/``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -130,8 +123,7 @@ class BlobStore(ABC):
     def remove_leftovers(self, older_than_s: float = 0.0) -> None:
         """Remove what an earlier process left in ``incoming/``.
 
-        Args:
-            older_than_s: age at which no process can still be receiving; 0: nobody else has the folder.
+        ``older_than_s``: age at which no process can still be receiving; 0: nobody else has the folder.
         """
         for leftover in self._incoming.iterdir():
             with contextlib.suppress(FileNotFoundError):  # another server was faster
@@ -142,9 +134,8 @@ class BlobStore(ABC):
     def receive(self, owner: str | None = None) -> Iterator[Incoming]:
         """Open a temporary file for bytes that come in; it is gone at the end unless it was kept.
 
-        Args:
-            owner: whose earlier file, if it is not whole yet, makes room; None: nobody's. Those that have one share a
-                room; the thread of the event loop alone may write them.
+        ``owner``: whose earlier file, if it is not whole yet, makes room; None: nobody's. Those that have one share a
+        room; the thread of the event loop alone may write them.
         """
         handle, name = tempfile.mkstemp(dir=self._incoming)
         path = Path(name)
@@ -173,9 +164,8 @@ class BlobStore(ABC):
     def read(self, sha256: str) -> bytes:
         """Return a blob's bytes.
 
-        Raises:
-            BlobError: it is missing, or its content is not what its name says.
-            StateAwayError: the object store does not answer.
+        Raises BlobError: it is missing, or its content is not what its name says. StateAwayError: the object store does
+        not answer.
         """
         data = self._read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:

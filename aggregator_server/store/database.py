@@ -129,9 +129,8 @@ _PRAGMAS = (
 def open_sqlite(path: Path, identity: Identity) -> Sqlite:
     """Open the database at ``path``, with all tables where it is new.
 
-    Raises:
-        StartError: the file cannot be opened, is no database, has tables of another release, or is not the blobs'
-            own.
+    Raises StartError: the file cannot be opened, is no database, has tables of another release, or is not the blobs'
+    own.
     """
     _close_to_others(path)
     engine = create_engine(
@@ -183,8 +182,7 @@ def number_of(connection: Connection) -> int:
 def damage_of(path: Path) -> list[str]:
     """Return what is damaged in a file of SQLite, for people; others may have it open.
 
-    Raises:
-        StartError: it cannot be read, or the disk is full.
+    Raises StartError: it cannot be read, or the disk is full.
     """
     try:
         with closing(sqlite3.connect(path)) as connection:

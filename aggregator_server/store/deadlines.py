@@ -28,8 +28,7 @@ class Deadlines:
     def __init__(self, engine: Engine, statement_s: float) -> None:
         """Watch an engine that has no connection yet.
 
-        Args:
-            statement_s: in which a statement must be answered; more than the database itself gives it.
+        ``statement_s``: in which a statement must be answered; more than the database itself gives it.
         """
         self._statement_s = statement_s
         self._silent_at = self._again_at = -math.inf

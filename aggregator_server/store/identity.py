@@ -16,19 +16,10 @@ _LARGEST = 2**31  # SQLite keeps the number as a signed 32-bit integer; 0 stands
 
 
 class Identity:
-    """The number that is noted beside the blobs.
-
-    Attributes:
-        noted: The number; None where none is noted.
-    """
+    """The number that is noted beside the blobs. ``noted``: the number; None where none is noted."""
 
     def __init__(self, blobs: BlobStore) -> None:
-        """Read the number.
-
-        Raises:
-            StartError: it is none.
-            StateAwayError: the store does not answer.
-        """
+        """Read the number. Raises StartError: it is none. StateAwayError: the store does not answer."""
         self._blobs = blobs
         text = blobs.identity()
         try:
@@ -65,8 +56,7 @@ class Identity:
     def require_blobs(self, session: Session, database: str) -> None:
         """Refuse a store that is empty, or that nobody has claimed, where it lacks what the database needs.
 
-        Raises:
-            StartError: it does; names the way out.
+        Raises StartError: it does; names the way out.
         """
         sha256 = one_lasting(session)
         if sha256 is None or self._blobs.exists(sha256) or not (self.noted is None or self._blobs.is_empty()):

@@ -90,8 +90,7 @@ def locate(place: Path | Location) -> Location:
 def locate_by(data: Path, database: str | None, store: str | None, environment: Mapping[str, str]) -> Location:
     """Return where options say that the state is; where they say nothing the environment, and then the folder's note.
 
-    Raises:
-        StartError: an address is none, or the note is damaged.
+    Raises StartError: an address is none, or the note is damaged.
     """
     noted = noted_state(data)
     return Location(
@@ -104,8 +103,7 @@ def locate_by(data: Path, database: str | None, store: str | None, environment: 
 def noted_state(data: Path) -> dict[str, str]:
     """Return where a data folder notes that the state is: ``database`` and ``store``, or ``moved_to`` for people.
 
-    Raises:
-        StartError: the note is damaged.
+    Raises StartError: the note is damaged.
     """
     path = data / NOTE
     try:

@@ -176,8 +176,7 @@ class ObjectBlobs(BlobStore):
     def _answers(self, sha256: str = "") -> Iterator[None]:
         """Turn what the store says into this package's errors.
 
-        Args:
-            sha256: blob that has to be there; "": the caller hears FileNotFoundError.
+        ``sha256``: blob that has to be there; "": the caller hears FileNotFoundError.
         """
         from obstore.exceptions import BaseError
 

@@ -191,8 +191,7 @@ class Postgres(Database):
     def flush(self) -> None:
         """Commit something small, and wait for it: what was committed before lies before it in the log.
 
-        Raises:
-            StateAwayError: the database does not answer.
+        Raises StateAwayError: the database does not answer.
         """
         with self.answers(), self._autocommits.connect() as connection:
             connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'auricle', '')")
@@ -200,11 +199,8 @@ class Postgres(Database):
     def hold(self, *, shared: bool = False) -> bool:
         """Hold the fleet until the process ends; say whether that could be.
 
-        Args:
-            shared: whether others may hold it too, as servers do; else nobody else may, as for a move.
-
-        Raises:
-            StartError: another release has changed the tables meanwhile, and this one cannot use them.
+        ``shared``: whether others may hold it too, as servers do; else nobody else may, as for a move. Raises
+        StartError: another release has changed the tables meanwhile, and this one cannot use them.
         """
         lock = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
         holder = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")

@@ -107,8 +107,7 @@ def name_of(server: str) -> str:
 def require_lease(session: Session) -> None:
     """Refuse a write of a step whose lease is over; call it once the transaction has the lock of the writer.
 
-    Raises:
-        LeaseLostError: it is over.
+    Raises LeaseLostError: it is over.
     """
     step = _STEP.get()
     if step is None:

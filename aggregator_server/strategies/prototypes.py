@@ -36,8 +36,7 @@ from fleet_protocol.tensors import Arrays
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     """Check an upload: its document, the prototypes of its classes and new sounds, and their numbers of clips.
 
-    Raises:
-        MalformedUpdateError: naming what is wrong.
+    Raises MalformedUpdateError: naming what is wrong.
     """
     check_document(terms, update)
     if update.known != update.classes:

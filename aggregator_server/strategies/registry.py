@@ -7,7 +7,7 @@ personalisation can be set to stands where both sides read it (fleet_protocol/lo
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 from aggregator_server.aggregation.rule import rules
 from aggregator_server.errors import RefusedError
@@ -28,8 +28,7 @@ Part = Literal["local", "aggregation", "selection", "personalisation"]
 def known_settings(part: Part) -> Mapping[str, Settings]:
     """Return the settings of every method that a part of a plan can name.
 
-    Raises:
-        PluginError: an installed package's method cannot be used.
+    Raises PluginError: an installed package's method cannot be used.
     """
     if part == "local":
         return {name: method.settings for name, method in local_methods().items()}
@@ -43,9 +42,8 @@ def known_settings(part: Part) -> Mapping[str, Settings]:
 def complete(part: Part, choice: Choice) -> Choice:
     """Check a part of a plan and add the defaults of the settings that it leaves out.
 
-    Raises:
-        PlanError: unknown method, unknown setting, a value of a wrong type or out of range; says what is allowed.
-        PluginError: an installed package's method cannot be used.
+    Raises PlanError: unknown method, unknown setting, a value of a wrong type or out of range; says what is allowed.
+    PluginError: an installed package's method cannot be used.
     """
     methods = known_settings(part)
     if choice.name not in methods:
@@ -58,30 +56,24 @@ def complete(part: Part, choice: Choice) -> Choice:
 def strategies() -> Registry[Strategy]:
     """Return every strategy by name.
 
-    Raises:
-        PluginError: an installed package's strategy or method cannot be used, or a strategy names an unknown method.
+    Raises PluginError: an installed package's strategy or method cannot be used, or a strategy names an unknown method.
     """
     found = discover("aggregator_server.strategies", "STRATEGY", "auricle.strategies", Strategy)
     for name, strategy in found.items():
-        named: dict[Part, str] = {
-            "local": strategy.local,
-            "aggregation": strategy.aggregation,
-            "selection": strategy.selection,
-            "personalisation": strategy.personalisation,
-        }
-        for part, method in named.items():
-            if method not in known_settings(part):
-                known = ", ".join(known_settings(part))
-                raise PluginError(f"strategy {name!r} names the unknown {part} method {method!r}; known: {known}")
+        for part in get_args(Part):
+            method, known = getattr(strategy, part), known_settings(part)
+            if method not in known:
+                raise PluginError(
+                    f"strategy {name!r} names the unknown {part} method {method!r}; known: {', '.join(known)}"
+                )
     return found
 
 
 def strategy(name: str) -> Strategy:
-    """Return a strategy by its present name or a former one.
+    """Return a strategy by its name.
 
-    Raises:
-        RefusedError: there is none of that name; says which there are.
-        PluginError: an installed package's strategy cannot be used.
+    Raises RefusedError: there is none of that name; says which there are. PluginError: an installed package's strategy
+    cannot be used.
     """
     found = strategies().get(name)
     if found is None:

@@ -22,8 +22,7 @@ from fleet_protocol.tensors import Arrays
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     """Check an upload of this strategy: what its document says of classes and reports, and its arrays.
 
-    Raises:
-        MalformedUpdateError: naming what is wrong.
+    Raises MalformedUpdateError: naming what is wrong.
     """
     check_document(terms, update)
     check_arrays(terms, update, arrays, {"scores": (terms.samples, len(update.classes))})

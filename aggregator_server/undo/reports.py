@@ -25,8 +25,7 @@ _FIRST_REPORTS = (
 def list_class_history(store: Store, reports: int = REPORTS_IN_LIST) -> tuple[ClassDetail, ...]:
     """Return every class that the fleet has, had or may get: its own first, in column order.
 
-    Args:
-        reports: the first reports of each class, at most so many.
+    ``reports``: the first reports of each class, at most so many.
     """
     with store.reading() as session:
         rows = session.scalars(select(ClassRow)).all()

@@ -43,8 +43,7 @@ RESULTS = {kind: f"result_{kind}" for kind in KINDS}
 def lines(session: Session) -> tuple[RoundRow, ...]:
     """Return the rounds from which later ones go on: of the current shared model, and the newest, which is last.
 
-    Raises:
-        RefusedError: there is none.
+    Raises RefusedError: there is none.
     """
     newest, model = newest_done(session), current_model(session)
     if newest is None:
@@ -121,14 +120,8 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
     Public set, consensus, weights, prototypes and classes are as they were then. Classes of later rounds are undone:
     devices report their sounds again. A name that a person gave since stays.
 
-    Args:
-        round_id: Number of a finished round of the whole fleet.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-        RefusedError: it has no result, or is a group's.
-        RefusedError: a round is open.
-        BlobError: a blob is missing or damaged.
+    ``round_id``: number of a finished round of the whole fleet. Raises RoundNotFoundError: there is no such round.
+    RefusedError: it has no result, or is a group's; a round is open. BlobError: a blob is missing or damaged.
     """
     while True:
         with store.reading() as session:
@@ -156,13 +149,8 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
 def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER) -> None:
     """Bring back the fleet's state before an operation of an operator, where nothing came since.
 
-    Args:
-        operation: Number of its round.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-        RefusedError: another round or operation came since.
-        RefusedError: a round is open.
+    ``operation``: number of its round. Raises RoundNotFoundError: there is no such round. RefusedError: another round
+    or operation came since; a round is open.
     """
     with store.reading() as session:
         row, newest = require_round(session, operation), lines(session)[-1]

@@ -41,12 +41,8 @@ _COPY = re.compile(r"auricle-\d{8}T\d{6}Z\.tar")
 def back_up(place: Path | Location, file: Path) -> None:
     """Copy the state of a fleet into a file; a server may run on it.
 
-    Args:
-        file: New file; it must not exist.
-
-    Raises:
-        BackupError: there is no data folder, the file exists, or the database or a blob is missing or damaged.
-        OSError: the disk refuses.
+    ``file``: new file; it must not exist. Raises BackupError: there is no data folder, the file exists, or the database
+    or a blob is missing or damaged. OSError: the disk refuses.
     """
     location = locate(place)
     write_copy(location, file)
@@ -154,14 +150,10 @@ def _size(path: Path) -> int:
 def restore(file: Path, place: Path | Location) -> None:
     """Make the state of a fleet of a backup. A kill leaves the data folder as it was.
 
-    Args:
-        place: where to; the data folder is empty or does not exist, and so are a database and a store beside it, unless
-            a restoration of the same backup to them was interrupted.
-
-    Raises:
-        BackupError: the file is no backup or damaged, or the folder holds something.
-        StartError: a database or a store beside it holds something else, or cannot be used.
-        OSError: the disk refuses.
+    ``place``: where to; the data folder is empty or does not exist, and so are a database and a store beside it, unless
+    a restoration of the same backup to them was interrupted. Raises BackupError: the file is no backup or damaged, or
+    the folder holds something. StartError: a database or a store beside it holds something else, or cannot be used.
+    OSError: the disk refuses.
     """
     location = locate(place)
     folder = location.data
@@ -183,9 +175,7 @@ def restore(file: Path, place: Path | Location) -> None:
 def unpack(file: Path, folder: Path) -> None:
     """Write a backup's files into a new folder, durably, and check every one.
 
-    Raises:
-        BackupError: the file is no backup, or damaged.
-        OSError: the disk refuses.
+    Raises BackupError: the file is no backup, or damaged. OSError: the disk refuses.
     """
     folder.mkdir(mode=0o700, parents=True)
     try:

@@ -39,13 +39,9 @@ _REPAIR = "stop the server and run this with --repair"
 def check(place: Path | Location, *, repair: bool = False) -> list[Finding]:
     """Check everything in the state of a fleet. Without ``repair`` nothing is changed, and a server may run on it.
 
-    Args:
-        repair: forget damaged uploads of the open round, whose devices then send them again, and remove files that
-            nothing needs.
-
-    Raises:
-        StartError: the disk is full, or the tables are of another release or do not belong to the blobs.
-        BackupError: it is no data folder, or a server runs and ``repair`` is set.
+    ``repair``: forget damaged uploads of the open round, whose devices then send them again, and remove files that
+    nothing needs. Raises StartError: the disk is full, or the tables are of another release or do not belong to the
+    blobs. BackupError: it is no data folder, or a server runs and ``repair`` is set.
     """
     location = locate(place)
     require_folder(location)

@@ -42,9 +42,7 @@ def file_of_tables(path: Path) -> Iterator[Engine]:
 def copy_tables(location: Location, copy: Path) -> None:
     """Copy the tables of a fleet into a new file of SQLite, in one state; a server may write meanwhile.
 
-    Raises:
-        BackupError: rows are not what they were.
-        sqlite3.DatabaseError: the database is damaged.
+    Raises BackupError: rows are not what they were. sqlite3.DatabaseError: the database is damaged.
     """
     copy.touch(mode=0o600)
     if location.file is not None:
@@ -62,11 +60,7 @@ def copy_tables(location: Location, copy: Path) -> None:
 def take_elsewhere(location: Location, folder: Path) -> None:
     """Put rows and blobs of a data folder where a location has them, and remove them from the folder.
 
-    Args:
-        location: whose data folder is to be ``folder``.
-
-    Raises:
-        BackupError, StartError: they cannot be put there.
+    ``location``: whose data folder is to be ``folder``. Raises BackupError, StartError: they cannot be put there.
     """
     elsewhere = replace(location, data=folder)
     with file_of_tables(folder / DATABASE) as engine, engine.connect() as rows:
@@ -140,8 +134,7 @@ def _copy_blobs(source: BlobStore, target: BlobStore) -> None:
 def _fill_database(location: Location, number: int, rows: Connection) -> None:
     """Write a fleet's rows into a database that is empty, or has exactly these already.
 
-    Raises:
-        StartError: it holds something else, or does not answer.
+    Raises StartError: it holds something else, or does not answer.
     """
     assert location.database is not None
     database = open_postgres(

@@ -33,11 +33,7 @@ _CERTIFICATE_DAYS = 30
 
 @dataclass(frozen=True)
 class Observation:
-    """One thing that was checked.
-
-    Attributes:
-        way_out: Advice on it; "" where nothing needs to be done.
-    """
+    """One thing that was checked. ``way_out``: advice on it; "" where nothing needs to be done."""
 
     subject: str
     state: State
@@ -52,8 +48,7 @@ Found = Iterator[tuple[str, State, str, str]]
 def examine(place: Path | Location, now: float) -> list[Observation]:
     """Check everything; nothing is changed, and the server may run.
 
-    Raises:
-        StartError: it is no data folder, or another release wrote it.
+    Raises StartError: it is no data folder, or another release wrote it.
     """
     location = locate(place)
     with closing(open_tables(location)) as tables:

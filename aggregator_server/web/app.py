@@ -39,8 +39,7 @@ _DESCRIPTION = (
 def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -> FastAPI:
     """Return the server's application; the store stays the caller's, to close.
 
-    Args:
-        first_tokens: Tokens of ``tokens.json`` or the environment.
+    ``first_tokens``: tokens of ``tokens.json`` or the environment.
     """
 
     @contextlib.asynccontextmanager

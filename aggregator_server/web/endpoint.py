@@ -47,8 +47,7 @@ class Endpoint:
     def certificate(self, data: Path) -> tls.Certificate | None:
         """Return what the server speaks TLS with; None for plain HTTP.
 
-        Raises:
-            StartError: the options contradict each other, or a file cannot be used.
+        Raises StartError: the options contradict each other, or a file cannot be used.
         """
         try:
             for url in self.urls:

@@ -34,11 +34,7 @@ class Guard:
         self._began = -math.inf
 
     def refuse(self, request: Request, error: AggregatorError) -> NoReturn:
-        """Refuse a request whose token is wrong.
-
-        Raises:
-            AggregatorError: ``error`` itself.
-        """
+        """Refuse a request whose token is wrong. Raises AggregatorError: ``error`` itself."""
         actor = caller(request, "somebody")
         if self.may_note(network_of(actor.address or "")):
             where = f"{request.method} {request.url.path}"

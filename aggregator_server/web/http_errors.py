@@ -36,8 +36,7 @@ def documented(*codes: str) -> Responses:
 
     A body that may be too large may also be too slow.
 
-    Args:
-        codes: texts of codes of ``errors.CODES``, with blanks between them.
+    ``codes``: texts of codes of ``errors.CODES``, with blanks between them.
     """
     own = " ".join(codes).split()
     by_status: dict[int, list[str]] = {}

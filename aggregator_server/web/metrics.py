@@ -22,11 +22,7 @@ from aggregator_server.store.tables import DONE, FAILED, OPEN, ClassRow, Partici
 
 
 def write_metrics(store: Store, now: float) -> bytes:
-    """Return the metrics of a store in Prometheus' text format.
-
-    Args:
-        now: present time, s since 1970.
-    """
+    """Return the metrics of a store in Prometheus' text format. ``now``: present time, s since 1970."""
     registry = CollectorRegistry()
     registry.register(_Fleet(store, now))
     return generate_latest(registry)

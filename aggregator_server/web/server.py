@@ -97,11 +97,8 @@ def serve(
     """Run the server until SIGTERM or SIGINT; when it is ready it prints one JSON line with its address; at a
     terminal, also a link with which an administrator signs in.
 
-    Args:
-        proxies: whose word on where a request comes from is believed; of nobody else's.
-
-    Raises:
-        StartError: the data folder, a token, the address, a certificate, or an installed strategy cannot be used.
+    ``proxies``: whose word on where a request comes from is believed; of nobody else's. Raises StartError: the data
+    folder, a token, the address, a certificate, or an installed strategy cannot be used.
     """
     strategies()
     data = place.data

@@ -30,11 +30,7 @@ class Flusher:
     """
 
     def __init__(self, flush: Callable[[], None]) -> None:
-        """Make one.
-
-        Args:
-            flush: makes durable whatever was committed before it was called; may take a while.
-        """
+        """Make one. ``flush``: makes durable whatever was committed before it was called; may take a while."""
         self._flush = flush
         self._thread = anyio.CapacityLimiter(1)
         self._waiting: list[asyncio.Future[None]] = []

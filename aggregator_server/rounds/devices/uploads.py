@@ -120,11 +120,8 @@ def expected(store: Store, round_id: int, device_id: str, announced: str | None,
 
     Only the thread of the event loop may call it.
 
-    Args:
-        announced: SHA-256 of the bytes, where the device says it.
-
-    Raises:
-        RoundNotFoundError, RefusedError: it would not be taken.
+    ``announced``: SHA-256 of the bytes, where the device says it. Raises RoundNotFoundError, RefusedError: it would not
+    be taken.
     """
     found = store.first_row(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
     return found if _is_new(found, round_id, device_id, announced, now) else None
@@ -140,14 +137,9 @@ def check_update(
 ) -> Update | None:
     """Check a device's upload for a round; None where it is there already.
 
-    Args:
-        found: what :func:`expected` returned; None: it is looked for. What changed since, :func:`note_update` finds.
-
-    Raises:
-        RoundNotFoundError, RefusedError: the round does not exist, or is not the device's.
-        RefusedError: the device sent other bytes before.
-        RefusedError: too late.
-        MalformedUpdateError, RefusedError: the upload is wrong.
+    ``found``: what :func:`expected` returned; None: it is looked for. What changed since, :func:`note_update` finds.
+    Raises RoundNotFoundError, RefusedError: the round does not exist, or is not the device's. RefusedError: the device
+    sent other bytes before; too late. MalformedUpdateError, RefusedError: the upload is wrong.
     """
     if found is None:
         with store.reading() as session:
@@ -183,8 +175,7 @@ def _terms(store: Store, _round_id: int, model: str | None) -> UploadTerms:
 def note_update(store: Store, update: Update, sha256: str, now: float) -> Receipt:
     """Note an upload that was checked, and whose bytes are on disk; the receipt holds once the store is flushed.
 
-    Raises:
-        RoundNotFoundError, RefusedError: it has no place any more.
+    Raises RoundNotFoundError, RefusedError: it has no place any more.
     """
     with store.writing(durable=False) as session:
         try:
@@ -205,8 +196,7 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
 def check_metrics(metrics: dict[str, float]) -> None:
     """Check a device's measurements: names that can be stored, finite values.
 
-    Raises:
-        InvalidRequestError: it cannot be stored.
+    Raises InvalidRequestError: it cannot be stored.
     """
     if len(metrics) > METRICS:
         raise errors.InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")

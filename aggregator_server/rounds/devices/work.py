@@ -95,10 +95,8 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
     Learning from the newest finished round comes before contributing to the open one: the device then contributes
     from the state that the fleet agreed on, and knows which of its new sounds are classes by now.
 
-    A device in quarantine learns, and is asked for nothing.
-
-    Raises:
-        DeviceRevokedError, RefusedError: the device may not take part, perhaps since it began to wait.
+    A device in quarantine learns, and is asked for nothing. Raises DeviceRevokedError, RefusedError: the device may not
+    take part, perhaps since it began to wait.
     """
     store.note_seen(device_id, now)
     state = store.state
@@ -116,12 +114,8 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
 def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
     """Note that a device learned from a round: that round's and older assignments have reached it. Idempotent.
 
-    The note holds once the store is flushed.
-
-    Raises:
-        RoundNotFoundError: there is no such round.
-        RefusedError: it has no result.
-        InvalidRequestError: the metrics cannot be stored.
+    The note holds once the store is flushed. Raises RoundNotFoundError: there is no such round. RefusedError: it has no
+    result. InvalidRequestError: the metrics cannot be stored.
     """
     check_metrics(learned.metrics)
     with store.writing(durable=False) as session:

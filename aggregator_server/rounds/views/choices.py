@@ -16,8 +16,7 @@ from aggregator_server.strategies.strategy import Strategy
 class StrategyChoice:
     """A strategy, as a choice for the next round.
 
-    Attributes:
-        obstacle: Reason why no round by it can be opened; None where one can.
+    ``obstacle``: reason why no round by it can be opened; None where one can.
     """
 
     name: str
@@ -30,8 +29,7 @@ class StrategyChoice:
 def list_choices(store: Store) -> tuple[StrategyChoice, ...]:
     """Return every strategy, the recommended one first, then those that this fleet can follow.
 
-    Raises:
-        PluginError: an installed package's strategy cannot be used.
+    Raises PluginError: an installed package's strategy cannot be used.
     """
     with store.reading() as session:
         best = recommended(RoundRequest(), fleet_kind(session)).strategy

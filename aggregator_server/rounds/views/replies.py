@@ -242,9 +242,8 @@ _KINDS: dict[str, Recognised] = {"held_out": "own", "taught": "taught", "public"
 def recognition_of(metrics: Mapping[str, float]) -> tuple[RecognitionInfo, ...]:
     """Return what a report of what was learned says of a device before and after, own clips first.
 
-    Args:
-        metrics: Metrics of the report, in %. One of an older device says 0 % of the model before, although there was
-            none: such a model knew no class.
+    ``metrics``: metrics of the report, in %. One of an older device says 0 % of the model before, although there was
+    none: such a model knew no class.
     """
     classes_before = metrics.get("classes_before")
     return tuple(

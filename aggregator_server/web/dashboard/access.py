@@ -106,9 +106,7 @@ class Form:
 async def read_form(request: Request) -> Form:
     """Read a form, and check that no other site sent it; the session's cookie comes with no request of another site.
 
-    Raises:
-        RefusedError: another site sent it, it is too large, or comes too slowly.
-        InvalidRequestError: it is no form.
+    Raises RefusedError: another site sent it, it is too large, or comes too slowly. InvalidRequestError: it is no form.
     """
     _require_own_page(request)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
@@ -127,8 +125,7 @@ async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: 
 def _require_own_page(request: Request) -> None:
     """Check what browsers say about where a form comes from, as far as they say it.
 
-    Raises:
-        RefusedError: from another site.
+    Raises RefusedError: from another site.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")

@@ -34,8 +34,7 @@ _CHANGES: dict[str, What] = {"renamed": "class_renamed", "merged": "class_merged
 class Undo:
     """What was done just now, and the form that undoes it.
 
-    Attributes:
-        name: Name that the class had, where another name was what it got.
+    ``name``: name that the class had, where another name was what it got.
     """
 
     said: str

@@ -52,11 +52,7 @@ def new_sounds_of(detail: RoundDetail) -> NewSounds | None:
 
 
 def describe(discovery: DiscoveryInfo, names: Mapping[str, str]) -> NewSounds:
-    """Return what a round's discovery says.
-
-    Args:
-        names: the devices' names by their identifiers.
-    """
+    """Return what a round's discovery says. ``names``: the devices' names by their identifiers."""
     group_of = {index: number for number, group in enumerate(discovery.groups) for index in group.members}
     compared, similarity = (discovery.details.get(name, ()) for name in ("compared", "similarity"))
     order = sorted(range(len(compared)), key=lambda at: (group_of.get(compared[at], len(group_of)), compared[at]))

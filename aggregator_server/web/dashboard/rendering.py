@@ -120,11 +120,7 @@ def render(
     error: AggregatorError | None = None,
     **values: Any,  # noqa: ANN401  (a template takes anything)
 ) -> HTMLResponse:
-    """Return a page.
-
-    Args:
-        error: why what was asked for was not done; the template gets it.
-    """
+    """Return a page. ``error``: why what was asked for was not done; the template gets it."""
     status, headers = (200, {}) if error is None else (status_of(error), retry_headers(error))
     visit = getattr(request.state, "visit", None)
     note = NOTES.get(request.query_params.get("note", ""), "")

@@ -18,10 +18,9 @@ _ORDER = ("late", "missing", "screened", "busy", "in", "learned", "own")
 class Part:
     """A device's part in a round.
 
-    Attributes:
-        state: ``busy`` or ``late`` while the round waits for it, ``in`` when it uploaded; after the round ``missing``
-            without an upload, ``screened`` where that stood out, ``learned`` or ``own`` when it took over the result,
-            or kept its own model.
+    ``state``: ``busy`` or ``late`` while the round waits for it, ``in`` when it uploaded; after the round ``missing``
+    without an upload, ``screened`` where that stood out, ``learned`` or ``own`` when it took over the result, or kept
+    its own model.
     """
 
     info: ParticipantInfo

@@ -15,6 +15,7 @@ from aggregator_server.fleet.tokens import FIRST, ROLES, Person, find_person, fi
 from aggregator_server.schemas import Role
 from aggregator_server.security import USER_PREFIX, same
 from aggregator_server.web.guard import caller
+from aggregator_server.web.http_errors import documented
 from aggregator_server.web.service import Service
 
 _PEOPLE = "`auricle-aggregator tokens add --role {}` makes one; a role may do what those below it may."
@@ -97,8 +98,7 @@ async def require_member(
 async def require_known(request: Request) -> None:
     """Admit whoever has a token that the server knows, whatever it opens.
 
-    Raises:
-        NotAuthenticatedError: the token is none of these.
+    Raises NotAuthenticatedError: the token is none of these.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     service = await get_service(request)
@@ -154,6 +154,16 @@ async def _admit_device(request: Request, service: Service, bearer: Bearer, refu
         raise
     request.state.features = row.features_digest
     return row.device_id
+
+
+def for_people(role: Any, summary: str, *codes: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401  (FastAPI's own)
+    """Return the options of a route that people of a role may call; ``codes`` as :func:`documented` takes them."""
+    return {"summary": summary, "dependencies": [role], "responses": documented(PERSON_ERRORS, *codes), **more}
+
+
+def for_members(summary: str, *codes: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401  (FastAPI's own)
+    """Return the options of a route that enrolled devices and people may call."""
+    return {"summary": summary, "dependencies": [Member], "responses": documented(MEMBER_ERRORS, *codes), **more}
 
 
 Device = Annotated[str, _of_device(waiting=False)]

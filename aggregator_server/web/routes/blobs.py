@@ -36,11 +36,7 @@ async def blob(service: CurrentService, sha256: Annotated[str, Path(pattern="^[0
 
 
 async def stream(service: Service, opened: Callable[[], BinaryIO]) -> Response:
-    """Return an answer that is the bytes of a file.
-
-    Args:
-        opened: opens the file; called in a thread for devices.
-    """
+    """Return an answer that is the bytes of a file. ``opened``: opens the file; called in a thread for devices."""
     first, size, file = await service.for_device(_begin, opened)
     if file is None:
         return Response(first, media_type=_OCTETS)

@@ -10,35 +10,21 @@ from aggregator_server.fleet import classes
 from aggregator_server.schemas import ClassChange, ClassDetail
 from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.undo.reports import describe_class, list_class_history
-from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import (
-    MEMBER_ERRORS,
-    PERSON_ERRORS,
-    By,
-    CurrentService,
-    Member,
-    Operator,
-    Viewer,
-)
+from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_members, for_people
 from fleet_protocol.messages import ClassInfo
 
 router = APIRouter(tags=["classes"])
-_CHANGE_ERRORS = f"{PERSON_ERRORS} class_not_found round_open round_not_done invalid_request"
+_CHANGE_ERRORS = "class_not_found round_open round_not_done invalid_request"
 ClassId = Annotated[str, Path(max_length=64)]
 
 
-@router.get("/v1/classes", summary="List the classes", dependencies=[Member], responses=documented(MEMBER_ERRORS))
+@router.get("/v1/classes", **for_members("List the classes"))
 def list_classes(service: CurrentService) -> tuple[ClassInfo, ...]:
     """List the fleet's classes in the order of the consensus' columns."""
     return classes.list_classes(service.store)
 
 
-@router.get(
-    "/v1/class-history",
-    summary="List all classes that ever were",
-    dependencies=[Viewer],
-    responses=documented(PERSON_ERRORS),
-)
+@router.get("/v1/class-history", **for_people(Viewer, "List all classes that ever were"))
 def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
     """List the classes that the fleet has or had, with who reported them."""
     return list_class_history(service.store)
@@ -46,9 +32,7 @@ def list_history(service: CurrentService) -> tuple[ClassDetail, ...]:
 
 @router.patch(
     "/v1/classes/{class_id}",
-    summary="Rename a class, or merge it into another",
-    dependencies=[Operator],
-    responses=documented(_CHANGE_ERRORS, "class_name_taken too_large"),
+    **for_people(Operator, "Rename a class, or merge it into another", _CHANGE_ERRORS, "class_name_taken too_large"),
 )
 def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChange) -> ClassDetail:
     """Make one change of a class; devices learn it with their next work."""
@@ -62,12 +46,7 @@ def change(service: CurrentService, by: By, class_id: ClassId, wanted: ClassChan
     return describe_class(service.store, class_id)
 
 
-@router.delete(
-    "/v1/classes/{class_id}",
-    summary="Retire a class",
-    dependencies=[Operator],
-    responses=documented(_CHANGE_ERRORS, "last_class"),
-)
+@router.delete("/v1/classes/{class_id}", **for_people(Operator, "Retire a class", _CHANGE_ERRORS, "last_class"))
 def remove(service: CurrentService, by: By, class_id: ClassId) -> ClassDetail:
     """Take a class out of the fleet: its rows, its columns, and its output on every device that only adopted it."""
     remove_class(service.store, class_id, time.time(), by)

@@ -14,7 +14,6 @@ from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.routes.access import (
     DEVICE_ERRORS,
-    PERSON_ERRORS,
     Admin,
     AnyDevice,
     By,
@@ -22,6 +21,7 @@ from aggregator_server.web.routes.access import (
     EntryOfCaller,
     Operator,
     Viewer,
+    for_people,
 )
 from aggregator_server.web.service import Service
 from fleet_protocol.messages import Enrolled, Enrolment
@@ -64,9 +64,7 @@ def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolmen
         raise
 
 
-@router.get(
-    "/v1/devices", summary="List the devices", dependencies=[Viewer], responses=documented(PERSON_ERRORS, _NAMED)
-)
+@router.get("/v1/devices", **for_people(Viewer, "List the devices", _NAMED))
 def list_devices(
     service: CurrentService,
     response: Response,
@@ -100,13 +98,7 @@ async def leave(request: Request, service: CurrentService, device_id: AnyDevice)
     service.wake()
 
 
-@router.delete(
-    "/v1/devices/{device_id}",
-    summary="Revoke a device",
-    status_code=204,
-    dependencies=[Admin],
-    responses=documented(PERSON_ERRORS, _NAMED),
-)
+@router.delete("/v1/devices/{device_id}", **for_people(Admin, "Revoke a device", _NAMED, status_code=204))
 def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
     change_devices(service.store, [device_id], "revoke", time.time(), by)
@@ -115,9 +107,12 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
 
 @router.post(
     "/v1/devices/{device_id}/{action}",
-    summary="Admit a device, put it in quarantine, or release it from there",
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, _NAMED, "device_revoked feature_mismatch too_large"),
+    **for_people(
+        Operator,
+        "Admit a device, put it in quarantine, or release it from there",
+        _NAMED,
+        "device_revoked feature_mismatch too_large",
+    ),
 )
 def change(
     service: CurrentService, by: By, device_id: DeviceId, action: Action, wanted: ReasonRequest | None = None

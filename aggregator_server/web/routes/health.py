@@ -14,7 +14,7 @@ from aggregator_server.schemas import AuditEntry, Health, Liveness
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.metrics import write_metrics
-from aggregator_server.web.routes.access import PERSON_ERRORS, CurrentService, Viewer
+from aggregator_server.web.routes.access import CurrentService, Viewer, for_people
 from fleet_protocol.messages import Authority
 
 router = APIRouter()
@@ -39,8 +39,8 @@ async def alive() -> Liveness:
 @router.get(
     "/v1/health/ready",
     summary="Tell whether the server can do its work",
-    tags=["health"],
     responses=documented("not_ready"),
+    tags=["health"],
 )
 async def ready(service: CurrentService) -> Liveness:
     """Use the database and the store once: a load balancer asks here whether to send this server requests."""
@@ -51,8 +51,8 @@ async def ready(service: CurrentService) -> Liveness:
 @router.get(
     "/v1/authority",
     summary="Show the server's certificate authority",
-    tags=["health"],
     responses=documented("authority_not_found"),
+    tags=["health"],
 )
 def authority(service: CurrentService) -> Authority:
     """Return the certificate of the server's own authority, where it runs with ``--tls auto``.
@@ -73,13 +73,7 @@ def metrics(service: CurrentService) -> Response:
     return Response(write_metrics(service.store, time.time()), media_type=CONTENT_TYPE_LATEST)
 
 
-@router.get(
-    "/v1/audit",
-    summary="Read the audit",
-    tags=["audit"],
-    dependencies=[Viewer],
-    responses=documented(PERSON_ERRORS, "invalid_request"),
-)
+@router.get("/v1/audit", **for_people(Viewer, "Read the audit", "invalid_request", tags=["audit"]))
 def show_audit(
     service: CurrentService,
     before: Annotated[int | None, Query(ge=1, lt=2**63, description="only entries with a smaller number")] = None,

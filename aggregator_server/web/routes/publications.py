@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
@@ -19,29 +19,25 @@ from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import (
-    MEMBER_ERRORS,
-    PERSON_ERRORS,
-    By,
-    CurrentService,
-    EntryOfCaller,
-    Member,
-    Operator,
-)
+from aggregator_server.web.routes.access import By, CurrentService, EntryOfCaller, Operator, for_members, for_people
 from aggregator_server.web.routes.blobs import BINARY, BINARY_BODY, stream
 from aggregator_server.web.service import Service
 
 router = APIRouter()
 T = TypeVar("T", PublicSetInfo, ModelInfo)
+_PUBLIC_SET: dict[str, Any] = {"tags": ["public set"]}
+_MODEL: dict[str, Any] = {"tags": ["shared model"]}
 
 
 @router.put(
     "/v1/public-set",
-    summary="Publish the public set",
-    tags=["public set"],
-    dependencies=[Operator],
     openapi_extra=BINARY_BODY,
-    responses=documented(PERSON_ERRORS, "round_open public_set_in_use fleet_features too_large malformed_public_set"),
+    **for_people(
+        Operator,
+        "Publish the public set",
+        "round_open public_set_in_use fleet_features too_large malformed_public_set",
+        **_PUBLIC_SET,
+    ),
 )
 async def publish_set(service: CurrentService, by: By, request: Request) -> PublicSetInfo:
     """Publish a public set (safetensors, see docs/protocol.md); the current one again changes nothing.
@@ -51,13 +47,7 @@ async def publish_set(service: CurrentService, by: By, request: Request) -> Publ
     return await _receive(service, request, publish_public_set, by)
 
 
-@router.get(
-    "/v1/public-set",
-    summary="Describe the public set",
-    tags=["public set"],
-    dependencies=[Member],
-    responses=documented(MEMBER_ERRORS, "public_set_not_found"),
-)
+@router.get("/v1/public-set", **for_members("Describe the public set", "public_set_not_found", **_PUBLIC_SET))
 def describe_set(service: CurrentService) -> PublicSetInfo:
     """Say which public set is the current one, and how its features were computed."""
     return describe_public_set(service.store)
@@ -65,11 +55,13 @@ def describe_set(service: CurrentService) -> PublicSetInfo:
 
 @router.put(
     "/v1/model",
-    summary="Publish the shared model",
-    tags=["shared model"],
-    dependencies=[Operator],
     openapi_extra=BINARY_BODY,
-    responses=documented(PERSON_ERRORS, "round_open model_too_small too_large malformed_model feature_mismatch"),
+    **for_people(
+        Operator,
+        "Publish the shared model",
+        "round_open model_too_small too_large malformed_model feature_mismatch",
+        **_MODEL,
+    ),
 )
 async def publish_bundle(service: CurrentService, by: By, request: Request) -> ModelInfo:
     """Publish a bundle as the fleet's shared model; the current one again changes nothing.
@@ -79,13 +71,7 @@ async def publish_bundle(service: CurrentService, by: By, request: Request) -> M
     return await _receive(service, request, publish_model, by)
 
 
-@router.get(
-    "/v1/model",
-    summary="Describe the shared model",
-    tags=["shared model"],
-    dependencies=[Member],
-    responses=documented(MEMBER_ERRORS, "model_not_found"),
-)
+@router.get("/v1/model", **for_members("Describe the shared model", "model_not_found", **_MODEL))
 def describe_shared(service: CurrentService) -> ModelInfo:
     """Say which model the fleet shares, and which weights it has by now."""
     return describe_model(service.store)

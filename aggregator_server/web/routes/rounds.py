@@ -9,22 +9,19 @@ from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
 from aggregator_server.undo.restoring import restore_round
-from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import PERSON_ERRORS, By, CurrentService, Operator, Viewer
+from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_people
 
-router = APIRouter()
+router = APIRouter(tags=["rounds"])
 
 RoundId = Annotated[int, Path(ge=1, lt=2**31)]
 
 
 @router.post(
     "/v1/rounds",
-    summary="Open a round",
-    tags=["rounds"],
     status_code=201,
-    dependencies=[Operator],
-    responses=documented(
-        PERSON_ERRORS,
+    **for_people(
+        Operator,
+        "Open a round",
         "round_open no_public_set no_model model_too_small no_devices too_large",
         "invalid_request unknown_strategy invalid_plan",
     ),
@@ -36,13 +33,7 @@ def open_round(service: CurrentService, by: By, wanted: RoundRequest) -> RoundSu
     return summarise_round(service.store, round_id)
 
 
-@router.get(
-    "/v1/rounds",
-    summary="List rounds",
-    tags=["rounds"],
-    dependencies=[Viewer],
-    responses=documented(PERSON_ERRORS, "invalid_request"),
-)
+@router.get("/v1/rounds", **for_people(Viewer, "List rounds", "invalid_request"))
 def show_rounds(
     service: CurrentService,
     before: Annotated[int | None, Query(ge=1, lt=2**31, description="only rounds with a smaller number")] = None,
@@ -52,24 +43,14 @@ def show_rounds(
     return list_rounds(service.store, before, limit)
 
 
-@router.get(
-    "/v1/rounds/{round_id}",
-    summary="Show a round",
-    tags=["rounds"],
-    dependencies=[Viewer],
-    responses=documented(PERSON_ERRORS, "round_not_found invalid_request"),
-)
+@router.get("/v1/rounds/{round_id}", **for_people(Viewer, "Show a round", "round_not_found invalid_request"))
 def show_round(service: CurrentService, round_id: RoundId) -> RoundDetail:
     """Show a round's plan, its devices with their metrics, the weights of the average, and what was discovered."""
     return describe_round(service.store, round_id)
 
 
 @router.delete(
-    "/v1/rounds/{round_id}",
-    summary="Cancel a round",
-    tags=["rounds"],
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, "round_not_found round_closed invalid_request"),
+    "/v1/rounds/{round_id}", **for_people(Operator, "Cancel a round", "round_not_found round_closed invalid_request")
 )
 def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """End an open round without a result."""
@@ -80,11 +61,12 @@ def cancel(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
 
 @router.post(
     "/v1/rounds/{round_id}/restore",
-    summary="Roll the fleet back to the state after a round",
-    tags=["rounds"],
     status_code=201,
-    dependencies=[Operator],
-    responses=documented(PERSON_ERRORS, "round_not_found round_not_done round_open invalid_request"),
+    **for_people(
+        Operator,
+        "Roll the fleet back to the state after a round",
+        "round_not_found round_not_done round_open invalid_request",
+    ),
 )
 def restore(service: CurrentService, by: By, round_id: RoundId) -> RoundSummary:
     """Bring back public set, consensus, weights, prototypes and classes; devices follow with their next work."""

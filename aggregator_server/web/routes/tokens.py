@@ -1,7 +1,7 @@
 """Administrators make and revoke the tokens of people, and invite devices."""
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
@@ -14,25 +14,21 @@ from aggregator_server.schemas import (
     TokenInfo,
     TokenRequest,
 )
-from aggregator_server.web.http_errors import documented
-from aggregator_server.web.routes.access import PERSON_ERRORS, Admin, By, CurrentService
+from aggregator_server.web.routes.access import Admin, By, CurrentService, for_people
 
-router = APIRouter(dependencies=[Admin])
+router = APIRouter()
+InvitationId = Annotated[int, Path(ge=1, lt=2**31)]
+_TOKENS: dict[str, Any] = {"tags": ["tokens"]}
+_INVITATIONS: dict[str, Any] = {"tags": ["invitations"]}
 
 
-@router.post(
-    "/v1/tokens",
-    summary="Make a token",
-    tags=["tokens"],
-    status_code=201,
-    responses=documented(PERSON_ERRORS, "too_large invalid_request"),
-)
+@router.post("/v1/tokens", **for_people(Admin, "Make a token", "too_large invalid_request", **_TOKENS, status_code=201))
 def add(service: CurrentService, by: By, wanted: TokenRequest) -> NewToken:
     """Make a person's token. The answer alone shows it: the server keeps a hash."""
     return tokens.add_token(service.store, wanted, by, time.time())
 
 
-@router.get("/v1/tokens", summary="List the tokens", tags=["tokens"], responses=documented(PERSON_ERRORS))
+@router.get("/v1/tokens", **for_people(Admin, "List the tokens", **_TOKENS))
 def list_tokens(service: CurrentService) -> tuple[TokenInfo, ...]:
     """List every token of people without its text, oldest first, revoked and expired ones included."""
     return tokens.list_tokens(service.store)
@@ -40,34 +36,23 @@ def list_tokens(service: CurrentService) -> tuple[TokenInfo, ...]:
 
 @router.delete(
     "/v1/tokens/{token_id}",
-    summary="Revoke a token",
-    tags=["tokens"],
-    status_code=204,
-    responses=documented(PERSON_ERRORS, "token_not_found invalid_request"),
+    **for_people(Admin, "Revoke a token", "token_not_found invalid_request", **_TOKENS, status_code=204),
 )
 def revoke(service: CurrentService, by: By, token_id: Annotated[int, Path(ge=1, lt=2**31)]) -> None:
     """Refuse a token from now on."""
     tokens.revoke_token(service.store, token_id, by, time.time())
 
 
-InvitationId = Annotated[int, Path(ge=1, lt=2**31)]
-
-
 @router.post(
     "/v1/invitations",
-    summary="Invite devices",
-    tags=["invitations"],
-    status_code=201,
-    responses=documented(PERSON_ERRORS, "too_large invalid_request"),
+    **for_people(Admin, "Invite devices", "too_large invalid_request", **_INVITATIONS, status_code=201),
 )
 def invite(service: CurrentService, by: By, wanted: InvitationRequest) -> NewInvitation:
     """Make an invitation, for one device unless it says more. The answer alone shows it: the server keeps a hash."""
     return invitations.invite(service.store, wanted, by, time.time())
 
 
-@router.get(
-    "/v1/invitations", summary="List the invitations", tags=["invitations"], responses=documented(PERSON_ERRORS)
-)
+@router.get("/v1/invitations", **for_people(Admin, "List the invitations", **_INVITATIONS))
 def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
     """List every invitation without its text, oldest first, spent ones included."""
     return invitations.list_invitations(service.store)
@@ -75,10 +60,9 @@ def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
 
 @router.delete(
     "/v1/invitations/{invitation_id}",
-    summary="Revoke an invitation",
-    tags=["invitations"],
-    status_code=204,
-    responses=documented(PERSON_ERRORS, "invitation_not_found invalid_request"),
+    **for_people(
+        Admin, "Revoke an invitation", "invitation_not_found invalid_request", **_INVITATIONS, status_code=204
+    ),
 )
 def revoke_invitation(service: CurrentService, by: By, invitation_id: InvitationId) -> None:
     """Let nobody in by an invitation from now on. Devices that joined by it stay."""
