@@ -16,11 +16,7 @@ from fleet_protocol.arrays import Ints
 def utility(clips: int, entropy: float, max_clips: float, classes: int) -> float:
     """Return r_k = 2 n' e' / (n' + e'), with n' = n_k / max n and e' = entropy(q_k) / log C, each at most 1.
 
-    Args:
-        clips: n_k, the device's.
-        entropy: of q_k, the distribution of these clips over the labels, in nats.
-        max_clips: max n, of the device with the most.
-        classes: C, of the fleet.
+    ``entropy`` is of q_k, the distribution of the device's n_k clips over the labels, in nats; the fleet has C classes.
     """
     size, evenness = min(1.0, clips / max_clips), min(1.0, entropy / math.log(classes)) if classes > 1 else 1.0
     return 2 * size * evenness / (size + evenness) if size + evenness else 0.0

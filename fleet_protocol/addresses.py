@@ -64,16 +64,11 @@ class InvitationLink:
     """What a device needs to join a fleet, in one link: ``https://host:port/#aur_join_...:authority``.
 
     What follows ``#`` is never sent to a server by a browser, and needs no quotes in a shell.
-
-    Attributes:
-        url: Address of the aggregator.
-        token: Text of the invitation.
-        authority: SHA-256 of the aggregator's own certificate authority, 64 hex digits; None where public ones vouch
-            for it, or nobody.
     """
 
-    url: str
-    token: str
+    url: str  # Address of the aggregator
+    token: str  # Text of the invitation
+    # SHA-256 of the aggregator's own authority, 64 hex digits; None where public ones vouch for it, or nobody does
     authority: str | None = None
 
     def __str__(self) -> str:

@@ -24,28 +24,19 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file's content; after a power cut it has either the old content or the new, whole.
-
-    Raises OSError: the disk refuses.
-    """
+    """Replace a file's content; after a power cut it has the old content or the new, whole. Raises OSError."""
     make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
     _replace(path, data, mode, rename_durably)
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace a file's content, whole for every reader. Nothing is flushed: a power cut may undo or damage it.
-
-    Raises OSError: the disk refuses.
-    """
+    """Replace a file's content, whole for every reader; a power cut may undo or damage it. Raises OSError."""
     _replace(path, data, mode, _rename)
 
 
 @contextlib.contextmanager
 def written_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Replace a file's content by what the body writes; where the body fails, the file stays as it was.
-
-    Raises OSError: the disk refuses.
-    """
+    """Replace a file's content by what the body writes; where it fails, the file stays as it was. Raises OSError."""
     make_folder(path.parent, mode | (mode & 0o444) >> 2)
     with _temporary(path, mode) as (file, temporary):
         yield file
@@ -84,12 +75,7 @@ def _open_locked(temporary: Path, mode: int) -> int:
 def rename_durably(file: BinaryIO, temporary: Path, path: Path) -> None:
     """Give an open file that is written to its end its final name; after a power cut it is there whole, or not at all.
 
-    Args:
-        file: the open file.
-        temporary: its present name, on the same disk as ``path``.
-        path: its final name, in a folder that exists.
-
-    Raises OSError: the disk refuses.
+    ``temporary`` is its present name, on the same disk. The folder of ``path`` exists. Raises OSError.
     """
     file.flush()
     os.fsync(file.fileno())
@@ -103,10 +89,7 @@ def _rename(file: BinaryIO, temporary: Path, path: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:
-    """Make a folder, by default for its owner alone, and those above it, so that they survive a power cut.
-
-    Raises OSError: the disk refuses.
-    """
+    """Make a folder, and those above it, so that they survive a power cut. Raises OSError: the disk refuses."""
     if folder.is_dir():
         return
     make_folder(folder.parent, mode)
@@ -126,9 +109,7 @@ def make_folder(folder: Path, mode: int = 0o700) -> None:
 def whole_folder(folder: Path) -> Iterator[Path]:
     """Fill a new folder that is there whole or not at all; what killed processes left of it is removed.
 
-    The body gets the folder under another name, and flushes what it writes. The folder gets its name afterwards.
-
-    Raises OSError: the disk refuses, or there is something else of that name.
+    The body gets it under another name, and flushes what it writes. Raises OSError: also where the name is taken.
     """
     for stale in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(stale, ignore_errors=True)

@@ -74,10 +74,7 @@ class BackupWriter:
 def written_backup(file: Path, manifest: str, describe: Callable[[dict[str, str]], object]) -> Iterator[BackupWriter]:
     """Make a backup of what the body adds, which only its owner can read; where the body fails, nothing changes.
 
-    Args:
-        file: of the backup; replaced where it exists.
-        manifest: name of the file within that has the digests.
-        describe: returns what that file says, by the digests of the others.
+    ``describe`` returns what the file ``manifest`` within says, by the digests of the others.
     """
     with written_durably(file) as raw, tarfile.open(fileobj=raw, mode="w") as archive:
         writer = BackupWriter(archive)
@@ -106,14 +103,10 @@ class BackupArchive:
         self.names = frozenset(self._members)
 
     def unpack(self, folder: Path, digests: Mapping[str, object]) -> None:
-        """Write all files but the manifest durably into a folder, and compare each with its digest.
+        """Write all files but the manifest durably into a folder, and compare each with its digest, by its name.
 
-        Args:
-            folder: that holds none of them; where this fails, the caller removes it.
-            digests: SHA-256 of each file, 64 hex digits, by its name.
-
-        Raises:
-            BackupFormatError: files are missing, unknown or damaged, or the disk has no room for them.
+        The folder holds none of them; where this fails, the caller removes it. Raises BackupFormatError: files are
+        missing, unknown or damaged, or the disk has no room for them.
         """
         for name in sorted(self.names ^ digests.keys()):
             raise BackupFormatError(f"{name!r} is {'missing' if name in digests else 'not in its manifest'}")
@@ -138,9 +131,7 @@ class BackupArchive:
 def open_backup(file: Path, manifest: str) -> Iterator[BackupArchive]:
     """Open a backup, uncompressed, whose file ``manifest`` has the digests, and look at what it holds.
 
-    Raises:
-        BackupFormatError: it is no backup, or holds what no program wrote into one; here and in the body.
-        OSError: it cannot be read.
+    Raises OSError; BackupFormatError, also in the body: it is no backup, or holds what no program wrote into one.
     """
     try:
         with (

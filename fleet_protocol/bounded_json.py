@@ -31,10 +31,7 @@ class JsonBounds:
 
 
 def parse_json(text: bytes, bounds: JsonBounds, what: str) -> Any:  # noqa: ANN401
-    """Parse a JSON text in UTF-8; ``what`` names it in errors.
-
-    Raises JsonError: the text is beyond a bound, or no JSON.
-    """
+    """Parse a JSON text in UTF-8; ``what`` names it in errors. Raises JsonError: beyond a bound, or no JSON."""
     require_bounded(text, bounds, what)
     try:
         return json.loads(text.decode(), parse_int=_number)
@@ -50,10 +47,7 @@ def _number(digits: str) -> int:
 
 
 def require_bounded(text: bytes, bounds: JsonBounds, what: str) -> None:
-    """Check a JSON text before it is parsed; ``what`` names it in errors.
-
-    Raises JsonError: the text is beyond a bound.
-    """
+    """Check a JSON text before it is parsed; ``what`` names it in errors. Raises JsonError: it is beyond a bound."""
     if len(text) > bounds.size:
         raise JsonError(f"{what} has {len(text)} bytes; at most {bounds.size} are read")
     values = 1 + text.count(b",") + text.count(b"[") + text.count(b"{")

@@ -52,52 +52,34 @@ class Layer:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle says of itself.
+    """What a bundle says of itself."""
 
-    Attributes:
-        architecture: Name in the zoo, e.g. ``cnn2``.
-        options: Options of the zoo that the network was built with.
-        capacity: Outputs of the head: slots for classes, and those of ``background``.
-        batch: Rows of one training step; fewer rows are padded with zero targets.
-        input_shape: (frames, coefficients) of one clip's features.
-        embedding: Width of the penultimate layer.
-        features: Settings of the features that the model was built for.
-        mean: Per-coefficient mean that is subtracted from features before the graph sees them.
-        std: Per-coefficient standard deviation that they are then divided by.
-        layers: Weights grouped by layer, input side first; the last one is the head.
-        weight_shapes: Shape of every weight array, by name.
-        parameters: Number of weights.
-        seed: Seed of the initial weights.
-        sha256: Digests of the bundle's other members, by member name.
-        background: Names of what the head's last outputs mean where they are no classes, but what is no class: the
-            words of the front end's pretraining and :data:`BACKGROUND`, or nothing.
-        networks: Networks of the front end, TFLite files, members of their own.
-        statistics: Words of each network's pretraining in its embedding, packed, members of their own; or none.
-        steps: Outputs over time, of a bundle that transcribes; 0 where it recognises classes.
-        characters: Characters that the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0
-            is CTC's blank. Empty where the outputs mean classes.
-    """
-
-    architecture: str
-    options: dict[str, str]
-    capacity: int
-    batch: int
-    input_shape: tuple[int, int]
-    embedding: int
-    features: dict[str, Any]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    layers: tuple[Layer, ...]
-    weight_shapes: dict[str, tuple[int, ...]]
-    parameters: int
-    seed: int
-    sha256: dict[str, str] = dataclasses.field(default_factory=dict)
+    architecture: str  # Name in the zoo, e.g. ``cnn2``
+    options: dict[str, str]  # Options of the zoo that the network was built with
+    capacity: int  # Outputs of the head: slots for classes, and those of ``background``
+    batch: int  # Rows of one training step; fewer rows are padded with zero targets
+    input_shape: tuple[int, int]  # (frames, coefficients) of one clip's features
+    embedding: int  # Width of the penultimate layer
+    features: dict[str, Any]  # Settings of the features that the model was built for
+    mean: tuple[float, ...]  # Per-coefficient mean that is subtracted from features before the graph sees them
+    std: tuple[float, ...]  # Per-coefficient standard deviation that they are then divided by
+    layers: tuple[Layer, ...]  # Weights grouped by layer, input side first; the last one is the head
+    weight_shapes: dict[str, tuple[int, ...]]  # Shape of every weight array, by name
+    parameters: int  # Number of weights
+    seed: int  # Seed of the initial weights
+    sha256: dict[str, str] = dataclasses.field(default_factory=dict)  # Digests of the other members, by member name
     format: str = FORMAT
     version: int = VERSION
+    # Names of what the head's last outputs mean where they are no classes, but what is no class: the words of the front
+    # end's pretraining and :data:`BACKGROUND`, or nothing
     background: tuple[str, ...] = ()
+    # Members of their own: networks of the front end, TFLite files; and the words of each one's pretraining in its
+    # embedding, packed, or none
     networks: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
     statistics: tuple[bytes, ...] = dataclasses.field(default=(), repr=False)
-    steps: int = 0
+    steps: int = 0  # Outputs over time, of a bundle that transcribes; 0 where it recognises classes
+    # Characters that the head's outputs 1, 2, .. write at a step, of a bundle that transcribes; output 0 is CTC's
+    # blank. Empty where the outputs mean classes
     characters: str = ""
 
     @property
@@ -185,24 +167,15 @@ def read_bundle(path: Path, *, transcribes: bool = False) -> Bundle:
     Raises BundleError: the file is missing, damaged, no bundle, of a version that this program does not know, or writes
     texts where classes are needed.
     """
-    return _recognising(_open(path, str(path)), str(path), transcribes)
+    return _open(path, str(path), transcribes)
 
 
 def unpack_bundle(data: Buffer, what: str, *, transcribes: bool = False) -> Bundle:
     """Open a bundle's bytes and check them; ``what`` names them in errors. See :func:`read_bundle`."""
-    return _recognising(_open(io.BytesIO(data), what), what, transcribes)
+    return _open(io.BytesIO(data), what, transcribes)
 
 
-def _recognising(bundle: Bundle, what: str, transcribes: bool) -> Bundle:
-    if bundle.manifest.characters and not transcribes:
-        raise BundleError(
-            f"{what} ({bundle.manifest.architecture}) writes down speech and recognises no classes of sounds; "
-            f"it is for the study of speech alone. Take a bundle of sounds here, e.g. {', '.join(ready_names())}"
-        )
-    return bundle
-
-
-def _open(source: Path | io.BytesIO, path: str) -> Bundle:
+def _open(source: Path | io.BytesIO, path: str, transcribes: bool) -> Bundle:
     try:
         with zipfile.ZipFile(source) as archive:
             if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
@@ -235,6 +208,11 @@ def _open(source: Path | io.BytesIO, path: str) -> Bundle:
     shapes = {name: array.shape for name, array in weights.items()}
     if shapes != manifest.weight_shapes:
         raise BundleError(f"{path}: its weights {shapes} are not those of its manifest {manifest.weight_shapes}")
+    if manifest.characters and not transcribes:
+        raise BundleError(
+            f"{path} ({manifest.architecture}) writes down speech and recognises no classes of sounds; "
+            f"it is for the study of speech alone. Take a bundle of sounds here, e.g. {', '.join(ready_names())}"
+        )
     return Bundle(manifest, members["model.tflite"], weights)
 
 

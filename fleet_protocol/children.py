@@ -34,13 +34,9 @@ class Children:
         self._running: dict[str, subprocess.Popen[str]] = {}
 
     def start(self, name: str, module: str, *arguments: object, tell: Callable[[str], object]) -> None:
-        """Start a program.
+        """Start ``python -m module arguments``; ``name`` is for people, and of its log.
 
-        Args:
-            name: for people, and of its log.
-            module: that ``python -m`` runs.
-            arguments: of the command line.
-            tell: called with each line of its standard output, in a thread of its own.
+        ``tell`` is called with each line of its standard output, in a thread of its own.
         """
         with self._log(name).open("ab") as log:
             child = subprocess.Popen(

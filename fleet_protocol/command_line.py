@@ -53,13 +53,9 @@ def with_version(parser: argparse.ArgumentParser, more: Callable[[], str] = str)
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read a command line; where a shell asks for completions, print these and end.
+    """Read a command line, None: that of the process; where a shell asks for completions, print these and end.
 
     A shell asks after ``eval "$(register-python-argcomplete PROGRAM)"``; docs/cli.md, "Completion".
-
-    Args:
-        parser: The program's.
-        arguments: The command line without the program's name; None: that of the process.
     """
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
@@ -129,11 +125,7 @@ _OWN = ("aggregator_server", "benchmarks", "edge_client", "fleet_protocol", "fle
 
 
 def describe_missing(error: ModuleNotFoundError, extra: str) -> str:
-    """Return what to say of a library that is not there.
-
-    Args:
-        error: what the import raised.
-        extra: of the package, which brings the program's libraries.
+    """Return what to say of a library that is not there; ``extra``: of the package, which brings it.
 
     Raises ModuleNotFoundError: the error itself, where a module of Auricle's own is missing.
     """

@@ -33,17 +33,11 @@ _RANKS = {
 
 @dataclass(frozen=True)
 class Scatter:
-    """Where classes of sounds lie in an embedding, and how far clips of one class scatter.
+    """Where classes of sounds lie in an embedding, and how far clips of one class scatter."""
 
-    Attributes:
-        means: Mean embedding of every class, float32 [classes, embedding].
-        within: Covariance of the embeddings within a class, pooled over the classes, float32 [embedding, embedding].
-        split: Numbers of the first network, where an embedding has those of two; else 0.
-    """
-
-    means: Floats
-    within: Floats
-    split: int = field(default=0, kw_only=True)
+    means: Floats  # Mean embedding of every class, float32 [classes, embedding]
+    within: Floats  # Covariance of embeddings within a class, pooled over the classes, float32 [embedding, embedding]
+    split: int = field(default=0, kw_only=True)  # Numbers of the first network, where there are those of two; else 0
 
     @property
     def shrunk(self) -> Doubles:
@@ -83,15 +77,7 @@ class Scatter:
         return np.asarray(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-9))
 
     def draw(self, mean: Array, count: int, rng: np.random.Generator) -> Floats:
-        """Draw embeddings of a sound from N(mean, shrunk covariance within a word).
-
-        Args:
-            mean: of the sound's embeddings, [embedding].
-            count: how many.
-
-        Returns:
-            float32 [count, embedding].
-        """
+        """Draw embeddings of a sound, float32 [count, embedding], from N(mean, shrunk covariance within a word)."""
         noise = rng.standard_normal((count, len(mean))) @ self.scatter
         return np.asarray(mean + noise, np.float32)
 

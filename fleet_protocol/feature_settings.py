@@ -306,30 +306,19 @@ def _read(kind: type[FeatureSettings], document: Mapping[str, object]) -> Featur
     return kind(**fields)  # type: ignore[arg-type]
 
 
-CEPSTRA: dict[str, MfccSettings] = {
-    # Gudur & Perepu 2021, appendix B: 14,400 Hz, 20 windows of 50 ms.
-    "gudur": MfccSettings(
-        "gudur", 14_400, 1.0, 0.05, 0.05, 20, coefficients=13, mel_bands=26, fft_size=1024, low_hz=0.0, high_hz=7_200.0
-    ),
-    # Zhang et al. 2017 (Hello Edge): 40 ms windows every 20 ms, 10 coefficients.
-    "hello_edge": MfccSettings(
-        "hello_edge",
-        16_000,
-        1.0,
-        0.04,
-        0.02,
-        49,
-        coefficients=10,
-        mel_bands=40,
-        fft_size=1024,
-        low_hz=20.0,
-        high_hz=4e3,
-    ),
-    # Li et al. 2022 (FedKWS-UI): 40 coefficients, 30 ms windows every 10 ms.
-    "kws40": MfccSettings(
-        "kws40", 16_000, 1.0, 0.03, 0.01, 98, coefficients=40, mel_bands=40, fft_size=512, low_hz=20.0, high_hz=8_000.0
-    ),
-}
+# Gudur & Perepu 2021, appendix B: 14,400 Hz, 20 windows of 50 ms.
+_GUDUR = MfccSettings(
+    "gudur", 14_400, 1.0, 0.05, 0.05, 20, coefficients=13, mel_bands=26, fft_size=1024, low_hz=0.0, high_hz=7_200.0
+)
+# Zhang et al. 2017 (Hello Edge): 40 ms windows every 20 ms, 10 coefficients.
+_HELLO_EDGE = MfccSettings(
+    "hello_edge", 16_000, 1.0, 0.04, 0.02, 49, coefficients=10, mel_bands=40, fft_size=1024, low_hz=20.0, high_hz=4e3
+)
+# Li et al. 2022 (FedKWS-UI): 40 coefficients, 30 ms windows every 10 ms.
+_KWS40 = MfccSettings(
+    "kws40", 16_000, 1.0, 0.03, 0.01, 98, coefficients=40, mel_bands=40, fft_size=512, low_hz=20.0, high_hz=8_000.0
+)
+CEPSTRA: dict[str, MfccSettings] = {settings.preset: settings for settings in (_GUDUR, _HELLO_EDGE, _KWS40)}
 PRESETS: dict[str, FeatureSettings] = {
     **CEPSTRA,
     # Those of the log-mel pictures of Speech Commands: 25 ms windows every 10 ms, 40 bands up to 4 kHz.

@@ -30,17 +30,11 @@ _WIDER = 1.5
 
 @dataclass(frozen=True)
 class JointStatistics(EmbeddingStatistics):
-    """Statistics of both pretrainings in one embedding.
+    """Statistics of both pretrainings in one embedding."""
 
-    Attributes:
-        are_sounds: Whether each of ``words`` is an everyday sound, bool [words].
-        talk: Second halves of people's talk, float32 [draws, size].
-        beyond_words: First halves of what is no word, float32 [draws, split].
-    """
-
-    are_sounds: NDArray[np.bool_]
-    talk: Floats
-    beyond_words: Floats
+    are_sounds: NDArray[np.bool_]  # Whether each of ``words`` is an everyday sound, bool [words]
+    talk: Floats  # Second halves of people's talk, float32 [draws, size]
+    beyond_words: Floats  # First halves of what is no word, float32 [draws, split]
 
     def is_sound(self, embeddings: Array) -> bool:
         """Tell from embeddings of one label, [clips, numbers], whether it is an everyday sound rather than a word.

@@ -24,23 +24,14 @@ _ARRAYS = ("known_hidden", "known_hidden_bias", "known_rows", "known_bias", "kno
 
 @dataclass(frozen=True)
 class KnownSounds:
-    """What recognises sounds that nobody taught.
+    """What recognises sounds that nobody taught."""
 
-    Attributes:
-        names: Of the sounds.
-        hidden: Kernel of the hidden layer, float32 [numbers, units].
-        hidden_bias: Its bias, float32 [units].
-        rows: A row for each class, float32 [units, classes].
-        bias: Their biases, float32 [classes].
-        sound: Which of ``names`` each class belongs to, int64 [classes].
-    """
-
-    names: tuple[str, ...]
-    hidden: Floats
-    hidden_bias: Floats
-    rows: Floats
-    bias: Floats
-    sound: NDArray[np.int64]
+    names: tuple[str, ...]  # Of the sounds
+    hidden: Floats  # Kernel of the hidden layer, float32 [numbers, units]
+    hidden_bias: Floats  # Its bias, float32 [units]
+    rows: Floats  # A row for each class, float32 [units, classes]
+    bias: Floats  # Their biases, float32 [classes]
+    sound: NDArray[np.int64]  # Which of ``names`` each class belongs to, int64 [classes]
 
     def logits(self, embeddings: Floats, names: tuple[str, ...]) -> Floats:
         """Return the logits of some of the sounds, float32 [windows, names], of embeddings, float32 [windows, any].

@@ -57,19 +57,12 @@ def _given_up(number: int) -> Slot:
 
 @dataclass(frozen=True)
 class LabelMap:
-    """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map.
+    """Slots 0..n-1 of a head with ``capacity`` outputs. Immutable: every change returns a new map."""
 
-    Attributes:
-        capacity: Outputs of the head.
-        slots: Slots that are labels, in order; and those that were given up, which are off until they are used again.
-        reserved: Outputs at the head's end that never become labels (``Manifest.background``).
-        off: Slots whose outputs are not used, because the weights never learned them; not part of :meth:`to_json`.
-    """
-
-    capacity: int
-    slots: tuple[Slot, ...] = ()
-    reserved: int = 0
-    off: tuple[int, ...] = ()
+    capacity: int  # Outputs of the head
+    slots: tuple[Slot, ...] = ()  # Slots that are labels, in order; and those given up, off until they are used again
+    reserved: int = 0  # Outputs at the head's end that never become labels (``Manifest.background``)
+    off: tuple[int, ...] = ()  # Slots that are not used, as the weights never learned them; not in :meth:`to_json`
 
     def __post_init__(self) -> None:
         if self.capacity < 1:

@@ -13,17 +13,12 @@ from fleet_protocol.setting import Setting, Settings
 
 @dataclass(frozen=True)
 class MethodTerms:
-    """A local method, as a plan can name it.
-
-    Attributes:
-        settings: Settings that a plan can give it.
-        any_architecture: Whether the network of a device that follows it may differ from the shared model's.
-    """
+    """A local method, as a plan can name it."""
 
     name: str
-    settings: Settings
+    settings: Settings  # Settings that a plan can give it
     _: KW_ONLY
-    any_architecture: bool = False
+    any_architecture: bool = False  # Whether the network of a device that follows it may differ from the shared model's
 
 
 def local_methods() -> Registry[MethodTerms]:

@@ -47,22 +47,17 @@ class Schedule:
 
 @dataclass(frozen=True)
 class PersonalisationTerms:
-    """A personalisation, as a plan can name it: how a device makes a model of its own of a round's result.
-
-    Attributes:
-        settings: Settings that a plan can give it. ``held_out`` (the share of the clips that a device evaluates on) is
-            handled for every personalisation that has it.
-        groups: Aggregator's part: (devices' numbers of clips by identifier, all above 0; values of the settings) ->
-            the groups that train rounds among themselves before. Pure: an interrupted step is computed again. None:
-            there are no groups.
-        about: What it does and costs, in plain words, for people who choose.
-    """
+    """A personalisation, as a plan can name it: how a device makes a model of its own of a round's result."""
 
     name: str
+    # Settings that a plan can give it. ``held_out`` (the share of the clips that a device evaluates on) is handled for
+    # every personalisation that has it
     settings: Settings
     _: KW_ONLY
+    # Aggregator's part: (devices' numbers of clips by identifier, all above 0; values of the settings) -> the groups
+    # that train rounds among themselves before. Pure: an interrupted step is computed again. None: there are no groups
     groups: Callable[[Mapping[str, float], Mapping[str, Value]], Schedule] | None = None
-    about: str = ""
+    about: str = ""  # What it does and costs, in plain words, for people who choose
 
 
 def personalisations() -> Registry[PersonalisationTerms]:

@@ -5,7 +5,7 @@ Gudur & Perepu 2021, section 2.1. A discovered class adds its averaged data impr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import dacite
 import numpy as np
@@ -35,10 +35,7 @@ class PublicSet:
     def pack(self) -> bytes:
         """Serialise; equal content gives equal bytes."""
         arrays: Arrays = {"features": self.features, "labels": self.labels, "synthetic": self.synthetic}
-        classes = [
-            {"class_id": info.class_id, "name": info.name, "discovered_in": info.discovered_in} for info in self.classes
-        ]
-        return pack(arrays, {"features": self.settings.to_json(), "classes": classes})
+        return pack(arrays, {"features": self.settings.to_json(), "classes": [asdict(info) for info in self.classes]})
 
     @classmethod
     def unpack(cls, data: Buffer) -> PublicSet:
@@ -67,10 +64,7 @@ def pack_consensus(scores: Floats, class_ids: tuple[str, ...]) -> bytes:
 
 
 def unpack_consensus(data: bytes) -> tuple[Floats, tuple[str, ...]]:
-    """Read what :func:`pack_consensus` wrote: (float32 [samples, classes], class ids).
-
-    Raises TensorError: damaged, or not a consensus.
-    """
+    """Read what :func:`pack_consensus` wrote: (float32 [samples, classes], class ids). Raises TensorError."""
     arrays, document = unpack(data)
     class_ids = document.get("classes")
     if not isinstance(class_ids, list):

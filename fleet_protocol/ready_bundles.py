@@ -39,11 +39,7 @@ def choice() -> str:
 
 
 def find_bundle(given: str, folder: Path = Path()) -> Path:
-    """Return the file of a bundle.
-
-    Args:
-        given: the name of a ready bundle, or a path.
-        folder: where relative paths start.
+    """Return the file of a bundle, by the name of a ready one or by its path; ``folder``: where relative ones start.
 
     Raises BundleError: no ready bundle has this name. That a path leads to a bundle is not checked.
     """

@@ -26,12 +26,7 @@ Settings = Mapping[str, Setting]
 
 
 def complete(method: str, known: Settings, given: Mapping[str, Value]) -> dict[str, Value]:
-    """Check the settings given for a method, and add the defaults of the others.
-
-    Args:
-        method: what error messages call it: ``selection method 'uniform'``.
-        known: its settings.
-        given: some of them.
+    """Check the settings given for a method, such as ``selection method 'uniform'``, and add the others' defaults.
 
     Raises PlanError: a setting is unknown, of a wrong type or out of range; says what is allowed.
     """

@@ -16,9 +16,7 @@ def similar_groups(directions: Doubles) -> list[NDArray[np.intp]]:
     """Return rows in groups, each ascending, the largest group first.
 
     The row with the most rows like it leads the first group, which has all of these; then the same of the rest.
-
-    Args:
-        directions: of length 1, whose products are cosines, float64 [rows, numbers].
+    ``directions``: of length 1, whose products are cosines, float64 [rows, numbers].
     """
     alike = directions @ directions.T >= SIMILAR_FROM
     np.fill_diagonal(alike, True)

@@ -99,11 +99,7 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
 
 
 def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
-    """Return the document of a file that :func:`pack` wrote, without reading its arrays.
-
-    Args:
-        file: open, at its start.
-        bounds: of the header.
+    """Return the document of an open file that :func:`pack` wrote, without reading its arrays.
 
     Raises TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
     """

@@ -42,14 +42,9 @@ class TomlFile:
 
     @classmethod
     def read(cls, path: Path, what: str, error: type[AuricleError]) -> TomlFile:
-        """Read a file.
+        """Read a file; ``what`` it is, for messages.
 
-        Args:
-            path: Path of the file.
-            what: What the file is, for messages.
-            error: Class of the errors raised here and later.
-
-        Raises AuricleError: of the class ``error``: the file cannot be read, or is not TOML.
+        Raises AuricleError: of the class ``error``, here and later: it cannot be read, or is not TOML.
         """
         try:
             text = path.read_text(encoding="utf-8-sig")  # editors of Windows begin with a byte order mark
@@ -64,13 +59,9 @@ class TomlFile:
         return place(self.path, self.text, section, key, nth)
 
     def require_known(self, known: Collection[str], whose: str = "") -> None:
-        """Refuse a section that is not known.
+        """Refuse an unknown section, and say ``whose`` after its name. Raises AuricleError: of the file's class.
 
-        Args:
-            known: Names of the sections, as messages write them: brackets around a name do not count.
-            whose: Words after the unknown section's name.
-
-        Raises AuricleError: of the file's class.
+        ``known`` are names of sections as messages write them: brackets around a name do not count.
         """
         names = {one.strip("[]") for one in known}
         for name in (name for name in self.document if name not in names):
@@ -83,17 +74,11 @@ class TomlFile:
         return values
 
     def section(self, name: str, kind: type[Any], values: Any, nth: Nth = ()) -> Any:  # noqa: ANN401  (a section's class)
-        """Return a section as an object that has checked its values. Relative paths are relative to the file.
+        """Return a section as an object of its dataclass ``kind``, which has checked its values.
 
-        Where the dataclass has a ``BundlePath``, the file may name a ready bundle.
-
-        Args:
-            name: Name of the section, as messages write it; its first word is the name in the file.
-            kind: The section's dataclass.
-            values: What the file has there.
-            nth: Position of a section that is there more than once, in each of the name's parts, from 1.
-
-        Raises AuricleError: of the file's class.
+        Relative paths are relative to the file. Where the dataclass has a ``BundlePath``, the file may name a ready
+        bundle. Of ``name``, as messages write it, the first word is the name in the file; ``nth`` is as of
+        :func:`place`. Raises AuricleError: of the file's class.
         """
         header = name.split()[0]
         values = self.table(name, values)
@@ -152,12 +137,8 @@ def _as_declared(hint: Any, value: Any) -> Any:  # noqa: ANN401  (a type hint; w
 def place(path: Path, text: str, section: str | None, key: str | None = None, nth: Nth = ()) -> str:
     """Return ``FILE, line N`` of a key, or of its section where the key is not found; the file where neither is.
 
-    Args:
-        path: the file.
-        text: what is in it.
-        section: dotted, or None for keys before the first section.
-        key: in that section or in a table inside it.
-        nth: of sections that are there more than once (``[[a.b]]``): which a, and which b of that a, from 1.
+    ``section`` is dotted, or None for keys before the first one; ``key`` is in it or in a table inside it. ``nth``: of
+    sections that are there more than once (``[[a.b]]``), which a, and which b of that a, from 1.
     """
     current, found = None, 0
     counts: dict[str, int] = {}

@@ -17,10 +17,9 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import InvitationLink, is_clear
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.client.identity import Identity
-from fleet_protocol.client.invitation import fetch_authority
-from fleet_protocol.client.server_client import ServerClient
-from fleet_protocol.errors import RefusedError
+from fleet_protocol.client.certificates import fingerprint
+from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.errors import CertificateError, RefusedError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Enrolled
 
@@ -49,7 +48,7 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     known = set() if present is None else {present.url}
     if config.server is not None:
         known.add(config.server.url)
-    authority = fetch_authority(link.url, link.authority)
+    authority = _fetch_authority(link)
     if present is not None and present.authority != authority and link.url not in known:
         raise StateError(f"this device is in the fleet of {present.url}; leave it first: auricle-edge leave")
     with closing(ServerClient(link.url, state.identity.load(), authority=authority)) as client:
@@ -80,7 +79,7 @@ def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: s
         return
     config_path.parent.mkdir(parents=True, exist_ok=True)
     bundle = config_path.with_name("fleet.auricle")
-    authority = fetch_authority(link.url, link.authority)
+    authority = _fetch_authority(link)
     with closing(ServerClient(link.url, Identity("", link.token), authority=authority)) as client:
         client.bundle(bundle)
     read_bundle(bundle)
@@ -94,6 +93,23 @@ def _require_private(link: InvitationLink, *, insecure_http: bool) -> None:
             f"{link.url} is plain HTTP: others can read the invitation and this device's secret. Have the aggregator "
             "run with --tls auto and ask for a new invitation, or say --insecure-http"
         )
+
+
+def _fetch_authority(link: InvitationLink) -> str | None:
+    """Fetch the certificate of the aggregator's authority, and check that it is the one of the invitation, if any.
+
+    An invitation names none where public ones vouch for the aggregator, or nobody.
+    """
+    if link.authority is None:
+        return None
+    with closing(ServerClient(link.url, None)) as client:
+        certificate = client.authority()
+    if fingerprint(certificate) != link.authority:
+        raise CertificateError(
+            f"{link.url} is not the aggregator that invited: the SHA-256 of its authority is {fingerprint(certificate)}"
+            f", the invitation says {link.authority}. Somebody may be in between; ask whoever invited you"
+        )
+    return certificate
 
 
 def _fetch_public_set(client: ServerClient, blobs: BlobCache) -> None:

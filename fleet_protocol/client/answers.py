@@ -29,17 +29,13 @@ _SHOWN = 300
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of an answer.
-
-    Attributes:
-        seconds: Time for an answer, beside the time that a long poll asks for, s.
-        bytes_per_s: Slowest transfer that is waited for, beyond those seconds; a mobile network at its worst is faster.
-    """
+    """Bounds of an answer."""
 
     json_bytes: int = MESSAGE_BYTES
     public_set_bytes: int = PUBLIC_SET_BYTES
     model_bytes: int = MODEL_BYTES
-    seconds: float = 60.0
+    seconds: float = 60.0  # Time for an answer, beside the time that a long poll asks for, s
+    # Slowest transfer that is waited for, beyond those seconds; a mobile network at its worst is faster
     bytes_per_s: float = 2_000.0
 
     def blobs(self, work: Work) -> dict[str, int]:
@@ -63,8 +59,9 @@ def read_message(kind: type[T], data: bytes) -> T:
         raise MessageError(f"not JSON: {shorten(error)}") from error
     except MessageError as error:
         raise MessageError(shorten(error)) from error
-    if isinstance(message, Work):
-        _require_usable(message)
+    for field, value, fits in _checks(message) if isinstance(message, Work) else ():
+        if not fits:
+            raise MessageError(f"not a usable Work: {field} must not be {shorten(repr(value))}")
     return message
 
 
@@ -78,14 +75,8 @@ def shorten(text: object) -> str:
     return "".join(character if character.isprintable() else " " for character in cut)
 
 
-def _require_usable(work: Work) -> None:
-    """Check what becomes a path, a number of an array, a seed, or a name on a terminal."""
-    for field, value, fits in _checks(work):
-        if not fits:
-            raise MessageError(f"not a usable Work: {field} must not be {shorten(repr(value))}")
-
-
 def _checks(work: Work) -> Iterator[tuple[str, object, bool]]:
+    """Check what becomes a path, a number of an array, a seed, or a name on a terminal."""
     for field in ("public_set", "consensus", "model", "weights", "fleet_weights", "prototypes"):
         value = getattr(work, field)
         yield field, value, value is None or is_digest(value)

@@ -51,10 +51,7 @@ def trust_nobody_yet() -> ssl.SSLContext:
 
 
 def fingerprint(certificate: str) -> str:
-    """Return the SHA-256 of a certificate (PEM), 64 hex digits.
-
-    Raises CertificateError if it is not exactly one certificate.
-    """
+    """Return the SHA-256 of a certificate (PEM), 64 hex digits. Raises CertificateError if it is not exactly one."""
     try:
         return hashlib.sha256(_der(certificate)).hexdigest()
     except ValueError as error:

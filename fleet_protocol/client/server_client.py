@@ -8,6 +8,7 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -31,8 +32,6 @@ from fleet_protocol.tensors import digest
 if TYPE_CHECKING:
     import httpx
 
-    from fleet_protocol.client.identity import Identity
-
 T = TypeVar("T")
 
 _CONNECT_S = 10.0
@@ -44,6 +43,14 @@ _PATIENCE = {408, 425, 429, 500, 502, 503, 504, 507}
 _EVERY_ADDRESS = ("all://", "http://", "https://")
 # Names of home networks: mDNS (RFC 6762), RFC 8375, the reserved .internal, and what many routers use.
 _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who a device is to its aggregator."""
+
+    device_id: str  # 32 hex digits, drawn once
+    secret: str  # The device's bearer token
 
 
 class ServerClient:
