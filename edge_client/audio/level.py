@@ -15,21 +15,14 @@ TOO_QUIET_DB = -80.0
 FRAME_S = 0.01
 
 
-def peak_dbfs(samples: Floats) -> float:
-    """Return the level of the largest of float32 [samples], in dB of full scale."""
-    return _decibels(float(np.abs(samples).max(initial=0.0)))
-
-
 def rms_dbfs(samples: Floats) -> float:
     """Return the root mean square of float32 [samples], in dB of full scale."""
-    return _decibels(math.sqrt(float(np.dot(samples, samples)) / len(samples)) if len(samples) else 0.0)
+    amplitude = math.sqrt(float(np.dot(samples, samples)) / len(samples)) if len(samples) else 0.0
+    return max(FLOOR_DB, 20 * math.log10(amplitude)) if amplitude > 0 else FLOOR_DB
 
 
 def frame_levels_dbfs(samples: Floats, frame_samples: int) -> Doubles:
-    """Return the level of every whole frame of float32 [samples], in dB of full scale: float64 [frames].
-
-    A constant offset does not count: the level is the frame's standard deviation.
-    """
+    """Return the level, dB full scale, of every whole frame of float32 [samples], less its mean: float64 [frames]."""
     frames = samples[: len(samples) // frame_samples * frame_samples].reshape(-1, frame_samples).astype(np.float64)
     levels: Doubles = 20.0 * np.log10(np.maximum(frames.std(axis=1), 10 ** (FLOOR_DB / 20)))
     return levels
@@ -38,7 +31,3 @@ def frame_levels_dbfs(samples: Floats, frame_samples: int) -> Doubles:
 def levels_db(samples: Floats, rate_hz: int) -> Doubles:
     """Return the level of every 10 ms, in dB full scale, at least -120; a constant offset does not count."""
     return frame_levels_dbfs(samples, round(FRAME_S * rate_hz))
-
-
-def _decibels(amplitude: float) -> float:
-    return max(FLOOR_DB, 20 * math.log10(amplitude)) if amplitude > 0 else FLOOR_DB

@@ -7,6 +7,7 @@ the device records itself it keeps as WAV files of one channel, 16 bit, which ar
 from __future__ import annotations
 
 import hashlib
+import importlib
 import io
 import logging
 import os
@@ -61,10 +62,7 @@ def content_name(data: bytes, digits: int = 16) -> str:
 
 
 def require_whole(path: Path) -> None:
-    """Compare a file that the device named by its content with its name; any other cannot be checked.
-
-    Raises RecordingError if the content is another one.
-    """
+    """Compare a file that the device named by its content with its name. Raises RecordingError if it is damaged."""
     match = _OWN_NAME.fullmatch(path.name)
     if match is None:
         return
@@ -77,8 +75,7 @@ def require_whole(path: Path) -> None:
 
 
 class Recordings:
-    """Clips of a folder by label, a share of them for each round; ``skipped`` has those that could not be used, and
-    why.
+    """Clips of a folder by label, a share of them for each round; ``skipped``: those that were no use, and why.
 
     A folder counts as a label while it holds a recording and its name starts with neither ``_`` nor ``.``.
     """
@@ -88,28 +85,19 @@ class Recordings:
     ) -> None:
         """Read nothing yet; the folder is read again at every question.
 
-        Args:
-            per_round: smallest and largest number of a label's clips in a round; None: all, in every round.
-            seed: the device's, not negative; with the round and the label it decides which clips a round takes.
+        ``per_round``: smallest and largest number of a label's clips in a round; None: all, in every round. ``seed``:
+        the device's, not negative; with the round and the label it decides which clips a round takes.
         """
         self.folder = folder
         self.skipped: dict[Path, str] = {}
-        self._settings = settings
-        self._per_round = per_round
-        self._seed = seed
+        self._settings, self._per_round, self._seed = settings, per_round, seed
 
     def labels(self) -> tuple[str, ...]:
-        """Return the labels that are there now, in alphabetical order.
-
-        Raises RecordingError if the folder cannot be read.
-        """
+        """Return the labels that are there now, in alphabetical order. Raises RecordingError if that cannot be read."""
         return tuple(name for name in _names(self.folder) if is_unicode(name) and self.clips(name))
 
     def clips(self, label: str) -> list[Path]:
-        """Return all of a label's recordings in alphabetical order; none for an unknown label.
-
-        Raises RecordingError if the label's folder cannot be read.
-        """
+        """Return a label's recordings in alphabetical order, if any. Raises RecordingError if that cannot be read."""
         folder = self.folder / label
         if label.startswith(("_", ".")) or folder.parent != self.folder or not folder.is_dir():
             return []
@@ -178,10 +166,8 @@ def loudest_start(samples: Floats, settings: FeatureSettings) -> int:
 def read_recording(path: Path, sample_rate_hz: int, start_s: int = 0) -> Floats:
     """Read a minute of a recording as one channel: float32 [samples] in -1..1, resampled to a rate in Hz.
 
-    None are left where it ends before ``start_s``.
-
-    Raises RecordingError if it is missing, damaged, empty, not audio, or holds impossible values; names the file;
-    AudioError if this machine cannot read audio files at all.
+    There are none where it ends before ``start_s``. Raises RecordingError, which names the file, if it is missing,
+    damaged, empty, not audio, or holds impossible values; AudioError if this machine cannot read audio files at all.
     """
     soundfile = _soundfile()
     try:
@@ -268,14 +254,12 @@ def duration_s(path: Path) -> float:
 def _soundfile() -> ModuleType:
     """Import the reader of audio files, which few commands need."""
     try:
-        import soundfile
+        return importlib.import_module("soundfile")
     except (ImportError, OSError) as error:
         raise AudioError(
             f"cannot read audio files, because soundfile cannot be loaded ({error}): install auricle[edge], "
             "on a 32-bit Pi the system's python3-soundfile"
         ) from error
-    module: ModuleType = soundfile
-    return module
 
 
 def _names(folder: Path) -> list[str]:

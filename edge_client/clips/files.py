@@ -116,9 +116,7 @@ def _names(folder: Path) -> list[str]:
 
 def store_digest(folder: Path) -> str | None:
     """Return 16 hex digits that change when a clip comes, goes or gets another label; None where no label has a clip
-    or is a sound known from the start.
-
-    Only names are read, no file is opened.
+    or is a sound known from the start. Only names are read, no file is opened.
     """
     paths = clip_files(folder)
     known = _marks(folder)

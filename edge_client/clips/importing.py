@@ -46,14 +46,12 @@ def import_folder(
     summary: Summary | None = None,
     advance: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Summary:
-    """Store the recordings of ``folder/<label>/``, or those of the folder itself, or one file, under one label.
+    """Store the recordings of ``folder/<label>/``, or those of the folder itself, or one file, under one ``label``.
 
     Of a recording that is longer than a clip the loudest stretch is taken, as training does. What was stored stays
     stored when a later file cannot be.
 
     Args:
-        folder: with recordings; or one recording, with ``label``.
-        label: of all of them; None: their folders' names are the labels.
         check: returns the store's folder for a label, or raises a ClipError.
         summary: kept up to date meanwhile, for a caller who may be interrupted.
         advance: called before each file, with the number of files that are done, and of all.
@@ -89,15 +87,10 @@ def _files(folder: Path, label: str | None) -> Iterator[tuple[str, Path]]:
         raise RecordingError(f"{folder} is a file: say what it is a sound of with --label")
     if not folder.is_dir():
         raise RecordingError(f"{folder} is not a folder; give the one that holds the recordings")
-    if label is not None:
-        yield from ((label, path) for path in sorted(folder.iterdir()) if _is_file(path))
-        return
-    for sub in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
-        yield from ((sub.name, path) for path in sorted(sub.iterdir()) if _is_file(path))
-
-
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".")
+    folders = [folder] if label is not None else [path for path in folder.iterdir() if path.is_dir()]
+    for sub in sorted(path for path in folders if path is folder or not path.name.startswith(".")):
+        name = sub.name if label is None else label
+        yield from ((name, path) for path in sorted(sub.iterdir()) if path.is_file() and path.name[0] != ".")
 
 
 def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSettings, summary: Summary) -> None:

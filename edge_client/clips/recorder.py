@@ -106,10 +106,8 @@ class Recorder:
     def __init__(
         self, source: AudioSource, settings: FeatureSettings, display: Display, cues: Cues | None = None
     ) -> None:
-        self._cues = cues
-        self._source = source
-        self._settings = settings
-        self._display = display
+        self._source, self._settings = source, settings
+        self._display, self._cues = display, cues
         self._room_db = 0.0
 
     def hear_room(self) -> Floats:

@@ -58,10 +58,7 @@ class ClipStore:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the store, so that no other process changes it; for many changes at once. May be nested.
-
-        Raises ClipError if another process holds it.
-        """
+        """Hold the store, for many changes at once; may be nested. Raises ClipError if another process holds it."""
         if self._depth == 0:
             descriptor = self._lock()
             self._used = self.size_bytes()
@@ -76,8 +73,7 @@ class ClipStore:
     def add(self, label: str, samples: Floats, rate_hz: int) -> Path:
         """Store float32 [samples] in -1..1 and return the clip's path; one that the label has is not stored twice.
 
-        Raises ClipError if the label or the samples cannot be stored, or another process is changing the store;
-        QuotaError if there is no room.
+        Raises ClipError if it cannot be stored or another process changes the store, QuotaError if there is no room.
         """
         path, data = self._stored_form(label, samples, rate_hz)
         with self.changing():
@@ -86,17 +82,11 @@ class ClipStore:
         return path
 
     def holds(self, label: str, samples: Floats, rate_hz: int) -> bool:
-        """Return whether a label has this very clip already.
-
-        Raises ClipError if the label or the samples cannot be stored.
-        """
+        """Return whether a label has this very clip already. Raises ClipError if it cannot be stored."""
         return self._stored_form(label, samples, rate_hz)[0].exists()
 
     def add_background(self, samples: Floats, rate_hz: int, clip_s: float) -> None:
-        """Keep what the room sounds like when nothing happens, in pieces as long as a clip; the newest few stay.
-
-        Raises ClipError, QuotaError as :meth:`add` does.
-        """
+        """Keep the room's own sound in pieces as long as a clip; the newest few stay. Raises as :meth:`add`."""
         length = round(clip_s * rate_hz)
         with self.changing():
             for start in range(0, len(samples) - length + 1, length):
@@ -142,10 +132,7 @@ class ClipStore:
             self._forget_folder(clip.path.parent)
 
     def put_back(self, source: Path, label: str) -> None:
-        """Give a folder a clip of another one, under its name; ``source`` stays.
-
-        Raises ClipError, QuotaError as :meth:`add` does.
-        """
+        """Give a folder a clip of another one, under its name; ``source`` stays. Raises as :meth:`add`."""
         target = self.folder / check_folder(label) / source.name
         with self.changing():
             if not target.exists():
@@ -183,10 +170,7 @@ class ClipStore:
         return [clip for clip in self._all() if (is_label(clip.label) if label is None else clip.label == label)]
 
     def find(self, given: str) -> Clip:
-        """Return the clip whose identifier begins like this, case ignored; ``LABEL/`` before it narrows the search.
-
-        Raises ClipError if there is none, or more than one.
-        """
+        """Return the clip whose identifier begins so, in any case; ``LABEL/`` narrows it. Raises ClipError."""
         label, _, start = given.rpartition("/")
         start = start.lower()
         found = [clip for clip in self.clips(label or None) if clip.clip_id.startswith(start)]
@@ -204,10 +188,9 @@ class ClipStore:
         return sum(_size(path) for path in clip_files(self.folder))
 
     def tidy(self, now: float | None = None) -> None:
-        """Remove what a power cut left half-written or empty.
+        """Remove what a power cut left half-written or empty, unless another process is changing the store.
 
         A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it.
-        While another process is changing the store nothing is done: there will be another time.
         """
         if not self.is_at_rest():
             return

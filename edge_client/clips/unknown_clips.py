@@ -43,11 +43,11 @@ class UnknownClip:
 
 
 class UnknownClips:
-    """A folder of unknown sounds: one process adds, others may list, name and remove."""
+    """A folder of unknown sounds: one process adds, others list, name and remove. ``days``: age at which they go."""
 
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
         self.folder = folder
-        self._unknown_count, self._days = config.unknown_count, config.unknown_days
+        self._unknown_count, self.days = config.unknown_count, config.unknown_days
         self._rate_hz = sample_rate_hz
 
     @property
@@ -79,7 +79,7 @@ class UnknownClips:
             sound.path.unlink(missing_ok=True)
         for sound in sounds[: self.count]:
             with contextlib.suppress(FileNotFoundError):  # it was named meanwhile
-                if age_s(sound.path, now, sound.heard_at) > self._days * DAY_S:
+                if age_s(sound.path, now, sound.heard_at) > self.days * DAY_S:
                     sound.path.unlink()
         for path in leftovers(self.folder):
             path.unlink()
@@ -99,10 +99,7 @@ class UnknownClips:
         return next((sound for sound in self.sounds() if _milliseconds(sound.heard_at) == wanted), None)
 
     def find(self, given: str) -> UnknownClip:
-        """Return the sound whose identifier begins like this, case ignored.
-
-        Raises ClipError if there is none, or more than one.
-        """
+        """Return the sound whose identifier begins like this, case ignored. Raises ClipError if none or several do."""
         found = [sound for sound in self.sounds() if given and sound.clip_id.startswith(given.lower())]
         if not found:
             raise ClipError(f"no unknown sound is called {given!r} (any more); `auricle-edge label` lists them")
@@ -118,7 +115,7 @@ class DetectedClips(UnknownClips):
     def __init__(self, folder: Path, config: ClipsConfig, sample_rate_hz: int) -> None:
         super().__init__(folder, config, sample_rate_hz)
         self._choices = OwnerChoices(Database(folder.with_name(FILE)))
-        self._configured, self._days = config.detected_count, config.detected_days
+        self._configured, self.days = config.detected_count, config.detected_days
 
     @property
     def count(self) -> int:
@@ -133,16 +130,8 @@ class DetectedClips(UnknownClips):
         """How many are kept where the owner wants it."""
         return self._configured or _SWITCHED_ON
 
-    @property
-    def days(self) -> float:
-        """Age at which they are deleted, days."""
-        return self._days
-
     def switch(self, *, on: bool) -> None:
-        """Keep detected sounds from now on, or keep none and delete those that there are; the daemon follows at once.
-
-        Raises StateError, OSError as :class:`Database` does.
-        """
+        """Keep detected sounds from now on, or delete those that there are. Raises as :class:`Database` does."""
         self._choices.keep_detected(on=on)
         self.tidy()
 

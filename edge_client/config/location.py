@@ -16,8 +16,7 @@ LOCAL_CONFIG = Path("edge.toml")
 
 
 def find_config(given: Path | None) -> Path:
-    """Return the configuration of a command: what ``--config`` or AURICLE_CONFIG names, else one here, else the
-    service's.
+    """Return the file that ``--config`` or AURICLE_CONFIG names, else the one in this folder, else the service's.
 
     Raises ConfigError if it is not there, or the one in this folder is a stranger's; names the places and the way out.
     """

@@ -242,10 +242,8 @@ class MqttConfig:
         require(bool(self.host), "host", self.host, "must name the broker")
         port = ":" in self.host and not _is_address(self.host.partition("%")[0])
         fits = not port and not set(self.host) & set(" /\t[]@")
-        way_out = (
-            "must be a name or an address alone, such as 192.0.2.7 or ::1: the port is [mqtt] port, TLS tls = true"
-        )
-        require(fits, "host", self.host, way_out)
+        rule = "must be a name or an address alone, such as 192.0.2.7 or ::1: the port is [mqtt] port, TLS tls = true"
+        require(fits, "host", self.host, rule)
         require(self.ca is None or self.tls, "ca", self.ca, "is for tls = true")
         for key in ("topic", "discovery"):
             value = getattr(self, key)

@@ -20,10 +20,9 @@ _HEADER = "[server]"
 class Answers:
     """What a device's owner decided.
 
-    Attributes:
-        state: Folder of what the device must not lose, as it is to stand in the file.
-        microphone: Part of the sound device's name, "" for the system's default; None: it does not listen.
-        played: Recordings in the place of a microphone, a file or a folder; None: there is a microphone, or none.
+    ``state`` is the folder of what the device must not lose, as it is to stand in the file; ``microphone`` part of the
+    sound device's name, "" for the system's default, None where it does not listen; ``played`` a file or a folder of
+    recordings in the place of a microphone.
     """
 
     name: str
@@ -44,8 +43,7 @@ def require_new(path: Path, *, replace: bool) -> None:
 def write_new(path: Path, answers: Answers, *, replace: bool) -> None:
     """Write a configuration file, once it is sure that the device can use it.
 
-    Raises ConfigError if there is a file already and it must stay, or an answer cannot be used; BundleError if no ready
-    bundle has this name.
+    Raises ConfigError as :func:`require_new`, or if an answer is no use; BundleError if no ready bundle has this name.
     """
     require_new(path, replace=replace)
     text = _text(answers)
@@ -71,24 +69,17 @@ share_names = {str(answers.share_names).lower()}
 bundle = {_quoted(answers.bundle)}
 """
     if answers.played is not None:
-        text += f"""
-[microphone]
-# Recordings in the place of a microphone.
-file = {_quoted(str(answers.played))}
-"""
+        text += _new_section("microphone", "Recordings in the place of a microphone.", "file", answers.played)
     elif answers.microphone is not None:
-        text += f"""
-[microphone]
-# Part of its name (`auricle-edge devices`); "": the system's default.
-device = {_quoted(answers.microphone)}
-"""
+        meaning = 'Part of its name (`auricle-edge devices`); "": the system\'s default.'
+        text += _new_section("microphone", meaning, "device", answers.microphone)
     if answers.recordings is not None:
-        text += f"""
-[recordings]
-# Clips to learn from, as LABEL/*.wav.
-folder = {_quoted(str(answers.recordings))}
-"""
+        text += _new_section("recordings", "Clips to learn from, as LABEL/*.wav.", "folder", answers.recordings)
     return text
+
+
+def _new_section(name: str, meaning: str, key: str, value: Path | str) -> str:
+    return f"\n[{name}]\n# {meaning}\n{key} = {_quoted(str(value))}\n"
 
 
 def _quoted(text: str) -> str:
@@ -97,10 +88,7 @@ def _quoted(text: str) -> str:
 
 
 def write_server(path: Path, url: str, *, insecure_http: bool) -> None:
-    """Name the aggregator's address in a configuration file; other keys of the section stay.
-
-    Raises ConfigError if the file is written in a way that this does not understand.
-    """
+    """Name the aggregator; other keys of its section stay. Raises ConfigError as :func:`remove_server`."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     keys = {"url": json.dumps(url)} | ({"insecure_http": "true"} if insecure_http else {})
     written = [f"{key} = {value}" for key, value in keys.items()]
@@ -114,10 +102,7 @@ def write_server(path: Path, url: str, *, insecure_http: bool) -> None:
 
 
 def remove_server(path: Path) -> None:
-    """Turn the section into comments.
-
-    Raises ConfigError if the file is written in a way that this does not understand.
-    """
+    """Turn [server] into comments. Raises ConfigError if the file is written in a way that this does not understand."""
     lines = path.read_text(encoding="utf-8-sig").splitlines()
     start, end = _section(lines)
     if start is not None:

@@ -72,10 +72,7 @@ _LISTENING_STUCK_S = 60.0
 
 
 def run(config_path: Path) -> int:
-    """Run until SIGTERM or SIGINT; return the exit status.
-
-    Raises EdgeError if the configuration, the state folder or the bundle cannot be used.
-    """
+    """Run until SIGTERM or SIGINT; return the exit status. Raises EdgeError if the device cannot run as it is."""
     set_up_log()
     logging.getLogger("httpx").setLevel(logging.WARNING)
     stop = threading.Event()
@@ -94,10 +91,7 @@ class Daemon:
     """All of a device that runs."""
 
     def __init__(self, config: Config, config_path: Path, stop: threading.Event) -> None:
-        """Prepare every loop that the configuration asks for.
-
-        Raises EdgeError if the state folder is in use or damaged, or the bundle cannot be used.
-        """
+        """Prepare every loop. Raises EdgeError if the state is in use or damaged, or the bundle cannot be used."""
         self._config, self._config_path, self._stop = config, config_path, stop
         self._started = time.monotonic()
         self._trouble = RateLimitedLog(log)
@@ -143,11 +137,11 @@ class Daemon:
         self._mend()
         check_runtime()
         for key, folder in self._config.recordings.missing_folders().items():  # its disk may be mounted later
+            setting = f"[recordings] {key} = {folder}"
             log.warning(
-                "[recordings] %s = %s is no folder (that this user can see): nothing is learned from it until it is; "
+                "%s is no folder (that this user can see): nothing is learned from it until it is; "
                 "correct the path, or mount the disk",
-                key,
-                folder,
+                setting,
             )
         if self._state.model.begin_anew(self._config.bundle, labels_with_clips(self._config.clips_folder)):
             log.warning("the bundle has another front end than before: the model begins anew and learns all clips")

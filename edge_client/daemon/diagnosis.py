@@ -72,7 +72,10 @@ def examine(given: Path | None) -> Iterator[Finding]:
 
 
 def _checks(config: Config) -> dict[str, Callable[[Config], Result]]:
-    inputs = {_check_of(name): partial(_microphone, name) for name in config.inputs}
+    inputs = {
+        "microphone" if name in ("", FIRST_INPUT) else f"microphone {name}": partial(_microphone, name)
+        for name in config.inputs
+    }
     return {
         "permission": _permission,
         "clock": _clock,
@@ -137,10 +140,6 @@ def _recordings(config: Config) -> Result:
     return "ok", str(config.clips_folder)
 
 
-def _check_of(name: str) -> str:
-    return "microphone" if name in ("", FIRST_INPUT) else f"microphone {name}"
-
-
 def _microphone(name: str, config: Config) -> Result:
     """Check one input; ``name``: as in :attr:`Config.inputs`."""
     microphone, state = config.inputs[name], DeviceState(config.device.state)
@@ -180,10 +179,9 @@ def _judged_level(found: str, level_db: float, source: str) -> Result:
 
 
 def _clock(_: Config) -> Result:
-    now = time.strftime("%Y-%m-%d %H:%M")
-    if time.time() < _RELEASED:
-        return "problem", f"it says {now}", "sudo timedatectl set-ntp true, and wait for a network"
-    return "ok", f"it says {now}"
+    now = f"it says {time.strftime('%Y-%m-%d %H:%M')}"
+    right = time.time() >= _RELEASED
+    return ("ok", now) if right else ("problem", now, "sudo timedatectl set-ntp true, and wait for a network")
 
 
 def _aggregator(config: Config) -> Result:

@@ -41,8 +41,7 @@ _RECENT = 1000
 def load_listening(config: Config) -> Loaded:
     """Return the model with the weights that listen, its labels, and how often other sounds score high for them.
 
-    Raises StateError if the saved model is damaged, or belongs to another bundle; ModelError if this machine has no
-    runtime, or the runtime cannot take the graph.
+    Raises StateError if the saved model is damaged or another bundle's; ModelError if no runtime takes the graph.
     """
     state = DeviceState(config.device.state)
     saved = state.model.load(config.bundle)
@@ -60,8 +59,7 @@ def load_listening(config: Config) -> Loaded:
 class ListeningLoop:
     """One microphone's loop; :meth:`run` in one thread, everything else in any.
 
-    Attributes:
-        hearings: What would have been heard at other thresholds.
+    ``hearings``: what would have been heard at other thresholds.
     """
 
     def __init__(
@@ -76,27 +74,18 @@ class ListeningLoop:
         patient: bool = False,
         input_name: str = "",
     ) -> None:
-        """Load the model; nothing is read yet.
+        """Load the model; nothing is read yet. Raises AudioError if the source has another rate than the model.
 
         Args:
-            source: Source of the sound, at the model's rate.
             load: Returns the model and the labels, now and at every :meth:`reload`.
-            publisher: Receives what is heard; its owner closes it.
             beat: Called whenever the loop makes progress. A source that never gave sound, or that is lent, is waited
                 for, and waiting is progress; a source that fell silent is not.
-            feed: Shows what is heard to those who watch; its owner closes it.
             patient: Whether a source that fell silent is waited for too, as one on the network is: nothing here would
                 bring it back.
             input_name: What events call the source; "" where there is no other.
-
-        Raises AudioError if the source has another rate than the model.
         """
-        self._source = source
-        self._load = load
-        self._publisher = publisher
-        self._beat = beat
-        self._feed = feed
-        self._patient = patient
+        self._source, self._load, self._beat, self._patient = source, load, beat, patient
+        self._publisher, self._feed = publisher, feed
         loaded = load()
         self._detector = Detector(loaded, config, input_name=input_name)
         self._lasting = loaded.lasting
@@ -137,10 +126,7 @@ class ListeningLoop:
                 self._push(waiting)
 
     def reload(self) -> None:
-        """Take up weights and labels that were saved meanwhile; the loop keeps the old ones while they load.
-
-        Raises EdgeError if they cannot be loaded; the loop keeps the old ones.
-        """
+        """Take up the weights and labels that were saved. Raises EdgeError, and keeps the old ones, where it cannot."""
         loaded = self._load()
         with self._lock:
             self._pending = loaded
@@ -209,7 +195,6 @@ class ListeningLoop:
         if factor is None or factor < _FAST_ENOUGH:
             self._trouble.warning("was kept waiting by another program or the disk: skipped %.1f s of sound", skipped_s)
         else:
-            self._trouble.warning(
-                "this board is too slow: skipped %.1f s of sound; a larger [detector] hop_s helps", skipped_s
-            )
+            slow = "this board is too slow: skipped %.1f s of sound; a larger [detector] hop_s helps"
+            self._trouble.warning(slow, skipped_s)
         self._push(samples[-newest:])

@@ -23,6 +23,7 @@ from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.addresses import is_clear
+from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import RefusedError, UnreachableError
 from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
@@ -45,15 +46,9 @@ class RoundLoop:
     def __init__(
         self, config: Config, server: ServerConfig, state: DeviceState, training: TrainingProcess, stop: threading.Event
     ) -> None:
-        """Prepare; nothing is sent or trained yet.
-
-        Raises EdgeError if the state folder is damaged, the bundle cannot be read, or the address cannot be one.
-        """
-        self._config = config
-        self._server = server
-        self._state = state
-        self._training = training
-        self._stop = stop
+        """Prepare; nothing is sent yet. Raises EdgeError if the state, the bundle or the address cannot be used."""
+        self._config, self._server, self._state = config, server, state
+        self._training, self._stop = training, stop
         self._beat: Callable[[], None] = lambda: None  # until it runs
         self._token = _token(server, state.membership.load())
         if is_clear(server.url):
@@ -63,14 +58,8 @@ class RoundLoop:
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
         self._last_enrolment: Enrolment | None = None
-        self.status: dict[str, Any] = {
-            "server": server.url,
-            "enrolled": False,
-            "reachable": None,
-            "waiting": False,
-            "error": "",
-            "trouble": "",
-        }
+        self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None}
+        self.status |= {"waiting": False, "error": "", "trouble": ""}
 
     def run(self, beat: Callable[[], None]) -> None:
         """Work until stopped, with a beat at all progress."""
@@ -122,12 +111,10 @@ class RoundLoop:
     def _enrol(self) -> None:
         self._last_enrolment, enrolled = enrol(self._client, self._config, self._state.identity, self._token)
         self.status["enrolled"] = True
-        words = "are shared" if self._config.device.share_names else "stay on this device"
+        device, known = self._config.device, len(enrolled.classes)
+        words = "are shared" if device.share_names else "stay on this device"
         log.info(
-            "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s",
-            self._config.device.name,
-            len(enrolled.classes),
-            words,
+            "enrolled as %s; the fleet knows %d classes; the owner's words for sounds %s", device.name, known, words
         )
 
     def _report(self, trouble: str = "") -> None:
@@ -172,7 +159,7 @@ class RoundLoop:
             if error.code not in _HOPELESS:
                 raise
             log.warning("round %d: %s", work.round_id, error)
-        self._state.outbox.remove(path)
+        remove_durably(path)
         self._report()
 
     def _learn(self, work: Work) -> None:
@@ -180,10 +167,8 @@ class RoundLoop:
         done = progress.fine_tuned if work.fine_tune else progress.learned
         learned = parse(Learned, json.loads(self._result(path, work, done)))
         self._client.learned(learned)
-        log.info(
-            "round %d: %s", work.round_id, "learned, and kept a model of its own" if learned.kept_own else "learned"
-        )
-        self._state.outbox.remove(path)
+        log.info("round %d: learned%s", work.round_id, ", and kept a model of its own" if learned.kept_own else "")
+        remove_durably(path)
 
     def _result(self, path: Path, work: Work, done: int) -> bytes:
         """Return the work's result from the outbox; it is trained now, unless the round ``done`` last was this one.
@@ -205,10 +190,7 @@ class RoundLoop:
 
 
 def _token(server: ServerConfig, membership: Membership | None) -> str:
-    """Return the token that the device enrols with; "" for its own secret.
-
-    Raises ConfigError if it has none, and never joined.
-    """
+    """Return the token to enrol with; "" for the device's own secret. Raises ConfigError if it has neither."""
     if membership is None and not server.enrol_token:
         raise ConfigError(
             "this device has not joined the fleet of [server] yet: ask for an invitation (`auricle-aggregator invite`) "

@@ -110,10 +110,7 @@ class Supervisor:
 
 
 def notify(*words: str) -> bool:
-    """Send words like ``READY=1`` or ``WATCHDOG=1``; return whether there is a systemd that listens.
-
-    Raises OSError if the socket is named, but takes nothing.
-    """
+    """Tell systemd words like ``WATCHDOG=1``; return whether it listens. Raises OSError if its socket takes nothing."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return False

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +39,17 @@ _CHECK_S = 2.0
 _CHECKS_PER_TIDYING = 900
 
 
+@dataclass(eq=False)
 class TrainingProcess:
     """The daemon's training: one job at a time, each in a child process of its own."""
 
-    def __init__(
-        self,
-        config: TrainingConfig,
-        config_path: Path,
-        stop: threading.Event,
-        on_begin: Callable[[], None],
-        on_trained: Callable[[], None],
-    ) -> None:
-        """Prepare. ``on_trained``: Called after each job that succeeded: the model on the disk is another one."""
-        self._config = config
-        self._config_path = config_path
-        self._stop = stop
-        self._on_begin = on_begin
-        self._on_trained = on_trained
+    _config: TrainingConfig
+    _config_path: Path
+    _stop: threading.Event
+    _on_begin: Callable[[], None]
+    _on_trained: Callable[[], None]  # after each job that succeeded: the model on the disk is another one
+
+    def __post_init__(self) -> None:
         self._one_at_a_time = threading.Lock()
         self.status: dict[str, Any] = {"training": None, "waiting_for": None, "trained": 0, "failed": 0, "error": ""}
 
@@ -142,22 +137,17 @@ def _end(child: subprocess.Popen[str]) -> int:
     return child.wait()
 
 
+@dataclass(eq=False)
 class TeachingLoop:
     """Watches the clips; :meth:`run` returns only after ``stop`` was set."""
 
-    def __init__(
-        self,
-        config: Config,
-        state: DeviceState,
-        tidy: Callable[[], None],
-        training: TrainingProcess,
-        stop: threading.Event,
-    ) -> None:
-        self._config = config
-        self._state = state
-        self._tidy = tidy
-        self._training = training
-        self._stop = stop
+    _config: Config
+    _state: DeviceState
+    _tidy: Callable[[], None]
+    _training: TrainingProcess
+    _stop: threading.Event
+
+    def __post_init__(self) -> None:
         self._trouble = RateLimitedLog(log)
         self.status: dict[str, Any] = {"waiting_to_be_learned": False, "error": ""}
 

@@ -31,14 +31,11 @@ def store_of(teaching: Teaching) -> QuestionStore:
 
 
 def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
-    """Take an owner's answer; return what happens now, for him.
+    """Take an owner's answer, one of ``SAYINGS``; return what happens now, for him.
 
-    Args:
-        given: the beginning of the question's identifier.
-        says: one of ``SAYINGS``; ``label`` is what it was, for ``was``.
-
-    Raises ClipError if there is no such question, the label cannot be one, or another process is changing the store;
-    QuotaError if there is no room.
+    ``given``: the beginning of the question's identifier; ``label``: what it was, for ``was``. Raises ClipError if
+    there is no such question, the label cannot be one, or another process is changing the store; QuotaError if there is
+    no room.
     """
     if says not in SAYINGS:
         raise ClipError(f"{says[:100]!r} is no answer; say one of {', '.join(SAYINGS)}")
@@ -76,10 +73,7 @@ def _folder(teaching: Teaching, question: Question, says: str, label: str) -> st
 
 
 def finish(clips: ClipStore, state: DeviceState, store: QuestionStore, said: Question) -> None:
-    """Do what follows from an answer that was written: as often as it takes, a power cut may end it anywhere.
-
-    Raises EdgeError as :func:`answer` does.
-    """
+    """Do what follows from a written answer, as often as it takes. Raises EdgeError as :func:`answer` does."""
     if said.detected and said.said in (NO, WAS):
         add_wrong_detections(state.database, [(said.at, said.label)])
     sound = store.sound(said)

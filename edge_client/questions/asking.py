@@ -66,12 +66,8 @@ class Asker:
         statistics, per_day = manifest.embedding_statistics, config.learning.questions
         if not per_day:
             store.forget()
-        if (
-            not per_day
-            or config.microphone is None
-            or statistics is None
-            or layout_of(manifest, config.detector) is None
-        ):
+        wanted = per_day and config.microphone is not None and layout_of(manifest, config.detector) is not None
+        if not wanted or statistics is None:
             return None
         return cls(store, state, statistics, per_day, manifest.feature_settings.sample_rate_hz)
 
@@ -84,10 +80,7 @@ class Asker:
             self._trouble.warning("cannot keep a question: %s", error)
 
     def is_worth_asking(self, doubt: Doubt) -> bool:
-        """Return whether a sound is worth a question now, and note its worth, by which others are judged.
-
-        Raises OSError, StateError if that cannot be noted.
-        """
+        """Return whether a sound is worth a question, and note its worth, for others. Raises OSError, StateError."""
         now, book = self._clock(), self.store.read()
         asked = [one.embedding for one in book.questions]
         known = [row for row in (*self._taught_clips(), *asked) if len(row) == len(doubt.embedding)]
@@ -153,9 +146,7 @@ def error_rate(book: Book, *, detected: bool) -> float:
 def novelty(embedding: Floats, known: Sequence[Floats], statistics: EmbeddingStatistics) -> float:
     """Return how new a sound is, 0..1: 1 - its whitened cosine to the most similar one that is known.
 
-    Args:
-        embedding: float32 [numbers].
-        known: float32 [numbers] each: taught clips, and sounds that were asked about.
+    ``known`` are taught clips, and sounds that were asked about; all embeddings are float32 [numbers].
     """
     return 1.0 - max(0.0, nearest(embedding, known, statistics))
 

@@ -156,10 +156,7 @@ class QuestionStore:
         return found[::-1]
 
     def find(self, given: str) -> Question:
-        """Return the open question whose identifier begins like this, case ignored.
-
-        Raises ClipError if there is none, or more than one.
-        """
+        """Return the one open question whose identifier begins like this, case ignored. Raises ClipError."""
         found = [one for one in self.open_questions() if given and one.question_id.startswith(given.lower())]
         if not found:
             raise ClipError(

@@ -18,10 +18,8 @@ def observed_rates(
     denied: list[tuple[float, str]],
     now: float,
 ) -> dict[str, Any]:
-    """Return the status's ``room``.
-
-    ``labels`` has for each label that was detected the ``detections`` of the last days and those of them that the owner
-    said were ``wrong``.
+    """Return the status's ``room``, with for each label that was detected the ``detections`` of the last days, and of
+    them those that the owner said were ``wrong``.
     """
     first = local_cell(now)[0] - STATUS_DAYS + 1
     seconds = sum(heard for (day, _), heard in heard_s.items() if day >= first)

@@ -107,10 +107,8 @@ def room_tails(
 ) -> dict[str, Tail]:
     """Return every label's tail for this room.
 
-    Args:
-        averaged: windows whose scores are averaged.
-        scorer: scores windows for the labels of ``label_map``.
-        denied: times, seconds since 1970, and labels of detections that the owner said were wrong.
+    ``averaged``: windows whose scores are averaged; ``scorer`` scores windows for the labels of ``label_map``;
+    ``denied``: times, s since 1970, and labels of detections that the owner said were wrong.
     """
     scores = run_scores(sample, averaged, scorer)
     shares = _shares(sample)
@@ -122,13 +120,10 @@ def room_tails(
             continue
         own = np.zeros(len(counts), np.bool_)
         if label in sample.names:
-            own = sample.taken == sample.names.index(label)
-            own &= ~is_denied(sample, label, denied)
-        order = np.argsort(-scores[:, slot], kind="stable")
-        tail = tails[label]
-        found[label] = RoomTail(
-            tail.level, tail.scale, hours, scores[order, slot], counts[order], np.asarray(own[order])
-        )
+            own = (sample.taken == sample.names.index(label)) & ~is_denied(sample, label, denied)
+        order, tail = np.argsort(-scores[:, slot], kind="stable"), tails[label]
+        heard = scores[order, slot], counts[order], np.asarray(own[order])
+        found[label] = RoomTail(tail.level, tail.scale, hours, *heard)
     return found
 
 

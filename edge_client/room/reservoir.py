@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,17 +34,16 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 HOURS = 24
 # Days of which it is known how long was listened, and labels whose detections are told apart.
 DAYS, LABELS = 60, 200
+# The arrays of a sample that have a row for each run.
+_OF_RUNS = ("windows", "at_s", "hours", "taken", "weights", "priorities")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How runs are made; sound that was heard with another layout is worth nothing.
+    """How runs are made, of embeddings of so many ``numbers``; sound heard with another layout is worth nothing.
 
-    Attributes:
-        features: Digest of the front end's settings.
-        numbers: Numbers of an embedding.
-        hop_s: Time from one window to the next, s.
-        averaged: Windows whose scores are averaged.
+    ``features``: digest of the front end's settings; ``hop_s``: time from one window to the next, s; ``averaged``:
+    windows whose scores are averaged.
     """
 
     features: str
@@ -154,7 +154,6 @@ class Reservoir:
             embedding: float32 [1, numbers] or [numbers]; None where the window was too quiet to be classified.
             score: highest averaged score of any label now, 0..1.
             detected: label that was detected now, if any.
-            stream: name of the stream, whose windows lie a hop apart.
         """
         block = self._blocks.setdefault(stream, [])
         block.append((None if embedding is None else embedding.ravel(), score))
@@ -178,19 +177,11 @@ class Reservoir:
     def sample(self) -> Sample:
         """Return a copy of what was kept."""
         with self._lock:
-            rows = np.flatnonzero(np.isfinite(self._kept.priorities))
-            kept = self._kept
+            kept, rows = self._kept, np.flatnonzero(np.isfinite(self._kept.priorities))
+            columns: dict[str, Any] = {name: getattr(kept, name)[rows] for name in _OF_RUNS}
+            heard_s, detections = dict(kept.heard_s), dict(kept.detections)
             return Sample(
-                kept.windows[rows],
-                kept.at_s[rows],
-                kept.hours[rows],
-                kept.taken[rows],
-                kept.weights[rows],
-                kept.priorities[rows],
-                kept.passed.copy(),
-                list(kept.names),
-                dict(kept.heard_s),
-                dict(kept.detections),
+                **columns, passed=kept.passed.copy(), names=list(kept.names), heard_s=heard_s, detections=detections
             )
 
     def _begin(self, kept: Sample | None) -> None:
@@ -201,7 +192,7 @@ class Reservoir:
                 rows = np.flatnonzero(kept.hours == hour)
                 rows = rows[np.argsort(-kept.priorities[rows])][:runs]
                 places = hour * runs + np.arange(len(rows))
-                for name in ("windows", "at_s", "hours", "taken", "weights", "priorities"):
+                for name in _OF_RUNS:
                     getattr(fresh, name)[places] = getattr(kept, name)[rows]
             fresh.passed[:] = kept.passed
             fresh.names, fresh.heard_s, fresh.detections = list(kept.names), dict(kept.heard_s), dict(kept.detections)

@@ -21,15 +21,8 @@ from fleet_protocol.atomic_files import remove_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import pack, unpack
 
-_ARRAYS = {
-    "windows": np.float16,
-    "at_s": np.float64,
-    "hours": np.int8,
-    "taken": np.int16,
-    "weights": np.float64,
-    "priorities": np.float64,
-    "passed": np.float64,
-}
+_ARRAYS: dict[str, type[np.generic]] = {"windows": np.float16, "hours": np.int8, "taken": np.int16}
+_ARRAYS |= dict.fromkeys(("at_s", "weights", "priorities", "passed"), np.float64)
 _WRONG_DETECTIONS = 500
 
 
@@ -52,32 +45,24 @@ def read_sample(path: Path, layout: Layout) -> Sample | None:
     """Return what was kept; None where nothing was, it is damaged, or another front end or pace made it."""
     try:
         arrays, document = unpack(read_checked(path))
+        if document.get("layout") != asdict(layout):
+            return None
+        arrays["passed"][~np.array(document["full"], np.bool_)] = -np.inf
+        columns: dict[str, Any] = {name: arrays[name].astype(kind, copy=False) for name, kind in _ARRAYS.items()}
+        return Sample(
+            **columns,
+            names=[str(name) for name in document["names"]],
+            heard_s={(int(day), int(hour)): float(seconds) for day, hour, seconds in document["heard_s"]},
+            detections={(int(day), str(label)): int(count) for day, label, count in document["detections"]},
+        )
     except (FileNotFoundError, DamagedError, TensorError):
         return None
-    if document.get("layout") != asdict(layout):
+    except (KeyError, TypeError, ValueError, IndexError):  # another release wrote it in another way
         return None
-    try:
-        return _sample(arrays, document)
-    except (KeyError, TypeError, ValueError, IndexError):
-        return None
-
-
-def _sample(arrays: dict[str, Any], document: dict[str, Any]) -> Sample:
-    """Return a file's sample. Raises ValueError, or its like, if another release wrote it in another way."""
-    arrays["passed"][~np.array(document["full"], np.bool_)] = -np.inf
-    return Sample(
-        **{name: arrays[name].astype(kind, copy=False) for name, kind in _ARRAYS.items()},
-        names=[str(name) for name in document["names"]],
-        heard_s={(int(day), int(hour)): float(seconds) for day, hour, seconds in document["heard_s"]},
-        detections={(int(day), str(label)): int(count) for day, label, count in document["detections"]},
-    )
 
 
 def read_wrong_detections(database: Database) -> list[tuple[float, str]]:
-    """Return times, seconds since 1970, and labels of detections that the owner said were wrong, the newest last.
-
-    Raises StateError, OSError as :class:`Database` does, as the others do.
-    """
+    """Return time, s since 1970, and label of detections that the owner called wrong. Raises as :class:`Database`."""
     return database.rows("SELECT at, label FROM wrong_detections ORDER BY id")
 
 

@@ -29,19 +29,13 @@ class BlobCache:
         self.folder = folder
 
     def path(self, sha256: str) -> Path:
-        """Return where a blob of the aggregator is kept.
-
-        Raises StateError if this is no digest, so it must not become a path.
-        """
+        """Return where a blob is kept. Raises StateError if this is no digest, and must not become a path."""
         if not is_digest(sha256):
             raise StateError(f"a blob is named by 64 hex digits, not {sha256[:100]!r}")
         return self.folder / sha256
 
     def has(self, sha256: str) -> bool:
-        """Return whether a blob is in the cache, undamaged; one that is damaged is removed.
-
-        Raises StateError if this is no digest.
-        """
+        """Return whether a blob is there, undamaged; a damaged one is removed. Raises StateError as :meth:`path`."""
         path = self.path(sha256)
         if not path.exists():
             return False

@@ -57,10 +57,7 @@ def remove_twice(path: Path) -> None:
 
 
 def read_twice(path: Path) -> bytes:
-    """Return what :func:`write_twice` wrote; the copy's content, and a line in the log, where the file is damaged.
-
-    Raises FileNotFoundError, DamagedError as :func:`read_file_or_copy`.
-    """
+    """Return what :func:`read_file_or_copy` does, with its errors; that the copy is used is logged."""
     data, from_copy = read_file_or_copy(path)
     if from_copy:
         log.error("%s is damaged; this device goes on with its copy", path)
@@ -86,34 +83,26 @@ def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
 
 
 def mend_twice(path: Path) -> str:
-    """Make a file and its copy whole and equal again; return what was wrong, or "".
-
-    Raises DamagedError if both are damaged.
-    """
-    with _WRITING:
-        return _mended(path)
-
-
-def _mended(path: Path) -> str:
+    """Make a file and its copy whole and equal again; return what was wrong, or "". Raises DamagedError if both are."""
     copy = copy_of(path)
-    if not path.exists():  # the owner removed it: the copy must not bring it back
-        remove_durably(copy)
-        return ""
-    data, from_copy = read_file_or_copy(path)
-    if from_copy:
-        write_checked(path, data)
-        return f"{path.name} was damaged; its copy took its place"
-    try:
-        if read_checked(copy) == data:
+    with _WRITING:
+        if not path.exists():  # the owner removed it: the copy must not bring it back
+            remove_durably(copy)
             return ""
-    except FileNotFoundError:  # written by a process that was killed before the copy
-        write_checked(copy, data)
-        return ""
-    except DamagedError:
-        write_checked(copy, data)
-        return f"{copy.name} was damaged, and was written anew"
-    write_checked(copy, data)  # a process was killed between the two
-    return ""
+        data, from_copy = read_file_or_copy(path)
+        if from_copy:
+            write_checked(path, data)
+            return f"{path.name} was damaged; its copy took its place"
+        found = ""
+        try:
+            if read_checked(copy) == data:
+                return ""
+        except FileNotFoundError:  # a process was killed before it wrote the copy
+            pass
+        except DamagedError:
+            found = f"{copy.name} was damaged, and was written anew"
+        write_checked(copy, data)  # where they differ, a process was killed between the two
+        return found
 
 
 def copy_of(path: Path) -> Path:

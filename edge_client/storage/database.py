@@ -80,8 +80,7 @@ class Database:
     def rows(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """Return a query's rows; none where there is no database yet.
 
-        Raises StateError if it is damaged, or another process does not let go of it; OSError if the disk does not let
-        it be read.
+        Raises StateError if it is damaged or another process holds it; OSError if the disk does not let it be read.
         """
         if not self.path.exists():
             return []
@@ -104,7 +103,7 @@ class Database:
             return connection.execute(query, values).fetchall() if _version(connection, self.path) else []
 
     def _rows_of_nobody(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Return rows where this process may not make the index that is missing, for nobody has the file open.
+        """Return rows where the index is missing, since nobody has the file open, and this process may not make it.
 
         It is read without a lock and without the log. Whoever opens it meanwhile writes a log, and makes the index.
         """
@@ -188,7 +187,8 @@ class Database:
         if self._notes is None or self._notes[0] != key:
             found = self.rows("SELECT name, value, sha256 FROM notes")
             notes = {name: value for name, value, sha256 in found if digest(value.encode()) == sha256}
-            self._notes = (key if _is_settled(key) else None, notes)
+            settled = abs(time.time_ns() - max(mtime for mtime, _, _ in key)) > _TICK_NS
+            self._notes = (key if settled else None, notes)
         value = self._notes[1].get(name)
         return None if value is None else json.loads(value)
 
@@ -259,9 +259,8 @@ class Database:
             if is_full(error, self.path.parent):
                 raise OSError(errno.ENOSPC, "the disk is full; free space there", str(self.path)) from error
             if code in _OF_THE_DISK:
-                allowed = os.access(self.path.parent, os.R_OK | os.W_OK | os.X_OK) and os.access(
-                    self.path, os.R_OK | os.W_OK
-                )
+                usable = os.R_OK | os.W_OK
+                allowed = os.access(self.path.parent, usable | os.X_OK) and os.access(self.path, usable)
                 raise OSError(errno.EIO if allowed else errno.EACCES, str(error), str(self.path)) from error
             raise DamagedError(
                 f"{self.path} is damaged ({error}); the daemon puts it aside when it starts, and keeps what can be read"
@@ -276,9 +275,7 @@ def _is_read_only(folder: Path) -> bool:
 def _connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     """Open a file; ``immutable``: as it is, without the log that others write ahead."""
     name = f"{path.absolute().as_uri()}?immutable=1" if immutable else path
-    connection = sqlite3.connect(
-        name, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False, uri=immutable
-    )
+    connection = sqlite3.connect(name, _PATIENCE_S, isolation_level=None, check_same_thread=False, uri=immutable)
     connection.text_factory = lambda data: data.decode(errors="replace")  # of a row that is damaged
     return connection
 
@@ -301,10 +298,6 @@ def _stat(path: Path) -> tuple[int, int, int]:
     except FileNotFoundError:
         return _MISSING
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _is_settled(key: tuple[tuple[int, int, int], ...]) -> bool:
-    return abs(time.time_ns() - max(mtime for mtime, _, _ in key)) > _TICK_NS
 
 
 def _without_damaged_notes(connection: sqlite3.Connection) -> list[str]:

@@ -62,10 +62,6 @@ class Outbox:
         """Return whether nothing waits to be sent."""
         return not finished_files(self.folder)
 
-    def remove(self, path: Path) -> None:
-        """Remove what was sent, or what nobody wants any more."""
-        remove_durably(path)
-
 
 class DeviceState:
     """A state folder. Whatever is read from it is compared with its digest first; :meth:`mend` restores damage."""
@@ -88,10 +84,7 @@ class DeviceState:
         self.choices = OwnerChoices(self.database)
 
     def lock(self, purpose: str, patience_s: float = 0.0) -> int:
-        """Make sure that no other process does the same; the lock lasts until the process ends.
-
-        Raises StateError if another process does, and still after so many seconds of patience.
-        """
+        """Hold a lock until the process ends. Raises StateError if another process holds it after so many seconds."""
         descriptor = take_lock(self.folder / f"{purpose}.lock", patience_s)
         if descriptor is None:
             raise StateError(
@@ -117,11 +110,10 @@ class DeviceState:
         self.identity.remove()
 
     def mend(self) -> list[str]:
-        """Compare every file with its digest and restore what is damaged, or remove it where it can be made again.
+        """Compare every file with its digest and restore or remove what is damaged; return that, a sentence each.
 
-        Only for the process that holds the locks, while nothing trains. Returns what was damaged, a sentence each.
-        What a full disk keeps from being restored is logged. Raises DamagedError if a file that the device needs is
-        damaged, and so is its copy.
+        Only for the process that holds the locks, while nothing trains. What a full disk keeps from being restored is
+        logged. Raises DamagedError if a file that the device needs is damaged, and so is its copy.
         """
         found = [_mended(self.folder / name) for name in KEPT_TWICE] + self.database.mend()
         once = (self.embeddings_path, self.room_path)
@@ -145,10 +137,7 @@ class DeviceState:
         self.database.set_note(_ADVICE, advice, durable=False)
 
     def advice(self) -> list[dict[str, Any]]:
-        """Return an object for each label: ``edge_client.learning.teaching.advice.Advice``; or nothing.
-
-        They are nothing, too, where they are damaged: the next teaching makes them again.
-        """
+        """Return an object for each label (``learning.teaching.advice.Advice``); none where they are damaged."""
         return list(self.database.note(_ADVICE) or ())
 
 

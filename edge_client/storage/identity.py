@@ -21,10 +21,7 @@ class IdentityStore:
         self.path = folder / "identity.json"
 
     def load(self) -> Identity:
-        """Return the device's identity, drawn on first use.
-
-        Raises StateError if the file is damaged, and so is its copy; or it cannot be written.
-        """
+        """Return the device's identity, drawn on first use. Raises StateError if it is damaged or cannot be written."""
         if not self.path.exists():
             try:
                 self.save(Identity(secrets.token_hex(16), secrets.token_urlsafe(32)))
@@ -47,8 +44,7 @@ class IdentityStore:
 class Membership:
     """The fleet that the device joined by an invitation.
 
-    Attributes:
-        authority: Certificate of the authority that vouches for it, PEM; None where public ones do, or nobody.
+    ``authority``: the certificate that vouches for it, PEM; None where public ones do, or nobody.
     """
 
     url: str
@@ -62,10 +58,7 @@ class MembershipStore:
         self.path = folder / "membership.json"
 
     def load(self) -> Membership | None:
-        """Return the fleet that the device joined by an invitation; None where it did not.
-
-        Raises StateError if the file is damaged, and so is its copy.
-        """
+        """Return the fleet that was joined by an invitation, if any. Raises StateError if the file is damaged."""
         return Membership(**_fields(self.path, "join the fleet again")) if self.path.exists() else None
 
     def save(self, membership: Membership) -> None:

@@ -95,11 +95,9 @@ class Progress:
 class SavedModel:
     """A device's model.
 
-    Attributes:
-        bundle: Bundle with the weights that the device trained on its own clips. Rounds go on from these, so that
-            devices stay different and their consensus stays better than each of them.
-        listening: Weights that recognise sounds: the best that a round or the owner's teaching made.
-        progress: Rounds and clips from which the model learned.
+    Rounds go on from ``bundle``, whose weights were trained on the device's own clips: so devices stay different, and
+    their consensus stays better than each of them. ``listening`` are the weights that recognise sounds, the best that a
+    round or the owner's teaching made; ``progress`` has the rounds and clips from which the model learned.
     """
 
     bundle: Bundle
@@ -170,10 +168,7 @@ class ModelStore:
         """Begin anew from a bundle with another front end than the saved model's, as after an upgrade; say whether so.
 
         What the model learned is worth nothing on other features. The owner's clips are learned again, because none
-        count as taught; the numbers of the rounds stay, and so do slots and classes of the labels that have clips.
-
-        Args:
-            labels: those that have clips.
+        count as taught; the numbers of the rounds stay, and so do slots and classes of ``labels``, which have clips.
         """
         document = self._document()
         if not document:
@@ -182,23 +177,15 @@ class ModelStore:
         start = _start(bundle.manifest)
         if document.get("features", "") in ("", start.features):
             return False
-        contributed, learned = (int(document.get(name, 0)) for name in ("contributed", "learned"))
         label_map = _with_clips(document, start.label_map, labels)
-        progress = dataclasses.replace(
-            start,
-            label_map=label_map,
-            unheard=tuple(range(len(label_map.slots))),
-            contributed=contributed,
-            learned=learned,
-        )
+        rounds: dict[str, Any] = {name: int(document.get(name, 0)) for name in ("contributed", "learned")}
+        unheard = tuple(range(len(label_map.slots)))
+        progress = dataclasses.replace(start, label_map=label_map, unheard=unheard, **rounds)
         self.save(bundle.weights, bundle.weights, progress)
         return True
 
     def taught(self) -> str:
-        """Return the digest of the clips that the saved model learned last, without opening the bundle.
-
-        It is "" where there are none, and where the model cannot be read.
-        """
+        """Return the digest of the clips that were learned last; "" where there are none, or no model can be read."""
         return str(self._document().get("taught", ""))
 
     def lacks_background(self) -> bool:
@@ -245,15 +232,10 @@ class ModelStore:
         if not self.path.exists():
             return
         saved = self.load(bundle_path)
-        label_map = saved.progress.label_map
+        labels = saved.progress.label_map
+        labels = dataclasses.replace(labels, slots=tuple(Slot(slot.name) for slot in labels.slots))
         progress = dataclasses.replace(
-            saved.progress,
-            label_map=dataclasses.replace(label_map, slots=tuple(Slot(slot.name) for slot in label_map.slots)),
-            contributed=0,
-            learned=0,
-            fine_tuned=0,
-            provisional=(),
-            judged={},
+            saved.progress, label_map=labels, contributed=0, learned=0, fine_tuned=0, provisional=(), judged={}
         )
         self.save(saved.bundle.weights, saved.listening, progress)
 
