@@ -19,16 +19,11 @@ from aggregator_server.server_address import own_address
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the server speaks TLS with.
+    """What the server speaks TLS with."""
 
-    Attributes:
-        file: Certificate chain, PEM; with ``--tls auto`` the key stands in it too.
-        key: Private key, PEM; None where it stands in ``file``.
-        authority: Certificate of the server's own authority, PEM; None where another one vouches for it.
-    """
-
-    file: Path
-    key: Path | None = None
+    file: Path  # certificate chain, PEM; with ``--tls auto`` the key stands in it too
+    key: Path | None = None  # private key, PEM; None where it stands in ``file``
+    # Certificate of the server's own authority, PEM; None where another one vouches for it.
     authority: str | None = None
 
 

@@ -33,15 +33,10 @@ CLIPPED_CLIPS: dict[str, Setting] = {
 
 @dataclass(frozen=True)
 class FeatureRange:
-    """The values that features of public recordings have.
+    """The values that features of public recordings have."""
 
-    Attributes:
-        low: Smallest value of each number of a frame, float32 [numbers].
-        high: Largest value, float32 [numbers].
-    """
-
-    low: Floats
-    high: Floats
+    low: Floats  # smallest value of each number of a frame, float32 [numbers]
+    high: Floats  # largest value, float32 [numbers]
 
     @classmethod
     def of(cls, features: Floats) -> FeatureRange:

@@ -21,17 +21,11 @@ from fleet_protocol.setting import Setting
 
 @dataclass(frozen=True)
 class Pruned:
-    """What LPA made of the uploads.
+    """What LPA made of the uploads."""
 
-    Attributes:
-        weights: Mean of what was kept, float32 [weights].
-        lowest: Devices dropped for the smallest deviations, by layer, smallest first.
-        highest: Devices dropped for the largest deviations, by layer, largest last.
-    """
-
-    weights: Floats
-    lowest: dict[str, list[str]]
-    highest: dict[str, list[str]]
+    weights: Floats  # mean of what was kept, float32 [weights]
+    lowest: dict[str, list[str]]  # devices dropped for the smallest deviations, by layer, smallest first
+    highest: dict[str, list[str]]  # devices dropped for the largest deviations, by layer, largest last
 
 
 def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float) -> Pruned:

@@ -28,17 +28,12 @@ _FARTHER = 1.25
 
 @dataclass(frozen=True)
 class Said:
-    """What devices said is none of a class's sounds, a row for each such sound.
+    """What devices said is none of a class's sounds, a row for each such sound."""
 
-    Attributes:
-        devices: Who said it, bytes [rows]; a device's rows stand in its own order, the most important first.
-        prototypes: float64 [rows, numbers].
-        clips: How many clips are behind each, float64 [rows].
-    """
-
+    # Who said it, bytes [rows]; a device's rows stand in its own order, the most important first.
     devices: NDArray[np.bytes_]
-    prototypes: Doubles
-    clips: Doubles
+    prototypes: Doubles  # float64 [rows, numbers]
+    clips: Doubles  # how many clips are behind each, float64 [rows]
 
     def rows(self, chosen: NDArray[np.intp]) -> Said:
         """Return some of the rows."""

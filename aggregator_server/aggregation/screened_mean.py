@@ -38,23 +38,17 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Screened:
-    """What the screen found.
+    """What the screen found."""
 
-    Attributes:
-        distances: Distance from the median in medians of these distances, over the square root that more clips allow,
-            float64 [devices]; by layer, and for all layers as one.
-        against: Whether the update points away from the median one, bool [devices].
-        explained: Whether as many times the median number of clips lead as far, where all steps go the same way, bool
-            [devices]: as honest devices with many clips do in a fleet's first rounds.
-        dropped: Whether its upload does not count, bool [devices].
-        median: Coordinate-wise median of the uploads, float32 [weights].
-    """
-
+    # Distance from the median in medians of these distances, over the square root that more clips allow, float64
+    # [devices]; by layer, and for all layers as one.
     distances: dict[str, Doubles]
-    against: Bools
+    against: Bools  # whether the update points away from the median one, bool [devices]
+    # Whether as many times the median number of clips lead as far, where all steps go the same way, bool
+    # [devices]: as honest devices with many clips do in a fleet's first rounds.
     explained: Bools
-    dropped: Bools
-    median: Floats
+    dropped: Bools  # whether its upload does not count, bool [devices]
+    median: Floats  # coordinate-wise median of the uploads, float32 [weights]
 
 
 def screen(updates: Updates, sizes: Doubles, start: Floats, threshold: float) -> Screened:

@@ -30,18 +30,12 @@ Detail = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Seat:
-    """What a selected device has done in a round so far.
-
-    Attributes:
-        state: One of waiting, late, uploaded, gave nothing, learned or kept its own.
-        after_s: Time from the round's opening to its upload, s.
-        details: Number of clips, or why it gave nothing.
-    """
+    """What a selected device has done in a round so far."""
 
     name: str
-    state: str
-    after_s: float | None
-    details: str
+    state: str  # one of waiting, late, uploaded, gave nothing, learned or kept its own
+    after_s: float | None  # time from the round's opening to its upload, s
+    details: str  # number of clips, or why it gave nothing
 
     def line(self) -> str:
         """Return it as a line of text."""

@@ -23,16 +23,11 @@ from fleet_protocol.public_set import PublicSet
 
 @dataclass(frozen=True)
 class Settled:
-    """The groups as classes.
+    """The groups as classes."""
 
-    Attributes:
-        public_set: The public set, grown by the new classes and their rows.
-        assignments: Assignments, one for every report that found its class.
-        details: JSON-ready details: the reports, the groups with their classes, ``left_open`` and ``limits``.
-    """
-
-    public_set: PublicSet
-    assignments: tuple[Assigned, ...]
+    public_set: PublicSet  # the public set, grown by the new classes and their rows
+    assignments: tuple[Assigned, ...]  # assignments, one for every report that found its class
+    # JSON-ready details: the reports, the groups with their classes, ``left_open`` and ``limits``.
     details: dict[str, Any]
 
 

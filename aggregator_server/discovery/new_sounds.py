@@ -204,18 +204,6 @@ def _in_turns(device_ids: Sequence[str]) -> list[int]:
     return [index for _, index in sorted(turns)]
 
 
-def descriptions(contribution: Contribution) -> tuple[list[KnownClass], list[ReportedClass]]:
-    """Return the known classes and the new sounds that an upload describes."""
-    update, device_id = contribution.update, contribution.update.device_id
-    arrays = contribution.read()
-    known = [KnownClass(device_id, class_id, *_description(arrays, row)) for row, class_id in enumerate(update.known)]
-    reports = [
-        ReportedClass(device_id, report.slot, report.name, *_description(arrays, row))
-        for row, report in enumerate(update.reports, len(update.known))
-    ]
-    return known, reports
-
-
 def _description(arrays: Arrays, row: int) -> tuple[Floats | None, Floats | None, Floats | None]:
     """Return copies of the impressions, profile and prototype of a class that an upload describes."""
     impressions, profile, prototype = (arrays[name][row].copy() if name in arrays else None for name in _DESCRIPTIONS)

@@ -44,15 +44,10 @@ What = Literal[
 
 @dataclass(frozen=True)
 class Actor:
-    """Who did something.
+    """Who did something."""
 
-    Attributes:
-        who: Name for people: of a token, a device or an invitation.
-        address: Network address of the request; None where there was none.
-    """
-
-    who: str
-    address: str | None = None
+    who: str  # name for people: of a token, a device or an invitation
+    address: str | None = None  # network address of the request; None where there was none
 
 
 SERVER = Actor("server")

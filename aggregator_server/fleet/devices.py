@@ -38,17 +38,12 @@ _MINUTE_S, _HOUR_S = 60.0, 3_600.0
 
 @dataclass(frozen=True)
 class Standing:
-    """The columns of a device's row that every request of it needs.
-
-    Attributes:
-        revoked_at: Time at which it was shut out, in seconds since 1970; None where it was not.
-        features_digest: Digest of the features that it computes.
-    """
+    """The columns of a device's row that every request of it needs."""
 
     device_id: str
-    revoked_at: float | None
+    revoked_at: float | None  # time at which it was shut out, in seconds since 1970; None where it was not
     waiting: bool
-    features_digest: str
+    features_digest: str  # digest of the features that it computes
 
 
 STANDING = tuple(field.name for field in fields(Standing))
@@ -61,21 +56,13 @@ _OF_SECRET = _STANDING.where(_DEVICES.c.secret_hash == bindparam("hash"))
 
 @dataclass(frozen=True)
 class Entry:
-    """How a device comes in.
+    """How a device comes in."""
 
-    Attributes:
-        by: Owner of the token that it brings.
-        invitation_id: Number of its invitation; None where it brings none.
-        device_id: Device that enrols again by its own secret; None where it brings another token.
-        per_minute: Number of new devices that the token may bring in a minute; None: any.
-        approve: Whether an operator has to admit new devices.
-    """
-
-    by: Actor = SERVER
-    invitation_id: int | None = None
-    device_id: str | None = None
-    per_minute: int | None = None
-    approve: bool = False
+    by: Actor = SERVER  # owner of the token that it brings
+    invitation_id: int | None = None  # number of its invitation; None where it brings none
+    device_id: str | None = None  # device that enrols again by its own secret; None where it brings another token
+    per_minute: int | None = None  # number of new devices that the token may bring in a minute; None: any
+    approve: bool = False  # whether an operator has to admit new devices
 
 
 def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()) -> Enrolled:

@@ -18,15 +18,10 @@ from fleet_protocol.personalisations import Schedule
 
 @dataclass(frozen=True)
 class Group:
-    """The devices of a round that is not the whole fleet's.
+    """The devices of a round that is not the whole fleet's."""
 
-    Attributes:
-        follows: Number of the fleet's round that the group's rounds go on from.
-        index: Index of the group in that round's schedule.
-    """
-
-    follows: int
-    index: int
+    follows: int  # number of the fleet's round that the group's rounds go on from
+    index: int  # index of the group in that round's schedule
     members: Sequence[str]
 
 

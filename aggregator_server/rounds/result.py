@@ -42,16 +42,11 @@ _NOTE_BLOB = insert(_BLOBS).values(sha256=bindparam("of_blob"), kind=bindparam("
 
 @dataclass(frozen=True, kw_only=True)
 class StoredResult:
-    """A round's result whose blobs are on disk.
-
-    Attributes:
-        blobs: The blobs after the round, by kind.
-        grown: Whether there are new classes, and so another public set.
-    """
+    """A round's result whose blobs are on disk."""
 
     result: RoundResult
-    blobs: dict[str, str | None]
-    grown: bool
+    blobs: dict[str, str | None]  # the blobs after the round, by kind
+    grown: bool  # whether there are new classes, and so another public set
 
 
 Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]

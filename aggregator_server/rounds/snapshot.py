@@ -43,40 +43,25 @@ _REVOKED = (
 
 @dataclass(frozen=True, kw_only=True)
 class RoundSnapshot:
-    """The open round. A step compares it before its effects are written: when it changed, the step starts afresh.
-
-    Attributes:
-        plan: The round's plan as JSON.
-        new_classes: Number of new classes among the reports; None where nobody knows it.
-        deadline_at: Time at which the round closes at the latest, in seconds since 1970.
-        public_set: Blob of the public set that is scored.
-        consensus: Blob of the fleet's scores on it; None before the first round has ended.
-        selected: Number of selected devices that were neither revoked nor put in quarantine since.
-        uploads: (device, blob) of those that uploaded, by device.
-        assigned: (device, slot, class) of the selected devices, from earlier rounds.
-        model: Blob of the shared model's bundle; None in a round without one.
-        weights: Blob of the weights that the devices started from; None for the bundle's own.
-        server_state: Blob of what the aggregation kept from the round before.
-        prototypes: Blob of the fleet's prototypes before the round; None where it has none.
-        revoked: Devices, revoked or in quarantine, whose earlier uploads no longer count; only where the aggregation
-            kept something.
-    """
+    """The open round. A step compares it before its effects are written: when it changed, the step starts afresh."""
 
     round_id: int
     strategy: str
-    plan: Json
-    new_classes: int | None
-    deadline_at: float
-    public_set: str
-    consensus: str | None
-    selected: int
-    uploads: tuple[tuple[str, str], ...]
+    plan: Json  # the round's plan as JSON
+    new_classes: int | None  # number of new classes among the reports; None where nobody knows it
+    deadline_at: float  # time at which the round closes at the latest, in seconds since 1970
+    public_set: str  # blob of the public set that is scored
+    consensus: str | None  # blob of the fleet's scores on it; None before the first round has ended
+    selected: int  # number of selected devices that were neither revoked nor put in quarantine since
+    uploads: tuple[tuple[str, str], ...]  # (device, blob) of those that uploaded, by device
     classes: tuple[ClassInfo, ...]
-    assigned: tuple[tuple[str, int, str], ...]
-    model: str | None
-    weights: str | None
-    server_state: str | None
-    prototypes: str | None
+    assigned: tuple[tuple[str, int, str], ...]  # (device, slot, class) of the selected devices, from earlier rounds
+    model: str | None  # blob of the shared model's bundle; None in a round without one
+    weights: str | None  # blob of the weights that the devices started from; None for the bundle's own
+    server_state: str | None  # blob of what the aggregation kept from the round before
+    prototypes: str | None  # blob of the fleet's prototypes before the round; None where it has none
+    # Devices, revoked or in quarantine, whose earlier uploads no longer count; only where the aggregation kept
+    # something.
     revoked: tuple[str, ...]
     class_terms: ClassTerms
 

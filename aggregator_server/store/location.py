@@ -31,17 +31,11 @@ _SECRETS = ("password", "sslpassword", "oauth_client_secret")  # of an address' 
 
 @dataclass(frozen=True)
 class Location:
-    """Where the state is.
+    """Where the state is."""
 
-    Attributes:
-        data: The data folder: the server's own files, and whatever is not elsewhere.
-        database: Address of a PostgreSQL database; None: SQLite in the data folder.
-        store: Address of an object store, or a folder; None: the folder ``blobs`` in the data folder.
-    """
-
-    data: Path
-    database: str | None = None
-    store: str | None = None
+    data: Path  # the data folder: the server's own files, and whatever is not elsewhere
+    database: str | None = None  # address of a PostgreSQL database; None: SQLite in the data folder
+    store: str | None = None  # address of an object store, or a folder; None: the folder ``blobs`` in the data folder
 
     def __post_init__(self) -> None:
         """Check both addresses. Raises StartError: one is none; its password is not shown."""

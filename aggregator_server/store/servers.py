@@ -79,15 +79,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to move rounds.
+    """The right to move rounds."""
 
-    Attributes:
-        holder: Server that has it.
-        token: Of this holder's time; larger than that of every one before.
-    """
-
-    holder: str
-    token: int
+    holder: str  # server that has it
+    token: int  # of this holder's time; larger than that of every one before
 
 
 _STEP: ContextVar[Lease | None] = ContextVar("lease_of_the_step", default=None)

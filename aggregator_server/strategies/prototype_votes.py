@@ -19,19 +19,12 @@ _NEGATIVE = "negative_"  # before the names of the arrays of what devices said i
 
 @dataclass(frozen=True)
 class Votes:
-    """What devices last said of classes, a row for each vote.
+    """What devices last said of classes, a row for each vote."""
 
-    Attributes:
-        columns: Column of the class in the public set, int64 [votes].
-        devices: Who said it, bytes of 32 [votes].
-        prototypes: float32 [votes, frames, numbers].
-        clips: How many clips are behind each, float32 [votes].
-    """
-
-    columns: NDArray[np.int64]
-    devices: NDArray[np.bytes_]
-    prototypes: Floats
-    clips: Floats
+    columns: NDArray[np.int64]  # column of the class in the public set, int64 [votes]
+    devices: NDArray[np.bytes_]  # who said it, bytes of 32 [votes]
+    prototypes: Floats  # float32 [votes, frames, numbers]
+    clips: Floats  # how many clips are behind each, float32 [votes]
 
     def fill(self, rows: NDArray[np.intp], prototypes: Floats, clips: Floats) -> None:
         """Write votes into their rows; those whose row is -1 are left out."""

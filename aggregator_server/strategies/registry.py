@@ -83,15 +83,10 @@ def strategy(name: str) -> Strategy:
 
 @dataclass(frozen=True)
 class FleetKind:
-    """What the recommendation depends on.
+    """What the recommendation depends on."""
 
-    Attributes:
-        embeddings: Whether the public set's features are those of a pretrained network.
-        shares_network: Whether a shared model was published, and all devices have its network.
-    """
-
-    embeddings: bool
-    shares_network: bool
+    embeddings: bool  # whether the public set's features are those of a pretrained network
+    shares_network: bool  # whether a shared model was published, and all devices have its network
 
 
 def recommended(request: RoundRequest, fleet: FleetKind) -> RoundRequest:

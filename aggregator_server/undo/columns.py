@@ -17,15 +17,10 @@ from fleet_protocol.tensors import Arrays
 
 @dataclass(frozen=True)
 class ClassChange:
-    """The fleet's classes after a change, and what each of them is made of.
+    """The fleet's classes after a change, and what each of them is made of."""
 
-    Attributes:
-        classes: Classes afterwards, in column order.
-        sources: Classes before that each of them is made of.
-    """
-
-    classes: tuple[ClassInfo, ...]
-    sources: tuple[tuple[str, ...], ...]
+    classes: tuple[ClassInfo, ...]  # classes afterwards, in column order
+    sources: tuple[tuple[str, ...], ...]  # classes before that each of them is made of
 
 
 def changed_public_set(public_set: PublicSet, change: ClassChange) -> tuple[PublicSet, Ints]:

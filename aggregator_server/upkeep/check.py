@@ -20,16 +20,11 @@ from aggregator_server.upkeep.backup import require_folder
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be.
-
-    Attributes:
-        way_out: Advice on it.
-        repaired: Whether this check has mended it.
-    """
+    """Something that is not as it should be."""
 
     what: str
-    way_out: str
-    repaired: bool = False
+    way_out: str  # advice on it
+    repaired: bool = False  # whether this check has mended it
 
 
 _RESTORE = "restore the folder from a backup (`auricle-aggregator restore`)"

@@ -53,7 +53,6 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             tokens=first_tokens,
             new_work=new_work,
             scheduler=scheduler,
-            compute=computation,
             guard=Guard(store),
             terms=terms or Terms(),
             device_threads=anyio.CapacityLimiter(limits.DEVICE_THREADS),

@@ -25,24 +25,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the server listens, and how it speaks.
-
-    Attributes:
-        urls: The fleet's servers as devices reach them; none: by the address that it listens on. Their hosts stand in
-            the certificate that the server makes.
-        tls_mode: ``auto``: it has a certificate by an authority of its own; ``proxy``: that one is for the proxy in
-            front, which ends TLS, and this server speaks plain HTTP to it.
-        tls_cert: File of a certificate from elsewhere.
-        insecure_http: Whether it may speak plain HTTP where others can read the network.
-    """
+    """Where the server listens, and how it speaks."""
 
     host: str = "127.0.0.1"
     port: int = 8470
+    # The fleet's servers as devices reach them; none: by the address that it listens on. Their hosts stand in the
+    # certificate that the server makes.
     urls: tuple[str, ...] = ()
+    # ``auto``: it has a certificate by an authority of its own; ``proxy``: that one is for the proxy in front,
+    # which ends TLS, and this server speaks plain HTTP to it.
     tls_mode: Tls = "off"
-    tls_cert: Path | None = None
+    tls_cert: Path | None = None  # file of a certificate from elsewhere
     tls_key: Path | None = None
-    insecure_http: bool = False
+    insecure_http: bool = False  # whether it may speak plain HTTP where others can read the network
 
     def certificate(self, data: Path) -> tls.Certificate | None:
         """Return what the server speaks TLS with; None for plain HTTP.

@@ -12,7 +12,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from aggregator_server.errors import RefusedError
 from aggregator_server.limits import DEVICES_PER_MINUTE, READY_S
-from aggregator_server.rounds.result import Compute
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
 from aggregator_server.security import Tokens
 from aggregator_server.store import Store
@@ -104,45 +103,27 @@ Arguments = TypeVarTuple("Arguments")
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What whoever runs the server asks of devices.
+    """What whoever runs the server asks of devices."""
 
-    Attributes:
-        devices_per_minute: Number of new devices that one token may bring in a minute.
-        approve: Whether an operator has to admit new devices.
-        authority: Certificate of the server's own authority, PEM; None where it has none.
-    """
-
-    devices_per_minute: int = DEVICES_PER_MINUTE
-    approve: bool = False
-    authority: str | None = None
+    devices_per_minute: int = DEVICES_PER_MINUTE  # number of new devices that one token may bring in a minute
+    approve: bool = False  # whether an operator has to admit new devices
+    authority: str | None = None  # certificate of the server's own authority, PEM; None where it has none
 
 
 @dataclass(frozen=True)
 class Service:
-    """The state behind the routes.
-
-    Attributes:
-        new_work: Notifies waiting devices that there may be work for them.
-        scheduler: Moves the open round forward.
-        compute: Computes the result of a round, in a process of its own.
-        guard: Notes and slows down what is refused.
-        device_threads: Threads that serve devices; other requests have threads of their own.
-        disk_threads: Threads that wait for the disk to have uploads.
-        flusher: Makes what is noted for devices durable.
-        readiness: Says whether this server can do its work.
-    """
+    """The state behind the routes."""
 
     store: Store
     tokens: Tokens
-    new_work: Notifier
-    scheduler: RoundScheduler
-    compute: Compute
-    guard: Guard
+    new_work: Notifier  # notifies waiting devices that there may be work for them
+    scheduler: RoundScheduler  # moves the open round forward
+    guard: Guard  # notes and slows down what is refused
     terms: Terms
-    device_threads: anyio.CapacityLimiter
-    disk_threads: anyio.CapacityLimiter
-    flusher: Flusher
-    readiness: Readiness
+    device_threads: anyio.CapacityLimiter  # threads that serve devices; other requests have threads of their own
+    disk_threads: anyio.CapacityLimiter  # threads that wait for the disk to have uploads
+    flusher: Flusher  # makes what is noted for devices durable
+    readiness: Readiness  # says whether this server can do its work
 
     async def for_device(self, function: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Run what a device asks for in a thread for devices."""

@@ -159,30 +159,19 @@ _PUBLIC = ("public_after", "distilled_accuracy", "global_accuracy")
 
 @dataclass(frozen=True, kw_only=True)
 class RoundProgress:
-    """A round of the whole fleet that is done.
-
-    Attributes:
-        strategy: Name of the strategy; for an operation of an operator, of the round that it changes.
-        operation: Change by an operator, in place of a round with devices.
-        devices: Number of devices that reported that they learned.
-        own: Mean accuracy on devices' own held-out clips, in %; None where none reported it.
-        own_measure: Name of the metric that it is the mean of.
-        public: Mean accuracy on the public recordings, in %.
-        public_measure: Name of the metric that it is the mean of.
-        classes: Number of the fleet's classes after it; None where its public set is gone.
-    """
+    """A round of the whole fleet that is done."""
 
     round_id: int
-    strategy: str
-    operation: str | None
+    strategy: str  # name of the strategy; for an operation of an operator, of the round that it changes
+    operation: str | None  # change by an operator, in place of a round with devices
     closed_at: datetime
     duration_s: float
-    devices: int
-    own: float | None
-    own_measure: str
-    public: float | None
-    public_measure: str
-    classes: int | None
+    devices: int  # number of devices that reported that they learned
+    own: float | None  # mean accuracy on devices' own held-out clips, in %; None where none reported it
+    own_measure: str  # name of the metric that it is the mean of
+    public: float | None  # mean accuracy on the public recordings, in %
+    public_measure: str  # name of the metric that it is the mean of
+    classes: int | None  # number of the fleet's classes after it; None where its public set is gone
 
 
 def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:

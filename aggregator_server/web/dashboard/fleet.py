@@ -49,17 +49,11 @@ _name: ColumnElement[str] = folded(DeviceRow.name)
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What somebody looks for.
+    """What somebody looks for."""
 
-    Attributes:
-        search: Part of a name or identifier; empty: every device.
-        state: One of ``STATES``; empty: any.
-        after: Identifier of the last device of the page before; empty: the first page.
-    """
-
-    search: str = ""
-    state: str = ""
-    after: str = ""
+    search: str = ""  # part of a name or identifier; empty: every device
+    state: str = ""  # one of ``STATES``; empty: any
+    after: str = ""  # identifier of the last device of the page before; empty: the first page
 
     @classmethod
     def of(cls, search: str = "", state: str = "", after: str = "") -> Wanted:

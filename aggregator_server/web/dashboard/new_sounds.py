@@ -10,39 +10,26 @@ _COMPARED = 24  # reports whose similarities fit a page
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report that was compared with others.
+    """A report that was compared with others."""
 
-    Attributes:
-        letter: Letter of its group; ``?`` where it found no class.
-        class_id: Class that it became; empty where it became none.
-        name: Name that its owner gave it; empty where that is not shared.
-        device_id: Device that reported it.
-        device: That device's name for people.
-    """
-
-    letter: str
-    class_id: str
-    name: str
-    device_id: str
-    device: str
+    letter: str  # letter of its group; ``?`` where it found no class
+    class_id: str  # class that it became; empty where it became none
+    name: str  # name that its owner gave it; empty where that is not shared
+    device_id: str  # device that reported it
+    device: str  # that device's name for people
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewSounds:
-    """The reports of new sounds in a round, group by group.
-
-    Attributes:
-        by_names: Whether the names that owners gave said how many classes there are.
-        matrix: Cosine similarity of every two reports, in hundredths; empty where there are too many, or none was kept.
-        known: Reports that were a class of the fleet already, as (device, name or empty, class).
-        left_open: Number of reports that found no class.
-    """
+    """The reports of new sounds in a round, group by group."""
 
     reports: tuple[Report, ...]
-    by_names: bool
+    by_names: bool  # whether the names that owners gave said how many classes there are
+    # Cosine similarity of every two reports, in hundredths; empty where there are too many, or none was kept.
     matrix: tuple[tuple[int, ...], ...]
+    # Reports that were a class of the fleet already, as (device, name or empty, class).
     known: tuple[tuple[str, str, str], ...]
-    left_open: int
+    left_open: int  # number of reports that found no class
 
 
 def new_sounds_of(detail: RoundDetail) -> NewSounds | None:

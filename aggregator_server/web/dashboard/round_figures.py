@@ -30,16 +30,11 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundView:
-    """A round as a page shows it.
-
-    Attributes:
-        parts: Its devices, those with a trouble first.
-        hidden: Number of devices that the page leaves out.
-    """
+    """A round as a page shows it."""
 
     detail: RoundDetail
-    parts: tuple[Part, ...]
-    hidden: int
+    parts: tuple[Part, ...]  # its devices, those with a trouble first
+    hidden: int  # number of devices that the page leaves out
     late: int
 
     @property
