@@ -35,6 +35,7 @@ class Watch(Progress):
     """Progress that looks at the processes after each round."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.usage = Usage()
         self.cpu_s: list[float] = []
 

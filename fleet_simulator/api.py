@@ -13,7 +13,7 @@ from fleet_protocol.errors import AuricleError
 from fleet_simulator.errors import ExperimentError
 from fleet_simulator.experiment.file import load
 from fleet_simulator.plugins import load_plugins
-from fleet_simulator.runs.progress import Lines, Progress
+from fleet_simulator.runs.progress import Progress
 from fleet_simulator.simulation.run import run as run_experiment
 
 __all__ = ["AuricleError", "ExperimentError", "run"]
@@ -52,5 +52,4 @@ def run(
             raise ExperimentError("an experiment that is no file needs a folder: run(experiment, 'FOLDER')")
         folder = given.with_suffix("")
     loaded = load(given, plugins=load_plugins([Path(path) for path in plugins]))
-    shown = Lines(progress) if progress else Progress()
-    return run_experiment(loaded, Path(folder), workers, shown).rounds
+    return run_experiment(loaded, Path(folder), workers, Progress(progress)).rounds

@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     from fleet_simulator.errors import ExperimentError
     from fleet_simulator.experiment.file import load
     from fleet_simulator.plugins import load_plugins
-    from fleet_simulator.runs.progress import Lines
+    from fleet_simulator.runs.progress import Progress
     from fleet_simulator.runs.run_folder import write_csv
     from fleet_simulator.simulation.run import run
 
@@ -88,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ExperimentError("--workers 0 runs everything in this process; leave it or --ray out")
     experiment = load(options.experiment, options.changes, load_plugins(options.plugin))
     folder = options.output or options.experiment.with_suffix("")
-    rounds = run(experiment, folder, options.workers, Lines(sys.stderr), options.ray).rounds
+    rounds = run(experiment, folder, options.workers, Progress(sys.stderr), options.ray).rounds
     if options.csv:
         write_csv(rounds, options.csv)
     last = rounds[-1]

@@ -56,10 +56,7 @@ def build_bundle(specification: Specification) -> bytes:
 
 
 def convert_trainable(model: keras.Model, batch: int) -> bytes:
-    """Convert a network to a TFLite graph with a bundle's six signatures; its weights start as zeros.
-
-    Raises OperatorError: the graph needs an operator that a device's runtime lacks.
-    """
+    """Convert a network to a TFLite graph with a bundle's six signatures, weights zero. Raises OperatorError."""
     trainable = Trainable(model, batch)
     return convert_module(trainable.state, trainable.signatures(), has_variables=True)
 
@@ -72,17 +69,14 @@ def convert_module(
     calibration: Callable[[], Iterable[Any]] | None = None,
     has_variables: bool = False,
 ) -> bytes:
-    """Convert a module's functions; they have names in a graph only by way of a saved model.
+    """Convert a module's concrete functions, which have names in a graph only by way of a saved model.
 
     Args:
-        signatures: concrete functions by name.
         half: whether the weights are float16 in the graph, and float32 at work.
         calibration: of a graph with int8 weights and activations, float32 at its ends: yields inputs from which the
             activations' ranges are measured.
-        has_variables: whether the graph keeps variables.
 
-    Raises:
-        OperatorError: it needs an operator that a device's runtime lacks.
+    Raises OperatorError: it needs an operator that a device's runtime lacks.
     """
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder, signatures=dict(signatures))
@@ -100,10 +94,7 @@ def convert_module(
 
 
 def convert(converter: Converter) -> bytes:
-    """Run a TFLite converter and check what it made.
-
-    Raises OperatorError: the graph needs an operator that a device's runtime lacks.
-    """
+    """Run a TFLite converter. Raises OperatorError: the graph needs an operator that a device's runtime lacks."""
     try:
         graph = bytes(converter.convert())
     except tf.errors.OpError as error:

@@ -142,20 +142,8 @@ def _build(chosen: argparse.Namespace) -> list[str]:
         normalisation = Normalisation.measure(features_of(chosen.recordings, settings))
     else:
         normalisation = front_end.normalisation or Normalisation.default(settings)
-    specifications = [
-        Specification(
-            architecture,
-            settings,
-            normalisation,
-            chosen.capacity,
-            chosen.batch,
-            chosen.width,
-            chosen.seed,
-            front_end.statistics,
-            chosen.alphabet,
-        )
-        for architecture in chosen.architecture
-    ]
+    options = chosen.capacity, chosen.batch, chosen.width, chosen.seed, front_end.statistics, chosen.alphabet
+    specifications = [Specification(name, settings, normalisation, *options) for name in chosen.architecture]
 
     from model_export import cost
     from model_export.bundle import build_bundle

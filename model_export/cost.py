@@ -28,10 +28,7 @@ _COUNTED: dict[str, Callable[[list[Shape], Shape, Any], int]] = {
 
 
 def training_multiply_adds(graph: bytes, batch: int) -> int:
-    """Count the multiply-adds of a training step, forward and backward, for each of its rows.
-
-    Raises OperatorError: the bytes are no TFLite graph, or it has no signature `train`.
-    """
+    """Count the multiply-adds of a training step, forward and backward, for each of its rows. Raises OperatorError."""
     return multiply_adds_of(graph, "train") // batch
 
 

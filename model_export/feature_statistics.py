@@ -28,10 +28,7 @@ class Normalisation:
 
     @classmethod
     def measure(cls, features: Floats) -> Normalisation:
-        """Measure features [clips, frames, coefficients] over clips and frames.
-
-        Raises ExportError: there is a coefficient that never changes, or there are no clips.
-        """
+        """Measure features [clips, frames, coefficients]. Raises ExportError: no clips, or a number never changes."""
         if not len(features):
             raise ExportError("no clips to measure the features' mean and deviation on")
         mean, std = features.mean((0, 1), dtype=np.float64), features.std((0, 1), dtype=np.float64)
@@ -44,10 +41,7 @@ class Normalisation:
 
     @classmethod
     def default(cls, settings: FeatureSettings) -> Normalisation:
-        """Return what was measured on speech for a preset.
-
-        Raises ExportError: these settings are no preset's.
-        """
+        """Return what was measured on speech for a preset. Raises ExportError: these settings are no preset's."""
         if settings.preset not in PRESETS or preset(settings.preset).digest != settings.digest:
             raise ExportError(
                 f"no speech was measured with the feature settings {settings.describe()}; "
@@ -66,14 +60,9 @@ _CLIPS = 2000
 
 
 def features_of(folder: Path, settings: FeatureSettings) -> Floats:
-    """Return float32 [clips, frames, coefficients] of at most 2,000 clips, of every label alike.
+    """Return float32 [clips, frames, coefficients] of at most 2,000 clips, ``<label>/*``, of every label alike.
 
-    Args:
-        folder: holds ``<label>/*.wav``, ``.flac`` or ``.ogg``.
-
-    Raises:
-        RecordingError: the folder cannot be read.
-        ExportError: it holds no clip that can be used.
+    Raises RecordingError: the folder cannot be read; ExportError: it holds no clip that can be used.
     """
     recordings = Recordings(folder, settings)
     by_label = [recordings.clips(label) for label in recordings.labels()]

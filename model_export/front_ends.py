@@ -39,15 +39,10 @@ class FoundFrontEnd:
 
 
 def find_front_end(name: str, precision: str) -> FoundFrontEnd:
-    """Return a front end by its name.
+    """Return a front end: a preset, a network that ships with Auricle, ``words_and_sounds``, or a file NAME.frontend.
 
-    Args:
-        name: a preset, a network that ships with Auricle, ``words_and_sounds``, or a file NAME.frontend.
-        precision: of the network, ``float32`` or ``int8``.
-
-    Raises:
-        ExportError: there is no such preset, the file cannot be read, or the choices contradict one another.
-        ProtocolError: the file's settings cannot be read.
+    ``precision`` of the network: ``float32`` or ``int8``. Raises ExportError: there is none such, the file cannot be
+    read, or the choices contradict one another; ProtocolError: the file's settings cannot be read.
     """
     if name in PRESETS:
         return FoundFrontEnd(PRESETS[name])

@@ -19,9 +19,7 @@ def operators_by_signature(graph: bytes) -> dict[str, Counter[str]]:
 
     Raises OperatorError: the bytes are no TFLite graph.
     """
-    model, names = _open(graph)
-    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
-    keys = {signature.SubgraphIndex(): signature.SignatureKey().decode() for signature in signatures}
+    model, names, keys = _open(graph)
     subgraphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
     return {
         keys.get(index, subgraph.Name().decode()): Counter(
@@ -37,9 +35,8 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
 
     Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
     """
-    model, names = _open(graph)
-    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
-    found = [signature.SubgraphIndex() for signature in signatures if signature.SignatureKey().decode() == key]
+    model, names, keys = _open(graph)
+    found = [index for index, name in keys.items() if name == key]
     if not found:
         raise OperatorError(f"the graph has no signature {key!r}; build it with `auricle-export build`")
     subgraph = model.Subgraphs(found[0])
@@ -56,15 +53,17 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
         yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
 
 
-def _open(graph: bytes) -> tuple[Any, list[str]]:
-    """Return the flatbuffer's model and the names of its operator codes."""
+def _open(graph: bytes) -> tuple[Any, list[str], dict[int, str]]:
+    """Return the flatbuffer's model, the names of its operator codes, and those of signatures by subgraph."""
     if graph[4:8] != b"TFL3":
         raise OperatorError(f"not a TFLite graph: it starts with {graph[:8]!r}")
     from ai_edge_litert import schema_py_generated as schema  # TensorFlow's own copy takes seconds to import
 
     model = schema.Model.GetRootAs(graph, 0)
     builtin = {value: name for name, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)}
-    return model, [_name(model.OperatorCodes(index), builtin) for index in range(model.OperatorCodesLength())]
+    names = [_name(model.OperatorCodes(index), builtin) for index in range(model.OperatorCodesLength())]
+    signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
+    return model, names, {one.SubgraphIndex(): one.SignatureKey().decode() for one in signatures}
 
 
 def _turns_first(operator: Any) -> bool:  # noqa: ANN401
@@ -83,10 +82,7 @@ def _name(code: OperatorCode, builtin: dict[int, str]) -> str:
 
 
 def require_builtin(graph: bytes) -> None:
-    """Refuse a graph that needs more than built-in operators.
-
-    Raises OperatorError: naming the operators and the signatures that need them.
-    """
+    """Refuse a graph that needs more than built-in operators. Raises OperatorError: names these and their users."""
     foreign = {
         signature: sorted(name for name in operators if name.startswith(("CUSTOM", "UNKNOWN")))
         for signature, operators in operators_by_signature(graph).items()

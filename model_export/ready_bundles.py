@@ -124,10 +124,7 @@ def make(folder: Path) -> None:
 
 
 def read_catalogue() -> tuple[str, Mapping[str, Entry]]:
-    """Return the version of TensorFlow that the ready bundles were made with, and their lines by name.
-
-    Raises ExportError: the catalogue is not there, or cannot be read.
-    """
+    """Return the version of TensorFlow that made the ready bundles, and their lines by name. Raises ExportError."""
     path = FOLDER / CATALOGUE
     try:
         document: dict[str, Any] = json.loads(path.read_bytes())

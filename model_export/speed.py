@@ -87,17 +87,15 @@ def _train_seconds(runtime: ModelRuntime, samples: int) -> float:
             rows = order[start : start + batch]
             runtime.train_step(x[rows], targets[rows], mask, learning_rate=_RATE)
 
-    return _median(epoch)
+    epoch()
+    return statistics.median(_timed(epoch) for _ in range(_EPOCHS))
 
 
 def _latencies_ms(runtime: ModelRuntime, clips: int) -> dict[str, float]:
     """Return median and 95th percentile of the three ways to recognise a clip, after one that is not measured."""
     settings = runtime.manifest.feature_settings
-    features_of, slide = (
-        open_front_end(settings),
-        open_sliding(settings, hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s)),
-    )
-    sounds = _sounds(settings)
+    features_of, sounds = open_front_end(settings), _sounds(settings)
+    slide = open_sliding(settings, hop_frames(settings, pace_of(DetectorConfig(), settings).hop_s))
     mask = (np.arange(runtime.manifest.capacity) < _CLASSES).astype(np.float32)
     x = runtime.normalise(features_of(sounds))
     ways: dict[str, Callable[[int], object]] = {
@@ -123,12 +121,6 @@ def _feature_seconds(settings: FeatureSettings) -> float:
 def _sounds(settings: FeatureSettings) -> Floats:
     """Return noise, float32 [8, clip_samples]."""
     return np.random.default_rng(1).normal(scale=0.1, size=(_SOUNDS, settings.clip_samples)).astype(np.float32)
-
-
-def _median(epoch: Callable[[], object]) -> float:
-    """Return the median time of an epoch, after one that is not measured."""
-    epoch()
-    return statistics.median(_timed(epoch) for _ in range(_EPOCHS))
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -22,12 +22,9 @@ class Design:
     transcribes: bool = False  # whether the head says a character at every step; the result is [n, steps, width]
 
     def connect(self, source: ModuleType, x: Tensor, width: float) -> Tensor:
-        """Connect the layers.
+        """Connect the layers of a source: those that train on a device, or Keras's own, against which they are tested.
 
-        Args:
-            source: where they come from: those that train on a device, or Keras's own, against which they are tested.
-            x: the features.
-            width: share of channels and units that is kept: the width multiplier of Howard et al. 2017.
+        ``width`` is the share of channels and units that is kept: the width multiplier of Howard et al. 2017.
         """
 
         def share(number: int, multiple: int = 1) -> int:

@@ -140,8 +140,8 @@ def recording_features(
 ) -> tuple[Floats, Floats | None]:
     """Return normalised features of recordings, float32 [clips, frames, coefficients], and what devices have instead.
 
-    That is float32 [clips, 1 + variants, frames, coefficients]; None: the same. Of every recording there are
-    ``data.windows`` clips, one after another.
+    That is float32 [clips, 1 + variants, frames, coefficients]; None: the same. ``data.windows`` clips of a recording
+    follow one another.
     """
     settings = manifest.feature_settings
     front_end, mean, std = open_front_end(settings), np.asarray(manifest.mean), np.asarray(manifest.std)

@@ -50,10 +50,7 @@ def _listed(archive: Path, _mtime_ns: int, _size: int) -> tuple[Entry, ...]:
 
 
 def read_pictures(archive: Path, entries: Sequence[Entry]) -> NDArray[np.uint8]:
-    """Decode some pictures, uint8 [clips, frames, bands].
-
-    Raises CorpusError: Pillow is not installed, or a picture is damaged.
-    """
+    """Decode pictures, uint8 [clips, frames, bands]. Raises CorpusError: Pillow is missing, or one is damaged."""
     try:
         return decode(archive, [entry.path for entry in entries])
     except ExportError as error:

@@ -52,10 +52,7 @@ def speech_commands(folder: Path) -> list[Entry]:
 def own_recordings(folder: Path) -> list[Entry]:
     """List recordings of one's own, ``<label>/<speaker>_<rest>``: a name without ``_`` is a speaker of its own.
 
-    Else they are as those of :func:`speech_commands`.
-
-    Raises:
-        CorpusError: there is no such folder, or it holds none.
+    Else they are as those of :func:`speech_commands`. Raises CorpusError: there is no such folder, or it holds none.
     """
     layout = f"<label>/<speaker>_<anything> ({FORMATS})"
     if not folder.is_dir():
@@ -97,10 +94,7 @@ def _seconds(path: Path) -> list[int | None]:
 
 
 def recordings(folder: Path, pattern: str) -> list[Path]:
-    """Return the recordings of a folder whose paths are like a pattern, in order; hidden ones are left out.
-
-    Raises CorpusError: there is no such folder.
-    """
+    """Return a folder's recordings whose paths match a pattern, in order, without hidden ones. Raises CorpusError."""
     if not folder.is_dir():
         raise CorpusError(f"there is no folder {folder}")
     found = (path for path in folder.glob(pattern) if path.suffix.lower() in SUFFIXES)

@@ -12,15 +12,11 @@ _SHORT = {"rounds": "rounds.count", "seed": "rounds.seed"}
 
 
 def apply_changes(document: dict[str, Any], changes: Sequence[str]) -> None:
-    """Change an experiment's parsed file.
+    """Change an experiment's parsed file in place, by ``section.key=value`` each.
 
-    Args:
-        document: of the file, changed in place.
-        changes: each ``section.key=value``, with a value as TOML writes it, or a word that needs no quotes;
-            ``rounds=N`` stands for ``rounds.count=N``, ``seed=N`` for ``rounds.seed=N``.
+    The value is as TOML writes it, or a word that needs no quotes. ``rounds=N`` and ``seed=N`` are short forms.
 
-    Raises:
-        ExperimentError: a change is not written like that, or its key leads through something that is no section.
+    Raises ExperimentError: a change is not written like that, or its key leads through something that is no section.
     """
     for change in changes:
         key, equals, text = change.partition("=")

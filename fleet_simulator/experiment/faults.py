@@ -47,10 +47,7 @@ class FaultsSection:
         require(0 <= self.wrong_labels <= 1, "wrong_labels", self.wrong_labels, "must be from 0 to 1")
 
     def require_possible(self, possible: tuple[str, ...], whose: str) -> None:
-        """Refuse an attack that devices of a strategy cannot make.
-
-        Raises RefusedKeyError: it is none of the possible ones.
-        """
+        """Refuse an attack that devices of a strategy cannot make. Raises RefusedKeyError."""
         allowed = not self.attackers or self.attack in possible
         require(allowed, "attack", self.attack, f"{whose} takes {', '.join(possible)}")
 
@@ -67,11 +64,7 @@ def attacking_devices(faults: FaultsSection, devices: int, seed: int) -> frozens
 
 
 def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, classes: int, seed: int) -> Ints:
-    """Return the labels as the devices have them.
-
-    Args:
-        labels: the right ones, int64 [clips].
-    """
+    """Return the labels as the devices have them, of the right ones, int64 [clips]."""
     taught, rng = labels.copy(), np.random.default_rng([seed, 5])
     if faults.wrong_labels:
         for rows in owned:
@@ -85,12 +78,7 @@ def taught_labels(labels: Ints, owned: Sequence[slice], faults: FaultsSection, c
 
 
 def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.random.Generator) -> Floats:
-    """Return what an attacker sends.
-
-    Args:
-        start: g, float32 [weights].
-        trained: g + u, float32 [weights].
-    """
+    """Return what an attacker sends that started from g and trained g + u, all float32 [weights]."""
     update, strength = trained - start, np.float32(faults.strength)
     if faults.attack == "sign_flip":
         return np.asarray(start - strength * update, np.float32)
@@ -108,10 +96,7 @@ def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.rand
 def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.Generator) -> Arrays:
     """Return an attacker's upload, whose new sounds are described as other ones.
 
-    Args:
-        arrays: of the upload; ``impressions`` and ``profiles``, or ``prototypes``, [known and new, ...] describe its
-            classes.
-        known: how many of them the fleet knows.
+    Its ``impressions`` and ``profiles``, or ``prototypes``, [known and new, ...] describe its classes.
     """
     changed, strength = dict(arrays), np.float32(faults.strength)
     names = [name for name in ("impressions", "profiles", "prototypes") if name in arrays]

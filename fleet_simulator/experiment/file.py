@@ -47,10 +47,8 @@ def load(
 ) -> AnyExperiment:
     """Read and check an experiment of either kind, from its file or what that would hold, with changes to it.
 
-    Relative paths in it are relative to the file, or to the working directory.
-
-    Raises:
-        ExperimentError: naming the file, the section, the key, the value and what is allowed.
+    Relative paths in it are relative to the file, or to the working directory. Raises ExperimentError: naming the file,
+    the section, the key, the value and what is allowed.
     """
     if isinstance(experiment, Path):
         file = TomlFile.read(experiment, "experiment", ExperimentError)
@@ -66,7 +64,7 @@ def load(
 
 def _with_fleet(file: TomlFile) -> Experiment:
     file.require_known((*_FLEET, "personalisation"))
-    _require_sections(file, ("data", "fleet", "model", "rounds"), "docs/simulator.md")
+    _require_sections(file, "data", "fleet", "model", "rounds")
     personalisation = file.table("personalisation", file.document.get("personalisation", {}))
     found = Experiment(**_sections(file, _FLEET), personalisation=personalisation)
     with _blaming(file, "model"):
@@ -87,14 +85,15 @@ def _with_fleet(file: TomlFile) -> Experiment:
             f"{file.place('baselines')}: [baselines] are evaluated on clips of devices; give [fleet] held_out, say 0.4"
         )
     with _blaming(file, "rounds"):
-        _require_public(found)
+        if not found.data.public and not isinstance(method, LocalMethod):
+            raise ExperimentError(f"strategy = {found.strategy!r} needs a public set; give [data] public, say 0.1")
         require_memory(found, manifest)
     return found
 
 
 def _with_users(file: TomlFile) -> ZeroShotExperiment:
     file.require_known((*_USERS, "[[users]]"), f" of the strategy {SCORES!r}, whose users have models of their own")
-    _require_sections(file, ("data", "[users]", "rounds"), "docs/simulator.md")
+    _require_sections(file, "data", "[users]", "rounds")
     sections, listed = _sections(file, _USERS), file.document["users"]
     if not isinstance(listed, list) or not listed:
         raise ExperimentError(f"{file.path}: users must be written as [[users]], once for each, not {listed!r}")
@@ -119,9 +118,10 @@ def _with_users(file: TomlFile) -> ZeroShotExperiment:
     return found
 
 
-def _require_sections(file: TomlFile, needed: Sequence[str], example: str) -> None:
-    if missing := [name for name in needed if name.strip("[]") not in file.document]:
-        raise ExperimentError(f"{file.path}: the section [{missing[0]}] is missing; {example} has an example")
+def _require_sections(file: TomlFile, *needed: str) -> None:
+    for name in needed:
+        if name.strip("[]") not in file.document:
+            raise ExperimentError(f"{file.path}: the section [{name}] is missing; docs/simulator.md has an example")
 
 
 def _sections(file: TomlFile, kinds: Mapping[str, type[Any]]) -> dict[str, Any]:
@@ -175,14 +175,6 @@ def _require_bundles(experiment: Experiment) -> None:
                 "strategy 'fedmlac' or 'zero_shot', which take any architecture"
             )
         own.feature_settings.require_same(shared.feature_settings, str(path), f"the shared model ({model.bundle})")
-
-
-def _require_public(experiment: Experiment) -> None:
-    """Check that there is a public set where the strategy needs one."""
-    plan = experiment.plan
-    if experiment.data.public or isinstance(method_of(plan.local.name), LocalMethod):
-        return
-    raise ExperimentError(f"strategy = {experiment.strategy!r} needs a public set; give [data] public, say 0.1")
 
 
 def _user(file: TomlFile, number: int, values: Any) -> UserSection:  # noqa: ANN401  (whatever the file has there)

@@ -267,10 +267,7 @@ class AnyExperiment:
 
     @cached_property
     def plan(self) -> RoundPlan:
-        """The plan that the aggregator would make of this.
-
-        Raises AggregatorError, ProtocolError: the strategy, a method or a setting is wrong.
-        """
+        """The aggregator's plan. Raises AggregatorError, ProtocolError: strategy, method or setting is wrong."""
         return make_plan(self.request)
 
     @property
@@ -299,10 +296,7 @@ class Experiment(AnyExperiment):
 
     @property
     def personal(self) -> Choice:
-        """What every device makes of the last round's model, with every setting.
-
-        Raises ProtocolError: the method or a setting is wrong.
-        """
+        """What every device makes of the last round's model, with every setting. Raises ProtocolError."""
         settings = {"name": "none"} | self.personalisation
         return complete("personalisation", Choice(str(settings.pop("name")), settings))
 

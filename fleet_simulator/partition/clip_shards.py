@@ -110,9 +110,7 @@ def deal(
 ) -> ClipShards:
     """Put a corpus into shards, which read its features as they are needed.
 
-    Args:
-        taught: (the right slots of all clips, the rows that every device trains on and chooses by) -> the slots as
-            the devices have them.
+    ``taught``: (right slots of all clips, rows that every device trains on and chooses by) -> slots that devices have.
     """
     parts = [part for one in owned for part in (one.train, one.choose, one.evaluate)] + [public, test]
     order, ends = np.concatenate(parts), np.cumsum([0, *(len(part) for part in parts)])

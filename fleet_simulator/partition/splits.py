@@ -48,11 +48,9 @@ def deal_groups(
 
 
 def hold_out(devices: Sequence[Ints], share: float, seed: int, windows: int = 1) -> list[Owned]:
-    """Split every device's rows at random; each of the two halves is ``share / 2`` of them, rounded.
+    """Hold ``share`` of every device's rows out at random, in two halves, each rounded.
 
-    Args:
-        share: of the rows that a device does not train on.
-        windows: so many rows after one another are of the same recording and stay together.
+    ``windows`` rows after one another are of the same recording and stay together.
     """
     rng = np.random.default_rng([seed, 6])
     return [_owned(rows.reshape(-1, windows), share, rng) for rows in devices]

@@ -56,10 +56,7 @@ class Inputs:
         return self._bundles[key]
 
     def model(self, path: Path, which: str) -> CountedModel:
-        """Return an opened model, a different one for every ``which``; its weights are whatever it had last.
-
-        Raises BundleError, ModelError: it cannot be opened.
-        """
+        """Return an opened model, another for every ``which``, with the weights it had last. Raises as it opens."""
         key = path, _stamp(path), which
         if key not in self._models:
             self._models[key] = CountedModel(self.bundle(path))

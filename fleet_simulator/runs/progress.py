@@ -9,33 +9,25 @@ _LINES_EVERY_S = 1.0
 
 
 class Progress:
-    """Told how a run goes; this one says nothing."""
+    """Told how a run goes; says so in a line for each round, at most one a second, and the last one always."""
 
-    def begin(self, rounds: int, finished: int) -> None:
-        """The first round to be done is ``finished + 1`` of ``rounds``."""
-
-    def round_done(self, entry: dict[str, Any], seconds: float) -> None:
-        """A round is on the disk."""
-
-
-class Lines(Progress):
-    """A line for each round, at most one a second, and the last one always."""
-
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO | None = None) -> None:
+        """``out``: where the lines go; None: nowhere."""
         self._out = out
         self._rounds = 0
-        self._left = 0.0
         self._accuracy: float | None = None
         self._printed = -_LINES_EVERY_S
 
     def begin(self, rounds: int, finished: int) -> None:
-        """Say what is there already."""
+        """Say what is there already: the first round to be done is ``finished + 1`` of ``rounds``."""
         self._rounds = rounds
-        if finished:
+        if finished and self._out:
             print(f"going on after round {finished} of {rounds}", file=self._out, flush=True)
 
     def round_done(self, entry: dict[str, Any], seconds: float) -> None:
-        """Print the round's line."""
+        """Print the line of a round that is on the disk."""
+        if not self._out:
+            return
         line = self.describe(entry, seconds)
         now = time.monotonic()
         if now - self._printed >= _LINES_EVERY_S or entry["round"] == self._rounds:

@@ -23,7 +23,7 @@ from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.command_line import version
 from fleet_protocol.errors import TensorError
-from fleet_protocol.tensors import Arrays, pack, unpack
+from fleet_protocol.tensors import Arrays, unpack
 from fleet_simulator.errors import RunFolderError
 
 STATE = "state.safetensors"
@@ -50,11 +50,6 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def write_state(folder: Path, experiment: str, arrays: Arrays, document: dict[str, Any]) -> None:
-    """Replace the state; after a power cut there is the old one or the new one."""
-    write_durably(folder / STATE, pack(arrays, {"experiment": experiment} | document))
 
 
 def read_state(folder: Path, experiment: str) -> tuple[Arrays, dict[str, Any]] | None:

@@ -21,7 +21,7 @@ from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.limits import CLASSES
 from aggregator_server.strategies.registry import strategy
-from aggregator_server.strategies.strategy import DeviceStatistics, Strategy, unchanged
+from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
@@ -59,6 +59,7 @@ class Uploads:
     """What the devices of a round sent."""
 
     sent: Sequence[Contribution]
+    losses: Sequence[float] = ()  # Mean loss of every device's last pass; none where no device trained
     # Whether these are means of several devices' uploads, whose number of clips is their weight
     averaged: bool = False
 
@@ -78,17 +79,9 @@ class Aggregator:
         self._named: tuple[tuple[object, ...], dict[str, Any]] = ((None,) * 3, {})
 
     def prepared(self, reported: Sequence[DeviceStatistics]) -> RoundPlan:
-        """Return a round's plan, completed from what devices reported with their uploads so far.
-
-        Raises RefusedError: the strategy cannot be run with these settings.
-        """
+        """Return a round's plan, completed from what devices reported with uploads so far. Raises RefusedError."""
         local = self.strategy.prepare(self.plan.local, tuple(reported), len(self.state.public_set.classes))
         return replace(self.plan, local=local)
-
-    @property
-    def prepares(self) -> bool:
-        """Whether :meth:`prepared` looks at what devices reported."""
-        return self.strategy.prepare is not unchanged
 
     def work(self, kind: WorkKind, round_id: int, plan: RoundPlan) -> Work:
         """Return what the devices of a round are asked for, but for assignments, which are each device's own."""
@@ -104,11 +97,8 @@ class Aggregator:
         """End a round: check and combine its uploads, and take the result up.
 
         Of the devices in ``revoked`` no earlier upload counts. Returns the result; and by device why an upload did not
-        count, as a round's details have it, empty where it was refused.
-
-        Raises:
-            AggregatorError: the strategy refuses an honest fleet's upload, or cannot combine them.
-            SimulationError: it refuses all uploads, or made no weights of them.
+        count, as a round's details have it, empty where it was refused. Raises AggregatorError: the strategy refuses an
+        honest fleet's upload, or cannot combine them; SimulationError: it refuses all, or made no weights of them.
         """
         state = self.state
         result, dropped = self.combined(

@@ -38,7 +38,7 @@ from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import RowFile
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
-from fleet_simulator.simulation.federation import Contributed, Devices, Federation, State
+from fleet_simulator.simulation.federation import Devices, Federation, State
 from fleet_simulator.simulation.metrics import metrics
 from fleet_simulator.simulation.tasks import (
     NO_OWN,
@@ -59,12 +59,7 @@ _TEST_ROWS = 512  # of one task
 
 
 class DealtFleet(Devices):
-    """Virtual devices.
-
-    Attributes:
-        models: File of the weights that devices start from: those of the fleet, then those of its groups.
-        own_versions: Places of the devices' own models, uint8 [devices]; see :class:`Block`.
-    """
+    """Virtual devices."""
 
     def __init__(
         self, experiment: Experiment, folder: Path, inputs: Inputs | None = None, *, in_memory: bool = False
@@ -83,11 +78,12 @@ class DealtFleet(Devices):
             raise CorpusError("no device has any clip; give the data more clips")
         self.setup = Setup(experiment, folder, averages_blocks(experiment))
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
+        # Weights that devices start from: those of the fleet, then those of its groups.
         self.models = RowFile(folder / "models.f32", self.layout.width)
         own = [inputs.bundle(path).manifest for path in self.setup.own]
         self._own_models = RowFile(folder / "own-models.f32", max(layout_of(one).width for one in own))
         self._architectures = architectures_of(len(own), self.shards.devices, seed)
-        self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)
+        self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)  # see Block
         self._samples = 0
 
     def restore(self, state: State) -> None:
@@ -109,7 +105,7 @@ class DealtFleet(Devices):
             for device, labels in zip(devices, slots, strict=True)
         ]
 
-    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Uploads:
         """Have workers do the part of devices that were asked to contribute."""
         blocks = self.blocks(work, devices)
         trained: list[Trained] = self.pool.run(blocks)
@@ -119,8 +115,7 @@ class DealtFleet(Devices):
         sent = [
             upload for block, part in zip(blocks, trained, strict=True) for upload in self.contributions(block, part)
         ]
-        losses = [loss for part in trained for loss in part.losses]
-        return Contributed(Uploads(sent, averaged=self.setup.averages), losses)
+        return Uploads(sent, [loss for part in trained for loss in part.losses], averaged=self.setup.averages)
 
     def blocks(self, work: Work, devices: Sequence[int], model: int = 0) -> list[Block]:
         """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""

@@ -49,26 +49,20 @@ def architectures_of(own: int, devices: int, seed: int) -> Ints:
 
 
 class DeviceModels:
-    """The opened models, the files of weights, and what the aggregator sent.
-
-    Attributes:
-        architectures: Which of them every device has, int64 [devices].
-        bundle: The shared model's, with its initial weights.
-        weights: The fleet's, after :meth:`load`.
-        public: The public set as the shared model takes it, after :meth:`load`.
-    """
+    """The opened models, the files of weights, and what the aggregator sent."""
 
     def __init__(self, setup: Setup, shards: ClipShards, inputs: Inputs) -> None:
         """Open the bundles."""
         self.setup = setup
         self.shards = shards
         own, bundle = setup.own, setup.experiment.model.bundle
-        self.bundle = inputs.bundle(bundle)
+        self.bundle = inputs.bundle(bundle)  # the shared model's, with its initial weights
         self.shared = inputs.model(bundle, "shared")
         self.own = [inputs.model(path, f"own {number}") for number, path in enumerate(own)]
         self.initial = [inputs.bundle(path).weights for path in own]
         self.architectures = architectures_of(len(own), shards.devices, setup.experiment.rounds.seed)
         self.layout = layout_of(self.shared.manifest)
+        # After `load`: the fleet's weights, and the public set as the shared model takes it.
         self.weights: Arrays = {}
         self.public: PublicRows
         self._files = RowFile(setup.folder / "models.f32", self.layout.width)

@@ -18,16 +18,17 @@ from aggregator_server.aggregation.contract import RoundResult
 from aggregator_server.fleet.reputation import suspicion_after
 from aggregator_server.limits import SUSPICION
 from aggregator_server.selection.draw import Candidate, History, select
-from aggregator_server.strategies.strategy import DeviceStatistics
+from aggregator_server.strategies.strategy import DeviceStatistics, unchanged
 from fleet_protocol.arrays import Bools, Ints
+from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo, Work
 from fleet_protocol.public_set import PublicSet
-from fleet_protocol.tensors import Arrays
+from fleet_protocol.tensors import Arrays, pack
 from fleet_simulator.errors import SimulationError
 from fleet_simulator.experiment.sections import AnyExperiment
-from fleet_simulator.runs.run_folder import read_state, write_state
+from fleet_simulator.runs.run_folder import STATE, read_state
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from fleet_simulator.simulation.tasks import device_id
 
@@ -50,6 +51,7 @@ def save_state(folder: Path, state: State, experiment: str) -> None:
     arrays: Arrays = {"uploaded": state.uploaded, "suspicion": state.suspicion}
     parts = {"weights": fleet.weights, "server": fleet.kept, "devices": state.devices}
     document: dict[str, Any] = {
+        "experiment": experiment,
         "rounds": state.rounds,
         "assigned": [[device, slot, class_id] for (device, slot), class_id in fleet.assigned.items()],
         "devices": state.document,
@@ -64,7 +66,7 @@ def save_state(folder: Path, state: State, experiment: str) -> None:
         parts["prototypes"], document["prototypes"] = prototypes.parts()
     for part, of_part in parts.items():
         arrays |= {f"{part}/{name}": array for name, array in of_part.items()}
-    write_state(folder, experiment, arrays, document)
+    write_durably(folder / STATE, pack(arrays, document))
 
 
 def load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
@@ -92,14 +94,6 @@ def load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
     return State(fleet, *kept, document["rounds"], part("devices"), document["devices"])
 
 
-@dataclass(frozen=True)
-class Contributed:
-    """What came of a round's contributions."""
-
-    uploads: Uploads  # What the aggregator gets
-    losses: Sequence[float]  # Mean loss of every device's last pass; none where no device trained
-
-
 class Devices(ABC):
     """The virtual devices of a run, with their clips."""
 
@@ -121,13 +115,8 @@ class Devices(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
-        """Do what devices do when they are asked to contribute.
-
-        Args:
-            work: as the aggregator sends it.
-            devices: numbers of those that were selected, ascending.
-        """
+    def contribute(self, work: Work, devices: Sequence[int]) -> Uploads:
+        """Do what the selected devices, whose numbers are ascending, do when they are asked to contribute."""
 
     @abstractmethod
     def learn(self, work: Work, result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
@@ -160,7 +149,7 @@ class Federation:
     def opened(self, round_id: int) -> Work:
         """Return what devices are asked for in a round."""
         plan = self.aggregator.plan
-        if self.aggregator.prepares:
+        if self.aggregator.strategy.prepare is not unchanged:  # else it needs none of the statistics
             plan = self.aggregator.prepared(self.devices.statistics(np.flatnonzero(self.state.uploaded).tolist()))
         return self.aggregator.work("contribute", round_id, plan)
 
@@ -169,11 +158,11 @@ class Federation:
         state = self.state
         chosen = self._select(round_id)
         work = self.opened(round_id)
-        came = self.devices.contribute(work, chosen)
+        uploads = self.devices.contribute(work, chosen)
         revoked = [device_id(int(n)) for n in np.flatnonzero(state.suspicion >= SUSPICION)]
-        result, dropped = self.aggregator.close(work, came.uploads, revoked=revoked)
+        result, dropped = self.aggregator.close(work, uploads, revoked=revoked)
         entry: dict[str, Any] = {"round": round_id, "devices": len(chosen)}
-        entry |= {"loss": median(came.losses)} if came.losses else {}
+        entry |= {"loss": median(uploads.losses)} if uploads.losses else {}
         entry |= self._suspect(chosen, dropped)
         state.uploaded[chosen] = True
         # The plan is as it was when the round opened.

@@ -68,11 +68,9 @@ class Heads:
     ) -> Listener:
         """Return a head for all labels and for what is no label.
 
-        Args:
-            public_set: of the fleet; None: the device never saw one, and knows its own labels alone.
-            of_fleet: :meth:`centres` of the fleet's prototypes.
-            own: weights that learned the device's takes alone; None: they are trained where they are needed.
-            denied: by class, what other owners said is none of its sounds, float32 [sounds, numbers].
+        Without a ``public_set`` the device knows its own labels alone. ``of_fleet``: :meth:`centres` of the fleet's
+        prototypes. ``own``: weights that learned the device's takes alone, trained where None and needed. ``denied``:
+        by class, what other owners said is none of its sounds, float32 [sounds, numbers].
         """
         known = range(len(label_map.slots)) if public_set is not None else ()
         heard = Heard(takes, self._nothing, self._none)

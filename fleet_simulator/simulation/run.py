@@ -47,17 +47,13 @@ def run(
     """Run an experiment, or what is left of it; the result is the same whatever the number of workers.
 
     Args:
-        experiment: of either kind.
         folder: of the run; one that a killed run left is gone on with. ``result.json`` in it tells more.
         workers: processes that train devices, or threads that train users; 0: none; None: one for each core.
-        progress: shows how it goes.
         cluster: address of a Ray cluster to run them on; None: this machine.
         inputs: clips and models of other runs of this process, to be reused.
 
-    Raises:
-        SimulationError: the data, the run's folder or a worker is at fault.
-        ProtocolError: a bundle or a plugin cannot be used.
-        AggregatorError: the strategy cannot combine the uploads.
+    Raises SimulationError: the data, the run's folder or a worker is at fault; ProtocolError: a bundle or a plugin
+    cannot be used; AggregatorError: the strategy cannot combine the uploads.
     """
     use_plugins(experiment.plugins)
     make_folder(folder, 0o755)

@@ -33,19 +33,12 @@ from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.federation import Contributed, Devices, State
+from fleet_simulator.simulation.federation import Devices, State
 from fleet_simulator.simulation.tasks import device_id
 
 
 class VirtualUser:
-    """One user. No two threads may use it at once.
-
-    Attributes:
-        trained: Weights that its rounds go on from.
-        label_map: Labels and classes of the model's slots.
-        listening: Weights that listen, where users refuse results that are worse; None: those of the last result.
-        unheard: Slots that these never learned.
-    """
+    """One user. No two threads may use it at once."""
 
     def __init__(self, number: int, section: UserSection, clips: UserClips) -> None:
         """Open the user's model."""
@@ -61,7 +54,11 @@ class VirtualUser:
         listening: Arrays | None = None,
         unheard: tuple[int, ...] = (),
     ) -> None:
-        """Take a model, untrained or as it was after an earlier round, and the labels that the user knows."""
+        """Take a model, untrained or as it was after an earlier round, and the labels that the user knows.
+
+        ``listening`` are the weights that listen, where users refuse results that are worse; None: those of the last
+        result. Slots that these never learned are ``unheard``.
+        """
         found = read_bundle(bundle)
         self.bundle, self.model = bundle, ModelRuntime(found)
         self.trained: Arrays = found.weights if trained is None else trained
@@ -105,11 +102,9 @@ class VirtualUser:
     def apply_result(
         self, work: Work, context: RoundContext, words: Mapping[str, str], *, evaluated: bool
     ) -> dict[str, Any]:
-        """Do what a device does with a round's result; return what was measured, in %.
+        """Do what a device does with a round's result; return what was measured, in %, on test clips if ``evaluated``.
 
-        Args:
-            words: the users' word for every class that the fleet discovered; devices do not get them.
-            evaluated: whether the resulting model is evaluated on the test clips too.
+        ``words``: the users' word for every class that the fleet discovered; devices do not get them.
         """
         job = self._job(work, context)
         measured: dict[str, Any] = dict(job.apply_result(True))
@@ -235,7 +230,7 @@ class Users(Devices):
         updates = [self._sent[device].update for device in devices if device in self._sent]
         return [DeviceStatistics(update.device_id, update.clips, update.label_entropy) for update in updates]
 
-    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Uploads:
         """Have users do their part, each in a thread."""
         chosen = [self.users[device] for device in devices]
         for user in self.users:
@@ -247,7 +242,7 @@ class Users(Devices):
             for user, upload in zip(chosen, uploads, strict=True)
         }
         losses = [float(upload.update.metrics["training_loss"]) for upload in uploads]
-        return Contributed(Uploads(list(self._sent.values())), losses)
+        return Uploads(list(self._sent.values()), losses)
 
     def learn(self, work: Work, result: RoundResult, _devices: Sequence[int]) -> dict[str, Any]:
         """Have users learn from the result; return what the round's entry says of them."""

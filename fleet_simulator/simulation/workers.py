@@ -91,12 +91,7 @@ class RayWorkers(Pool):
     """
 
     def __init__(self, setup: Setup, count: int | None, address: str = LOCAL) -> None:
-        """Connect to a cluster, or start one on this machine.
-
-        Args:
-            count: actors; None: one for each core of the cluster.
-            address: of the cluster; ``local`` starts one that ends with this process.
-        """
+        """Connect to a cluster, or start a ``local`` one that ends with this process; no ``count``: all its cores."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else a warning of what Ray will do one day
         if address == LOCAL:  # listen on loopback alone; Ray has no better name for it

@@ -165,13 +165,9 @@ class SeparableConv2D(Convolution):
 class Conv1D(Convolution):
     """A convolution over time."""
 
-    def __init__(self, filters: int, kernel_size: int, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(filters, kernel_size, **options)
-        self.steps = kernel_size
-
     def build(self, input_shape: tuple[int, ...]) -> None:
         """Create the weights for inputs [n, steps, channels]."""
-        self.kernel = self._add_kernel("kernel", (self.steps, input_shape[-1], self.units))
+        self.kernel = self._add_kernel("kernel", (pair(self.kernel_size)[0], input_shape[-1], self.units))
         self.bias = self._add_bias()
 
     def call(self, inputs: Tensor) -> Tensor:
@@ -244,8 +240,10 @@ class MaxPooling1D(keras.layers.Layer):  # type: ignore[misc]
         return operators.max_pool_pairs(inputs)
 
 
-class _Normalisation(keras.layers.Layer):  # type: ignore[misc]
-    """What both layers share: a scale and an offset for each channel, which can be left out."""
+class LayerNormalization(keras.layers.Layer):  # type: ignore[misc]
+    """Normalise every position of every clip over its channels; scale and offset of each channel can be left out."""
+
+    by_position = True
 
     def __init__(self, center: bool = True, scale: bool = True, **options: object) -> None:
         super().__init__(**options)
@@ -258,28 +256,19 @@ class _Normalisation(keras.layers.Layer):  # type: ignore[misc]
         self.gamma = self.add_weight(name="gamma", shape=(channels,), initializer="ones") if self.scale else None
         self.beta = self.add_weight(name="beta", shape=(channels,), initializer="zeros") if self.center else None
 
-    def _normalise(self, x: Tensor, by_position: bool) -> Tensor:
-        scale = tf.ones(x.shape[-1]) if self.gamma is None else tensors(self.gamma)[0]
-        offset = tf.zeros(x.shape[-1]) if self.beta is None else tensors(self.beta)[0]
-        return operators.normalise(x, scale, offset, by_position=by_position)
+    def call(self, inputs: Tensor) -> Tensor:
+        """Normalise [n, ..., channels]."""
+        scale = tf.ones(inputs.shape[-1]) if self.gamma is None else tensors(self.gamma)[0]
+        offset = tf.zeros(inputs.shape[-1]) if self.beta is None else tensors(self.beta)[0]
+        return operators.normalise(inputs, scale, offset, by_position=self.by_position)
 
 
-class GroupNormalization(_Normalisation):
+class GroupNormalization(LayerNormalization):
     """Normalise every clip as a whole."""
+
+    by_position = False
 
     def __init__(self, groups: int = 1, **options: Any) -> None:  # noqa: ANN401
         super().__init__(**options)
         if groups != 1:
             raise ValueError(f"GroupNormalization trains on a device with groups=1, not {groups}")
-
-    def call(self, inputs: Tensor) -> Tensor:
-        """Normalise each of [n, ..., channels]."""
-        return self._normalise(inputs, by_position=False)
-
-
-class LayerNormalization(_Normalisation):
-    """Normalise every position of every clip over its channels."""
-
-    def call(self, inputs: Tensor) -> Tensor:
-        """Normalise each last axis of [n, ..., channels]."""
-        return self._normalise(inputs, by_position=True)

@@ -75,13 +75,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def make(chosen: argparse.Namespace, progress: Progress) -> str:
     """Convert the network, measure the sounds, write both files; return what to print.
 
-    Args:
-        chosen: what :func:`add_arguments` declares.
-        progress: where to say what is being done.
-
-    Raises:
-        ExportError: an option, the weights or the recordings cannot be used.
-        RecordingError: a recording cannot be read.
+    Raises ExportError: an option, the weights or the recordings cannot be used; RecordingError: one cannot be read.
     """
     front_end_file.require_output(chosen.output)
     if chosen.seed < 0 or chosen.sources < 2:

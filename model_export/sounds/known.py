@@ -60,6 +60,7 @@ KNOWN: dict[str, tuple[int, ...]] = {
 """Numbers of AudioSet's classes, in the order of its ``class_labels_indices.csv``, by the sound that they are."""
 _AN_HOUR = 400
 _LEAST = 0.01
+_LEAST_LOGIT = math.log(_LEAST / (1 - _LEAST))
 _DREAMS = 20  # of each class
 # Distance from the centre in the whitened embedding: while a dream is sought, where the layer's slopes are those of
 # many sounds, and of the dream.
@@ -72,12 +73,8 @@ def known_sounds(
 ) -> KnownSounds:
     """Return what recognises :data:`KNOWN`.
 
-    Args:
-        classifier: behind the network's 384 numbers.
-        projection: of these to the front end's.
-        embeddings: of sounds and speech, float32 [windows, 384], by which the numbers left out are estimated.
-        statistics: of the front end.
-        seed: of the dreams' scatter.
+    ``embeddings`` of sounds and speech, float32 [windows, 384], are those by which the numbers that the projection
+    leaves out are estimated; the statistics are the front end's.
     """
     kept = embeddings @ projection.matrix + projection.offset
     whole = np.linalg.lstsq(np.column_stack([kept, np.ones(len(kept))]), embeddings.astype(np.float64), rcond=None)[0]
@@ -92,18 +89,13 @@ def known_sounds(
     logits = inner.logits(_dreams(inner, statistics, np.random.default_rng([seed, 2])))
     dreamt = np.repeat(np.arange(logits.shape[1]), _DREAMS)
     levels = [
-        max(np.quantile(logits[~np.isin(dreamt, numbers)][:, numbers].max(axis=1), 1 - 1 / _AN_HOUR), _logit(_LEAST))
+        max(np.quantile(logits[~np.isin(dreamt, numbers)][:, numbers].max(axis=1), 1 - 1 / _AN_HOUR), _LEAST_LOGIT)
         for numbers in KNOWN.values()
     ]
     bias = inner.second_bias[classes] + (ONCE_AN_HOUR - np.array(levels))[sound]
     return KnownSounds(
         tuple(KNOWN), inner.first, inner.first_bias, inner.second[:, classes], bias.astype(np.float32), sound
     )
-
-
-def _logit(probability: float) -> float:
-    """Return the logit of a probability."""
-    return math.log(probability / (1 - probability))
 
 
 def _dreams(classifier: Classifier, statistics: EmbeddingStatistics, rng: np.random.Generator) -> Floats:

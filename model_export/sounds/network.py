@@ -26,11 +26,9 @@ class SoundNetwork(tf.Module):  # type: ignore[misc]
     """The network: scaled log-mel features, float32 [clips, frames, 128], to embeddings [clips, numbers]."""
 
     def __init__(self, convolutions: Mapping[str, Convolution], projection: Projection | None = None) -> None:
-        """Take the weights.
+        """Take the weights, as :func:`model_export.sounds.weights.fold` makes them.
 
-        Args:
-            convolutions: as :func:`model_export.sounds.weights.fold` makes them.
-            projection: of the 384 numbers; None: they are the embedding.
+        ``projection`` is of the 384 numbers; None: they are the embedding.
         """
         super().__init__()
         self._layers = {

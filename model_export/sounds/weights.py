@@ -45,10 +45,7 @@ class Convolution:
 
 
 def read(path: Path) -> Arrays:
-    """Return the arrays of the weights' file by PyTorch's names.
-
-    Raises ExportError: it cannot be read, or is not the file that is known.
-    """
+    """Return the arrays of the weights' file by PyTorch's names. Raises ExportError: it is not the file known."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -131,12 +128,7 @@ def project(embeddings: Floats, scatter: Scatter, classifier: Classifier, number
 
     After whitening by the scatter within a class, the directions are kept along which the logits of AudioSet's 527
     classes differ most: what the network learned says which directions matter, and only the scatter is measured.
-
-    Args:
-        embeddings: of all kinds of sounds, float32 [clips, 384]; the classifier is linearised around them.
-        scatter: of their classes.
-        classifier: behind the network.
-        numbers: size of the projection.
+    The classifier is linearised around the embeddings, of all kinds of sounds, float32 [clips, 384].
     """
     hidden = embeddings @ classifier.first + classifier.first_bias
     slopes = hard_swish_slope(hidden).mean(axis=0, dtype=np.float64)

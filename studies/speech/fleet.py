@@ -26,7 +26,7 @@ from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
 from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.federation import Contributed, Devices, Federation
+from fleet_simulator.simulation.federation import Devices, Federation
 from fleet_simulator.simulation.tasks import device_id
 from studies.speech.ctc import character_error_rate, greedy, indices, text_of
 from studies.speech.data import Deal, Utterances, Word, joined, phrases
@@ -140,11 +140,11 @@ class SpeechFleet(Devices):
         data, fleet = DataSection("synthetic"), FleetSection(devices=len(self.sizes))
         return Federation(SpeechExperiment(data, fleet, ModelSection(Path()), rounds), self)
 
-    def contribute(self, work: Work, devices: Sequence[int]) -> Contributed:
+    def contribute(self, work: Work, devices: Sequence[int]) -> Uploads:
         """Let devices pass once over their phrases."""
         self._clock = time.process_time()
         sent, losses, self._seconds = self._sent(work, self.state.fleet.weights, devices, (_GLOBAL, work.round_id))
-        return Contributed(Uploads(sent), losses)
+        return Uploads(sent, losses)
 
     def learn(self, _work: Work, _result: RoundResult, devices: Sequence[int]) -> dict[str, Any]:
         """Say what the round took, and test what it made."""
