@@ -4,7 +4,8 @@ docs/python.md shows its use. What stands here keeps its name and meaning within
 equal input gives equal bytes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class WeightCombiner:
         """
         layout = Layout(_layers(previous), {name: array.shape for name, array in previous.items()})
         digits = len(str(len(uploads)))
-        rows = stack_updates(layout, {f"{i:0{digits}}": _returns(upload) for i, upload in enumerate(uploads)})
+        rows = stack_updates(layout, {f"{i:0{digits}}": partial(dict, upload) for i, upload in enumerate(uploads)})
         counts = np.ones(len(uploads)) if sizes is None else np.asarray(sizes, np.float64)
         if counts.shape != (len(uploads),):
             raise AggregationError(f"{len(uploads)} uploads and {counts.size} sizes; give every upload one")
@@ -159,7 +160,3 @@ def _layers(arrays: Weights) -> tuple[Layer, ...]:
     for name in arrays:
         grouped.setdefault(name.rpartition("/")[0], []).append(name)
     return tuple(Layer(name, tuple(members)) for name, members in grouped.items())
-
-
-def _returns(upload: Weights) -> Callable[[], Weights]:
-    return lambda: upload

@@ -93,16 +93,6 @@ DEVICES_PER_ENROLMENT_TOKEN = 5_000
 DEVICES_PER_INVITATION = 1_000
 
 
-def most_connections(files: int) -> int:
-    """Return how many connections fit a number of open files, at most ``CONNECTIONS``."""
-    return max(16, min(CONNECTIONS, (files - FILES_OF_SERVER) // FILES_PER_CONNECTION))
-
-
-def files_for_all_connections() -> int:
-    """Return how many open files the server needs for ``CONNECTIONS``."""
-    return FILES_OF_SERVER + CONNECTIONS * FILES_PER_CONNECTION
-
-
 # What an upload may hold (aggregation/input_bounds.py). Trained weights stay below a hundred; squares and sums of a
 # thousand times that still fit float32.
 LARGEST_WEIGHT = 1e6

@@ -18,6 +18,8 @@ T = TypeVar("T", bound="DataclassInstance")
 _STRICT = {"extra": "forbid"}
 Recognised = Literal["own", "taught", "public"]
 """Clips: a device's own that no round trains on; its own, which its models learned; recordings of the public set."""
+PartState = Literal["waiting", "late", "uploaded", "missing", "learned", "kept_own"]
+"""What a device has done in a round so far; after the round it is ``missing`` without an upload."""
 Role = Literal["viewer", "operator", "admin"]
 """Each may do what those before it may."""
 RECOMMENDED = "recommended"
@@ -316,6 +318,7 @@ class ParticipantInfo:
     uploaded_at: Annotated[datetime | None, Doc("Time of its upload")]
     clips: Annotated[int | None, Doc("Number of clips that it trained on")]
     metrics: Annotated[dict[str, float], Doc("Its measurements, as uploaded")]
+    state: Annotated[PartState, Doc("How far it is; who is ``late`` takes twice as long as most")]
     learned: Annotated[bool, Doc("Whether it has learned from the result")]
     personalised: Annotated[bool, Doc("Whether it fine-tuned the result on its own clips")]
     kept_own: Annotated[bool, Doc("Whether it listens with a model of its own, because the result is worse for it")]

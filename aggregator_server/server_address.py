@@ -26,14 +26,9 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def is_everywhere(host: str) -> bool:
-    """Tell whether a server that listens on ``host`` does so on all addresses of this machine."""
-    return host in _EVERYWHERE
-
-
 def reachable_host(host: str) -> str:
     """Return the host by which others reach a server that listens on ``host``."""
-    return own_address() if is_everywhere(host) else host
+    return own_address() if host in _EVERYWHERE else host
 
 
 def note_address(folder: Path, url: str, authority: str | None) -> None:

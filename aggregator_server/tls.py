@@ -57,7 +57,9 @@ def automatic(folder: Path, names: Iterable[str], now: datetime) -> Certificate:
     except ImportError as error:
         raise StartError("--tls auto needs the package cryptography: pip install 'auricle[server]'") from error
     authority_file, server_file = folder / "tls" / "authority.pem", folder / "tls" / "server.pem"
-    wanted = sorted({*names, *_own_names()})
+    name = socket.gethostname()
+    own = {"localhost", "127.0.0.1", "::1", name, f"{name.partition('.')[0]}.local", own_address()}
+    wanted = sorted({*names, *own})
     try:
         if not authority_file.exists():
             certificates.make_authority(authority_file)
@@ -82,8 +84,3 @@ def end_of(folder: Path) -> datetime:
         return certificates.read(path)[1].not_valid_after_utc
     except (OSError, ValueError) as error:
         raise StartError(f"{path} cannot be used: {error}") from error
-
-
-def _own_names() -> set[str]:
-    name = socket.gethostname()
-    return {"localhost", "127.0.0.1", "::1", name, f"{name.partition('.')[0]}.local", own_address()}

@@ -61,9 +61,9 @@ def krum_scores(updates: Updates, byzantine: float) -> Doubles:
     squares, scores = np.diagonal(products), np.empty(count)
     for start in range(0, count, _ROWS):
         rows = slice(start, min(start + _ROWS, count))
-        distances = _squared_distances(squares[rows], squares, products[rows])
+        distances = np.maximum(squares[rows, None] + squares - 2 * products[rows], 0.0)
         distances[np.arange(len(distances)), np.arange(rows.start, rows.stop)] = np.inf
-        scores[rows] = _nearest(distances, count - f - 2)
+        scores[rows] = np.sort(distances, axis=1)[:, : count - f - 2].sum(axis=1)
     return scores
 
 
@@ -78,18 +78,6 @@ def _products(updates: Updates) -> Doubles:
         block = values.astype(np.float64)
         products += block @ block.T
     return products
-
-
-def _squared_distances(rows: Doubles, columns: Doubles, products: Doubles) -> Doubles:
-    """Return float64 [rows, columns] of squared norms and products."""
-    distances: Doubles = np.maximum(rows[:, None] + columns[None, :] - 2 * products, 0.0)
-    return distances
-
-
-def _nearest(distances: Doubles, count: int) -> Doubles:
-    """Return every row's sum of its smallest distances, float64 [rows]."""
-    nearest: Doubles = np.sort(distances, axis=1)[:, :count].sum(axis=1)
-    return nearest
 
 
 def _combine(updates: Updates, _: Doubles, values: Values) -> Combined:

@@ -43,18 +43,12 @@ def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float)
     if not low + high:
         nobody: dict[str, list[str]] = {layer.name: [] for layer in updates.layout.layers}
         return Pruned(weighted_mean(updates, sizes), nobody, nobody)
-    deviations = layer_deviations(updates)
+    mean = weighted_mean(updates, np.ones(count))  # (9)
     lowest, highest, left = {}, {}, {}
-    for layer, distances in deviations.items():
-        lowest[layer], kept, highest[layer] = np.split(stable_order(distances), [low, count - high])
+    for layer, squares in layer_distances(updates, mean).items():  # (10)
+        lowest[layer], kept, highest[layer] = np.split(stable_order(np.sqrt(squares)), [low, count - high])
         left[layer] = _only(sizes, kept)
     return Pruned(weighted_means(updates, left), _names(updates, lowest), _names(updates, highest))
-
-
-def layer_deviations(updates: Updates) -> dict[str, Doubles]:
-    """Return every device's distance from the plain mean (9, 10), by layer: float64 [devices]."""
-    mean = weighted_mean(updates, np.ones(len(updates)))
-    return {layer: np.sqrt(squares) for layer, squares in layer_distances(updates, mean).items()}
 
 
 def _only(sizes: Doubles, kept: NDArray[np.intp]) -> Doubles:

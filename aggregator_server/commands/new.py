@@ -134,26 +134,22 @@ def _start_fleet(options: argparse.Namespace, endpoint: Endpoint, public_set: Pa
 def _add_publish(commands: Commands) -> None:
     publish = commands.add_parser("publish", help="send a public set to a running server")
     publish.add_argument("file", type=Path, help="the public set")
-    publish.set_defaults(run=_publish)
+    publish.set_defaults(address="/v1/public-set", find=Path)
     model = commands.add_parser("publish-model", help="send the fleet's shared model to a running server")
-    model.add_argument("bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)")
-    model.set_defaults(run=_publish_model)
+    model.add_argument(
+        "file", metavar="bundle", help="file of a bundle, or name of a ready one (`auricle-export list`)"
+    )
+    model.set_defaults(address="/v1/model", find=find_bundle)
     for command in (publish, model):
         add_server(command)
+        command.set_defaults(run=_publish)
 
 
 def _publish(options: argparse.Namespace) -> int:
-    return _send(options.file, "/v1/public-set", options)
-
-
-def _publish_model(options: argparse.Namespace) -> int:
-    return _send(find_bundle(options.bundle), "/v1/model", options)
-
-
-def _send(file: Path, address: str, options: argparse.Namespace) -> int:
+    file: Path = options.find(options.file)
     client = connect(options)
     try:
-        answer = client.put(address, file.read_bytes())
+        answer = client.put(options.address, file.read_bytes())
     except OSError as error:
         raise AggregatorError(f"{file} could not be read: {error}") from error
     except ServerError as error:

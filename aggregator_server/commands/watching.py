@@ -13,7 +13,6 @@ from typing import Any
 
 from aggregator_server.client import Client
 from aggregator_server.commands import print_table, text_of
-from aggregator_server.rounds.devices.lateness import late_after
 
 AWAY_S = 120.0
 """Time after which a device that was not heard of is away, s. A device asks for work at least every minute, and the
@@ -23,6 +22,7 @@ _LONGEST_SILENCE_S = 900.0
 _PAUSE_S = 1.0
 _CLIPS = {"own": "its own clips", "taught": "its own clips, learned", "public": "public recordings"}
 _OPEN, _DONE = "open", "done"
+_STATES = {"missing": "gave nothing", "kept_own": "kept its own model"}  # others are called as the server does
 _FAILED_STATUS = 3  # of the command
 
 Detail = Mapping[str, Any]
@@ -61,7 +61,7 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
         if not begun:
             print(_title(summary), flush=True)
             begun = True
-        taken = seats(detail, _troubles(client, detail), datetime.now(UTC))
+        taken = seats(detail, _troubles(client, detail))
         news = [seat for seat in taken if seat.state != "waiting" and seat not in shown]
         shown.update(news)
         if news and not as_json:
@@ -114,34 +114,13 @@ def _in_words(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def seats(detail: Detail, troubles: Mapping[str, str], now: datetime) -> tuple[Seat, ...]:
-    """Return what each selected device has done so far, in the order of names.
-
-    Args:
-        troubles: why devices could not contribute, as they say.
-        now: a time with a zone.
-    """
-    opened = _time(detail["summary"]["opened_at"])
-    participants = sorted(detail["participants"], key=_name)
-    times = [
-        None if item["upload"] is None else (_time(item["uploaded_at"]) - opened).total_seconds()
-        for item in participants
-    ]
-    late = (now - opened).total_seconds() > late_after([after for after in times if after is not None], len(times))
-    return tuple(
-        Seat(item["name"], _state(item, detail["summary"]["state"], late=late), after, _details(item, troubles))
-        for item, after in zip(participants, times, strict=True)
-    )
-
-
-def _state(item: Mapping[str, Any], state: str, *, late: bool) -> str:
-    if item["learned"]:
-        return "kept its own model" if item["kept_own"] else "learned"
-    if item["upload"] is not None:
-        return "uploaded"
-    if state != _OPEN:
-        return "gave nothing"
-    return "late" if late else "waiting"
+def seats(detail: Detail, troubles: Mapping[str, str]) -> tuple[Seat, ...]:
+    """Return what each selected device has done so far, in the order of names; ``troubles`` as devices say them."""
+    opened, found = _time(detail["summary"]["opened_at"]), []
+    for item in sorted(detail["participants"], key=_name):
+        after = None if item["upload"] is None else (_time(item["uploaded_at"]) - opened).total_seconds()
+        found.append(Seat(item["name"], _STATES.get(item["state"], item["state"]), after, _details(item, troubles)))
+    return tuple(found)
 
 
 def _details(item: Mapping[str, Any], troubles: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ A row never holds a secret: a token is named by its number, a device by its iden
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from aggregator_server.schemas import AuditEntry, reply
@@ -62,12 +62,6 @@ def audit(session: Session, what: What, by: Actor, now: float, **details: str | 
     ``details``: what it was done to; never a secret.
     """
     session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
-
-
-def count_entries(session: Session) -> dict[str, int]:
-    """Return how many entries of each kind there are; an index has them."""
-    rows = session.execute(select(AuditRow.what, func.count()).group_by(AuditRow.what))
-    return dict(rows.all())
 
 
 def list_entries(tables: Tables, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:

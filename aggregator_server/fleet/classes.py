@@ -24,7 +24,6 @@ _MERGED = (
     select(_CLASSES.c.class_id, _CLASSES.c.merged_into).where(_CLASSES.c.state == MERGED).order_by(_CLASSES.c.class_id)
 )
 _RETIRED = select(_CLASSES.c.class_id).where(_CLASSES.c.state == RETIRED).order_by(_CLASSES.c.class_id)
-_IDENTIFIERS = select(_CLASSES.c.class_id).order_by(_CLASSES.c.class_id)
 
 
 def all_classes(session: Session) -> tuple[ClassInfo, ...]:
@@ -71,11 +70,6 @@ def rename_class(store: Store, class_id: str, name: str, by: Actor = SERVER) -> 
         audit(session, "class_renamed", by, time.time(), class_id=class_id, before=row.name, name=name)
         row.name = name
         row.folded = name.casefold()
-
-
-def identifiers(session: Session) -> tuple[str, ...]:
-    """Return the identifiers of all classes that the fleet has or had: none is given twice."""
-    return tuple(session.execute(_IDENTIFIERS).scalars())
 
 
 def merged_classes(session: Session) -> dict[str, str]:

@@ -275,7 +275,8 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         raise errors.InvalidRequestError(
             f"device_id must be 32 lower-case hex digits, not {enrolment.device_id[:80]!r}"
         )
-    _check_secret(enrolment.secret)
+    if not _SECRET.fullmatch(enrolment.secret):
+        raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
     check_name(enrolment.name, "a device's name")
     check_name(enrolment.architecture, "an architecture's name")
     if not 0 <= enrolment.clips < CLIPS:
@@ -295,11 +296,6 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         return FeatureSettings.from_json(enrolment.features)
     except ProtocolError as error:
         raise errors.InvalidRequestError(f"features: {error}") from error
-
-
-def _check_secret(secret: str) -> None:
-    if not _SECRET.fullmatch(secret):
-        raise errors.InvalidRequestError("secret must be 32 to 256 printable ASCII characters without blanks")
 
 
 def require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:

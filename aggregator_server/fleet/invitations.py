@@ -52,7 +52,10 @@ def revoke_invitation(tables: Tables, invitation_id: int, by: Actor, now: float)
     with tables.writing() as session:
         row = session.get(InvitationRow, invitation_id)
         if row is None:
-            raise _no_invitation(invitation_id)
+            raise RefusedError(
+                "invitation_not_found",
+                f"there is no invitation {invitation_id}; `auricle-aggregator invitations` lists them",
+            )
         if row.revoked_at is None:
             row.revoked_at = now
             audit(session, "invitation_revoked", by, now, invitation_id=invitation_id)
@@ -80,12 +83,6 @@ def require_open(session: Session, invitation_id: int, now: float) -> Invitation
             f"invitation {invitation_id} {reason}; ask for a new one (`auricle-aggregator invite`)"
         )
     return row
-
-
-def _no_invitation(invitation_id: int) -> RefusedError:
-    return RefusedError(
-        "invitation_not_found", f"there is no invitation {invitation_id}; `auricle-aggregator invitations` lists them"
-    )
 
 
 def _info(row: InvitationRow) -> InvitationInfo:

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from operator import itemgetter
 
 import numpy as np
-from sqlalchemy import insert
+from sqlalchemy import func, insert
 from sqlalchemy import select as select_rows
 from sqlalchemy.orm import Session
 
@@ -22,14 +22,7 @@ from aggregator_server.fleet.shared_models import current_model, with_network
 from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
 from aggregator_server.rounds.plan import make_plan, parsed_plan
-from aggregator_server.rounds.queries import (
-    count_group_rounds,
-    is_done,
-    newest_done,
-    open_round_id,
-    read_columns,
-    read_history,
-)
+from aggregator_server.rounds.queries import is_done, newest_done, open_round_id, read_columns, read_history
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import data_sizes, select
 from aggregator_server.store.expressions import batches
@@ -185,7 +178,7 @@ def open_next_group_round(session: Session, round_id: int, now: float) -> None:
         sizes = dict(zip(ids, data_sizes(columns.clips).tolist(), strict=True))
         fleets.groups = asdict(groups(sizes, plan.personalisation.settings))
     planned = schedule_of(fleets)
-    finished = count_group_rounds(session, fleets.round_id)
+    finished = session.scalar(select_rows(func.count()).where(RoundRow.follows == fleets.round_id)) or 0
     if finished < len(planned.sequence):
         index = planned.sequence[finished]
         group = Group(fleets.round_id, index, planned.groups[index])

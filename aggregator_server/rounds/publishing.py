@@ -12,7 +12,7 @@ from aggregator_server.fleet.public_sets import current_version, public_set_row,
 from aggregator_server.fleet.shared_models import check_capacity, current_model, published_model
 from aggregator_server.names import check_name
 from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import current_consensus, newest_done, open_round_id
+from aggregator_server.rounds.queries import newest_done, open_round_id
 from aggregator_server.schemas import ModelInfo, PublicSetInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -91,8 +91,8 @@ def describe_model(store: Store) -> ModelInfo:
 
 
 def _describe_public_set(session: Session) -> PublicSetInfo:
-    row, classes = published_set(session), all_classes(session)
-    return reply(PublicSetInfo, row, classes=classes, consensus=current_consensus(session))
+    row, classes, newest = published_set(session), all_classes(session), newest_done(session)
+    return reply(PublicSetInfo, row, classes=classes, consensus=None if newest is None else newest.result_consensus)
 
 
 def _describe_model(session: Session) -> ModelInfo:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, func, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, select, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import RoundNotFoundError
@@ -64,16 +64,13 @@ def is_done(row: RoundRow) -> bool:
 
 def mark_done(session: Session, round_id: int, now: float, result: dict[str, Any]) -> None:
     """End a round with a result."""
-    _end(session, round_id, result | {"state": DONE, "closed_at": now})
+    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**result, state=DONE, closed_at=now))
 
 
 def mark_failed(session: Session, round_id: int, now: float, reason: str) -> None:
     """End a round without a result; the reason is for people."""
-    _end(session, round_id, {"state": FAILED, "closed_at": now, "reason": reason[:_REASON_LENGTH]})
-
-
-def _end(session: Session, round_id: int, values: dict[str, Any]) -> None:
-    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**values))
+    failed = {"state": FAILED, "closed_at": now, "reason": reason[:_REASON_LENGTH]}
+    session.execute(update(RoundRow).where(RoundRow.round_id == round_id).values(**failed))
 
 
 def of_group(follows: int, index: int) -> ColumnElement[bool]:
@@ -134,17 +131,6 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
     """Return the newest round that is done, was not undone, and meets the conditions."""
     done = select(RoundRow).where(COUNTS, *conditions)
     return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
-
-
-def current_consensus(session: Session) -> str | None:
-    """Return the digest of the fleet's scores on the newest public set; None before the first round has ended."""
-    newest = newest_done(session)
-    return None if newest is None else newest.result_consensus
-
-
-def count_group_rounds(session: Session, follows: int) -> int:
-    """Return how many rounds of groups, in any state, follow a round of the fleet."""
-    return session.scalar(select(func.count()).where(RoundRow.follows == follows)) or 0
 
 
 def uploads_of_closed_rounds() -> Select[str | None]:

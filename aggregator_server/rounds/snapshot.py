@@ -9,12 +9,12 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import ClassTerms
-from aggregator_server.fleet.classes import all_classes, identifiers, merged_classes
+from aggregator_server.fleet.classes import all_classes, merged_classes
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, model_blob
 from aggregator_server.limits import CLASSES
 from aggregator_server.rounds.queries import lock_open_round
-from aggregator_server.store.tables import AssignmentRow, DeviceRow, Json, ParticipantRow, table_of
+from aggregator_server.store.tables import AssignmentRow, ClassRow, DeviceRow, Json, ParticipantRow, table_of
 from fleet_protocol.messages import ClassInfo
 
 _ASSIGNMENTS, _DEVICES, _PARTICIPANTS = table_of(AssignmentRow), table_of(DeviceRow), table_of(ParticipantRow)
@@ -97,7 +97,7 @@ def read_open_round(session: Session) -> RoundSnapshot | None:
     newest = current_model(session)  # whose head must have a slot for each class
     terms = ClassTerms(
         max_classes=CLASSES if newest is None else min(CLASSES, newest.capacity),
-        reserved=frozenset(identifiers(session)),
+        reserved=frozenset(session.scalars(select(ClassRow.class_id))),  # of former ones, too: none is given twice
         merged=merged_classes(session),
     )
     return RoundSnapshot(

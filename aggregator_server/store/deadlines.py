@@ -49,7 +49,8 @@ class Deadlines:
         @event.listens_for(engine, "checkout")
         def require_alive(connection: Any, entry: ConnectionPoolEntry, _: object) -> None:  # noqa: ANN401
             used_at = entry.info.get("used_at")
-            if used_at is None or (self._is_fresh(used_at) and not _has_arrived(connection.fileno())):
+            is_fresh = used_at is None or used_at > max(self._silent_at, time.monotonic() - _FRESH_S)
+            if used_at is None or (is_fresh and not _has_arrived(connection.fileno())):
                 return
             connection.wait_s = _ANSWER_S
             try:
@@ -73,9 +74,6 @@ class Deadlines:
                 return False
             self.note_silence()
         return True
-
-    def _is_fresh(self, used_at: float) -> bool:
-        return used_at > self._silent_at and time.monotonic() - used_at < _FRESH_S
 
     def _connect(self, arguments: Any, options: dict[str, Any]) -> Any:  # noqa: ANN401  (psycopg's own)
         import psycopg

@@ -35,7 +35,7 @@ from aggregator_server.store.database import CONNECTIONS, Database, Durability
 from aggregator_server.store.deadlines import Deadlines, bound
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import show_database
-from aggregator_server.store.postgres_tables import FLEET, REFUSED, SERVER, Fill, forget_removals, prepare
+from aggregator_server.store.postgres_tables import FLEET, REFUSED, SERVER, Fill, prepare
 from aggregator_server.store.servers import LOCKS, WRITER, name_of, require_lease, said
 from aggregator_server.store.tables import Base
 
@@ -240,7 +240,7 @@ class Postgres(Database):
         """Let rows name blobs again, which were removed or stay; also where another server has the lease by now."""
         if digests:
             with self.answers(), self.engine.begin() as connection:
-                forget_removals(connection, digests)
+                connection.exec_driver_sql("DELETE FROM removals WHERE sha256 = ANY(%s)", (list(digests),))
 
     def listening(self) -> Connection:
         """Return a connection for :class:`Servers`: each statement on it is a transaction."""

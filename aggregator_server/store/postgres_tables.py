@@ -7,7 +7,7 @@ that names such an array, whichever server writes it. A note is removed with its
 paused in between holds for an hour, for the one request to the store that such a server may have begun to send.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, DateTime, MetaData, String, Table, insert, inspect, select
@@ -92,8 +92,3 @@ def note_removals(session: Session, digests: Sequence[str]) -> set[str]:
     connection = session.connection()
     connection.exec_driver_sql(_OVER)
     return set(connection.exec_driver_sql(_NOTE, (list(digests),)).scalars())
-
-
-def forget_removals(connection: Connection, digests: Collection[str]) -> None:
-    """Remove the notes of arrays that were removed, or whose removal has not begun."""
-    connection.exec_driver_sql("DELETE FROM removals WHERE sha256 = ANY(%s)", (list(digests),))

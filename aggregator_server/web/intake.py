@@ -27,14 +27,10 @@ _STREAMED = (
 )
 _OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
+# Where devices ask; people and probes wait for no device.
 _OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
 _ABSOLUTE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 RequireKnown = Callable[[Request], Awaitable[None]]
-
-
-def is_of_fleet(path: str) -> bool:
-    """Tell whether devices ask at an address. People and probes wait for no device."""
-    return _OF_FLEET.fullmatch(path) is not None
 
 
 class Addresses:
@@ -121,7 +117,7 @@ class Intake:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
-        if scope["type"] == "http" and is_of_fleet(scope["path"]):
+        if scope["type"] == "http" and _OF_FLEET.fullmatch(scope["path"]):
             await self._beginning.mine()
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)

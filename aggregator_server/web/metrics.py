@@ -3,7 +3,7 @@
 The figures are the same in every process that serves the fleet, and survive a restart.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -12,13 +12,21 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from aggregator_server.fleet.audit import count_entries
 from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import copied_at
-from aggregator_server.store.tables import DONE, FAILED, OPEN, ClassRow, ParticipantRow, ReputationRow, RoundRow
+from aggregator_server.store.tables import (
+    DONE,
+    FAILED,
+    OPEN,
+    AuditRow,
+    ClassRow,
+    ParticipantRow,
+    ReputationRow,
+    RoundRow,
+)
 
 
 def write_metrics(store: Store, now: float) -> bytes:
@@ -34,78 +42,68 @@ class _Fleet(Collector):
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
-        yield InfoMetricFamily("auricle_aggregator", "The program.", {"version": version("auricle")})
         room = free_space(self._store.blobs.folder)
+        yield InfoMetricFamily("auricle_aggregator", "The program.", {"version": version("auricle")})
         yield GaugeMetricFamily("auricle_disk_free_bytes", "Room on the disk of the data folder.", room.free)
         yield GaugeMetricFamily("auricle_disk_bytes", "All of that disk.", room.total)
-        copied = copied_at(self._store.folder)
-        yield GaugeMetricFamily(
-            "auricle_last_backup_timestamp_seconds", "When it was last backed up, since 1970; 0: never.", copied
-        )
+        copied, about = copied_at(self._store.folder), "When it was last backed up, since 1970; 0: never."
+        yield GaugeMetricFamily("auricle_last_backup_timestamp_seconds", about, copied)
         with self._store.reading() as session:
             yield from _devices(session, self._now)
             yield from _rounds(session)
             yield from _open_round(session)
-            classes = GaugeMetricFamily("auricle_classes", "Classes of the fleet.", labels=["state"])
-            for state, count in _counts(session, ClassRow.state):
-                classes.add_metric([state], count)
-            yield classes
-            audit = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
-            for what, count in count_entries(session).items():
-                audit.add_metric([what], count)
-            yield audit
+            yield _by("state", "auricle_classes", "Classes of the fleet.", _counts(session, ClassRow.state))
+            entries = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
+            for what, count in _counts(session, AuditRow.what).items():
+                entries.add_metric([what], count)
+            yield entries
 
 
 def _devices(session: Session, now: float) -> Iterator[Metric]:
     health = count_health(session, now)
-    devices = GaugeMetricFamily("auricle_devices", "Devices that are enrolled, or were.", labels=["state"])
-    for state in ("active", "waiting", "revoked"):
-        devices.add_metric([state], getattr(health, state))
-    yield devices
+    states = {state: getattr(health, state) for state in ("active", "waiting", "revoked")}
+    yield _by("state", "auricle_devices", "Devices that are enrolled, or were.", states)
     yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", health.seen)
     held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
-    yield GaugeMetricFamily(
-        "auricle_devices_outdated",
-        "Devices, but revoked ones, that run an older program than the server.",
-        count_outdated(session),
-    )
+    about = "Devices, but revoked ones, that run an older program than the server."
+    yield GaugeMetricFamily("auricle_devices_outdated", about, count_outdated(session))
 
 
 def _rounds(session: Session) -> Iterator[Metric]:
     # Zeros too: an alert on the first failure needs a figure from before.
-    rounds = GaugeMetricFamily("auricle_rounds", "Rounds, by how they stand.", labels=["state"])
-    counts = {OPEN: 0, DONE: 0, FAILED: 0} | dict(_counts(session, RoundRow.state))
-    for state, count in counts.items():
-        rounds.add_metric([state], count)
-    yield rounds
+    counts = {OPEN: 0, DONE: 0, FAILED: 0} | _counts(session, RoundRow.state)
+    yield _by("state", "auricle_rounds", "Rounds, by how they stand.", counts)
     last = select(RoundRow.round_id, RoundRow.opened_at, RoundRow.closed_at).where(RoundRow.closed_at.is_not(None))
     row = session.execute(last.order_by(RoundRow.round_id.desc()).limit(1)).first()
     if row is not None:
-        yield GaugeMetricFamily(
-            "auricle_last_round_seconds", "How long the newest round took that is over.", row.closed_at - row.opened_at
-        )
-        uploads = _count(
-            session,
-            ParticipantRow.device_id,
-            (ParticipantRow.round_id == row.round_id) & ParticipantRow.uploaded_at.is_not(None),
-        )
+        took, about = row.closed_at - row.opened_at, "How long the newest round took that is over."
+        yield GaugeMetricFamily("auricle_last_round_seconds", about, took)
+        uploads = _count_parts(session, row.round_id, ParticipantRow.uploaded_at.is_not(None))
         yield GaugeMetricFamily("auricle_last_round_uploads", "Uploads that it got.", uploads)
 
 
 def _open_round(session: Session) -> Iterator[Metric]:
     round_id = open_round_id(session)
     yield GaugeMetricFamily("auricle_open_round", "Number of the round that is open; 0: none is.", round_id or 0)
-    asked = GaugeMetricFamily("auricle_open_round_devices", "Devices of the open round.", labels=["uploaded"])
-    for label, done in (("yes", ParticipantRow.uploaded_at.is_not(None)), ("no", ParticipantRow.uploaded_at.is_(None))):
-        asked.add_metric(
-            [label], _count(session, ParticipantRow.device_id, (ParticipantRow.round_id == round_id) & done)
-        )
-    yield asked
+    have = {"yes": ParticipantRow.uploaded_at.is_not(None), "no": ParticipantRow.uploaded_at.is_(None)}
+    counts = {word: _count_parts(session, round_id, condition) for word, condition in have.items()}
+    yield _by("uploaded", "auricle_open_round_devices", "Devices of the open round.", counts)
 
 
-def _counts(session: Session, column: InstrumentedAttribute[str]) -> list[tuple[str, int]]:
-    return [(value, count) for value, count in session.execute(select(column, func.count()).group_by(column))]
+def _by(label: str, name: str, about: str, counts: Mapping[str, int]) -> Metric:
+    found = GaugeMetricFamily(name, about, labels=[label])
+    for value, count in counts.items():
+        found.add_metric([value], count)
+    return found
+
+
+def _counts(session: Session, column: InstrumentedAttribute[str]) -> dict[str, int]:
+    return dict(session.execute(select(column, func.count()).group_by(column)).all())
+
+
+def _count_parts(session: Session, round_id: int | None, condition: ColumnElement[bool]) -> int:
+    return _count(session, ParticipantRow.device_id, (ParticipantRow.round_id == round_id) & condition)
 
 
 def _count(session: Session, column: InstrumentedAttribute[str], condition: ColumnElement[bool]) -> int:

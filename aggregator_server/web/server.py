@@ -63,7 +63,7 @@ class _Server(uvicorn.Server):
                 proxy_headers=bool(proxies),
                 forwarded_allow_ips=_as_peers(proxies),
                 backlog=limits.WAITING_TO_BE_ACCEPTED,
-                limit_concurrency=limits.most_connections(_allow_files()),
+                limit_concurrency=_most_connections(),
                 timeout_keep_alive=limits.IDLE_S,
                 h11_max_incomplete_event_size=limits.HEAD_BYTES,
                 timeout_graceful_shutdown=_GRACE_S,
@@ -77,7 +77,10 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        _collect_less()
+        # Leave out of collections whatever the server consists of by now, and have fewer full ones.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTION_AFTER)
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -129,22 +132,15 @@ def serve(
         store.close()
 
 
-def _collect_less() -> None:
-    """Leave out of collections whatever the server consists of by now, and have fewer full ones."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTION_AFTER)
-
-
-def _allow_files() -> int:
-    """Allow this process as many open files as all connections need, or as the system lets it; return how many."""
+def _most_connections() -> int:
+    """Allow this process as many open files as all connections need, or as the system lets it; return how many fit."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.files_for_all_connections()
+    wanted = limits.FILES_OF_SERVER + limits.CONNECTIONS * limits.FILES_PER_CONNECTION
     if most != resource.RLIM_INFINITY:
         wanted = min(wanted, most)
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-    return wanted
+    return max(16, min(limits.CONNECTIONS, (wanted - limits.FILES_OF_SERVER) // limits.FILES_PER_CONNECTION))
 
 
 def _as_peers(proxies: tuple[ProxyNetwork, ...]) -> list[str]:

@@ -1,9 +1,11 @@
 """Rounds as administrators see them: replies that are built from rows."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from statistics import median
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select
@@ -13,10 +15,11 @@ from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
-from aggregator_server.rounds.queries import COUNTS, OF_FLEET, OPEN_ROUND, open_round_id, require_round
+from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_open, require_round
 from aggregator_server.schemas import (
     DiscoveryInfo,
     ParticipantInfo,
+    PartState,
     Recognised,
     RecognitionInfo,
     RoundDetail,
@@ -28,18 +31,6 @@ from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
 from fleet_protocol.messages import parse
 from fleet_protocol.tensors import read_document
-
-
-def show_open_round(store: Store) -> int | None:
-    """Return the number of the open round."""
-    with store.reading() as session:
-        return open_round_id(session)
-
-
-def read_open_round_number(store: Store) -> int | None:
-    """Return the number of the open round. Only the thread of the event loop may call this."""
-    found = store.first_row(OPEN_ROUND, {})
-    return None if found is None else int(found.round_id)
 
 
 def list_rounds(store: Store, before: int | None, limit: int) -> tuple[RoundSummary, ...]:
@@ -58,13 +49,16 @@ def summarise_round(store: Store, round_id: int) -> RoundSummary:
         return _summary(session, round_id)
 
 
-def describe_round(store: Store, round_id: int) -> RoundDetail:
-    """Return one round with its devices, weights and discoveries. Raises RoundNotFoundError: there is no such round."""
+def describe_round(store: Store, round_id: int, now: float | None = None) -> RoundDetail:
+    """Return one round with its devices, weights and discoveries. Raises RoundNotFoundError: there is no such round.
+
+    ``now``: the time that says who is late; None: the present one.
+    """
     with store.reading() as session:
         row = require_round(session, round_id)
         summary = _summary(session, round_id)
         plan = parsed_plan(row.plan)
-        participants = _participants(session, round_id)
+        participants = _participants(session, row, time.time() if now is None else now)
         details, planned = row.details, schedule_of(row)
         operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
@@ -125,7 +119,11 @@ def _summaries() -> Select[*tuple[Any, ...]]:
     ).outerjoin(OperationRow, OperationRow.round_id == RoundRow.round_id)
 
 
-def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...]:
+_LATE = 2.0  # medians of the time that the others took
+_LEAST_MEDIAN_S = 1.0
+
+
+def _participants(session: Session, row: RoundRow, now: float) -> tuple[ParticipantInfo, ...]:
     query = (
         select(ParticipantRow, DeviceRow.name, LearnedRow)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
@@ -133,22 +131,37 @@ def _participants(session: Session, round_id: int) -> tuple[ParticipantInfo, ...
             LearnedRow,
             (LearnedRow.device_id == ParticipantRow.device_id) & (LearnedRow.round_id == ParticipantRow.round_id),
         )
-        .where(ParticipantRow.round_id == round_id)
+        .where(ParticipantRow.round_id == row.round_id)
         .order_by(ParticipantRow.device_id)
     )
+    found = session.execute(query).all()
+    took = [part.uploaded_at - row.opened_at for part, *_ in found if part.uploaded_at is not None]
+    shows = took and 2 * len(took) >= len(found)  # fewer do not show how long a device takes
+    is_late = shows and now - row.opened_at > _LATE * max(median(took), _LEAST_MEDIAN_S)
     return tuple(
         reply(
             ParticipantInfo,
             participant,
             name=name,
+            state=_state(row, participant, learned, is_late=bool(is_late)),
             learned=learned is not None,
             personalised=learned is not None and learned.personalised,
             kept_own=learned is not None and learned.kept_own,
             learned_metrics=learned.metrics if learned is not None else {},
             recognition=recognition_of(learned.metrics) if learned is not None else (),
         )
-        for participant, name, learned in session.execute(query)
+        for participant, name, learned in found
     )
+
+
+def _state(row: RoundRow, part: ParticipantRow, learned: LearnedRow | None, *, is_late: bool) -> PartState:
+    if learned is not None:
+        return "kept_own" if learned.kept_own else "learned"
+    if part.upload is not None:
+        return "uploaded"
+    if not is_open(row):
+        return "missing"
+    return "late" if is_late else "waiting"
 
 
 # What devices report after a round, in %, of different clips: the edge's guard leaves out public recordings of what its

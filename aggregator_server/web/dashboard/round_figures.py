@@ -4,24 +4,18 @@ from dataclasses import dataclass
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.devices import find_devices
-from aggregator_server.rounds.devices.lateness import late_after
-from aggregator_server.rounds.views.replies import describe_round, show_open_round
+from aggregator_server.rounds.queries import open_round_id
+from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
-from aggregator_server.store.tables import OPEN
 
 _SHOWN = 200  # devices of a round
-_ORDER = ("late", "missing", "screened", "busy", "in", "learned", "own")
+_ORDER = ("late", "missing", "screened", "waiting", "uploaded", "learned", "kept_own")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A device's part in a round.
-
-    ``state``: ``busy`` or ``late`` while the round waits for it, ``in`` when it uploaded; after the round ``missing``
-    without an upload, ``screened`` where that stood out, ``learned`` or ``own`` when it took over the result, or kept
-    its own model.
-    """
+    """A device's part in a round; its ``state`` is that of ``info``, or ``screened`` where its upload stood out."""
 
     info: ParticipantInfo
     device: DeviceInfo | None
@@ -46,9 +40,9 @@ class RoundView:
 
 def round_view(store: Store, round_id: int, now: float) -> RoundView:
     """Return a round with the state of each of its devices. Raises RoundNotFoundError: there is no such round."""
-    detail = describe_round(store, round_id)
-    late_from = _late_from(detail)
-    states = [(info, _state(detail, info, now > late_from)) for info in detail.participants]
+    detail = describe_round(store, round_id, now)
+    screened = detail.aggregation.get("screened") or {}
+    states = [(info, "screened" if info.device_id in screened else info.state) for info in detail.participants]
     states.sort(key=lambda part: (_ORDER.index(part[1]), part[0].name.casefold()))
     with store.reading() as session:
         shown = find_devices(session, [info.device_id for info, _ in states[:_SHOWN]])
@@ -64,29 +58,11 @@ def round_view(store: Store, round_id: int, now: float) -> RoundView:
 
 def open_round_view(store: Store, now: float) -> RoundView | None:
     """Return the open round; None where none is open."""
-    round_id = show_open_round(store)
+    with store.reading() as session:
+        round_id = open_round_id(session)
     if round_id is None:
         return None
     try:
         return round_view(store, round_id, now)
     except RoundNotFoundError:  # rounds are never removed; the folder may have been restored meanwhile
         return None
-
-
-def _late_from(detail: RoundDetail) -> float:
-    """Return from when on a device that has not uploaded is late, in seconds since 1970."""
-    opened = detail.summary.opened_at
-    took = [(info.uploaded_at - opened).total_seconds() for info in detail.participants if info.uploaded_at is not None]
-    return opened.timestamp() + late_after(took, len(detail.participants))
-
-
-def _state(detail: RoundDetail, info: ParticipantInfo, is_late: bool) -> str:
-    if detail.summary.state == OPEN:
-        if info.upload is not None:
-            return "in"
-        return "late" if is_late else "busy"
-    if info.device_id in (detail.aggregation.get("screened") or {}):
-        return "screened"
-    if info.learned:
-        return "own" if info.kept_own else "learned"
-    return "in" if info.upload is not None else "missing"

@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.audit import What, list_entries
-from aggregator_server.rounds.views.replies import read_open_round_number
+from aggregator_server.rounds.queries import OPEN_ROUND
 from aggregator_server.schemas import AuditEntry, Health, Liveness
 from aggregator_server.store.free_space import free_space
 from aggregator_server.web.http_errors import documented
@@ -26,8 +26,8 @@ async def health(service: CurrentService) -> Health:
     """Say which version runs, which round is open, and whether the disk has space for uploads."""
     room = free_space(service.store.blobs.folder)
     status = "ok" if room.enough else "storage_full"
-    store = service.store
-    return Health(status, _VERSION, store.instance, read_open_round_number(store), room.free, room.total)
+    store, found = service.store, service.store.first_row(OPEN_ROUND, {})
+    return Health(status, _VERSION, store.instance, found and found.round_id, room.free, room.total)
 
 
 @router.get("/v1/health/alive", summary="Tell that the process answers", tags=["health"], responses=documented())
