@@ -25,9 +25,7 @@ _CONVERTERS = frozenset({"null", "lavrate", "samplerate", "speexrate", "speex", 
 def arecord_devices() -> list[CaptureDevice]:
     """Return the devices that arecord can record from now: each card once, and what the system defines beside cards.
 
-    Where there is no card, these are left out that cannot be opened, as where no sound server runs.
-
-    Raises AudioError if there is no arecord, or it does not answer.
+    Without a card, those are left out that cannot be opened. Raises AudioError if there is no arecord, or no answer.
     """
     devices: list[CaptureDevice] = []
     for line in _run("-L")[1].splitlines():
@@ -49,10 +47,7 @@ def arecord_devices() -> list[CaptureDevice]:
 
 
 def open_arecord(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:
-    """Open the configured device at the best rate for a model's.
-
-    Raises AudioError if it is not there, offers no such rate, or gives no sound.
-    """
+    """Open the configured device at the best rate for a model's. Raises AudioError if that cannot be recorded."""
     name = _wanted(config.device)
     rate_hz, most = _best_rate(name, candidate_rates(config.rate_hz, model_hz), cancelled)
     channels = most if config.channel or most == 2 else 1  # the mean of two is taken where a loss in it is seen
@@ -73,9 +68,7 @@ def _wanted(device: str) -> str:
 
 
 def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.Event) -> tuple[int, int]:
-    """Return the first rate that the hardware behind a device has; where it has none of them, its highest; and the
-    most channels that it has.
-    """
+    """Return the first rate that a device's hardware has, else its highest; and the most channels that it has."""
     card = name.startswith("plughw:")
     device = name.replace("plughw:", "hw:", 1)
     offered, reason = _offered(device)

@@ -35,10 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def open_file(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:  # noqa: ARG001
-    """Begin to play the configured recordings, without a rate at the model's; those that cannot be read are left out.
-
-    Raises AudioError if there are none, or none that can be read.
-    """
+    """Begin to play the configured recordings, at the model's rate unless one is set. Raises as :func:`playable`."""
     assert config.file is not None
     playable(config.file, _log)
     rate_hz = config.rate_hz or model_hz
@@ -59,10 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def playable(path: Path, log: logging.Logger | None = None) -> list[Path]:
-    """Return a recording, or a folder's in the order of their paths.
-
-    Raises AudioError if there are none, or none that can be read.
-    """
+    """Return a recording, or those of a folder by their paths. Raises AudioError if none of them can be read."""
     if not path.exists():
         raise AudioError(f"[microphone] file = {path}: there is no such file or folder (that this user can see)")
     found = sorted(one for one in path.rglob("*") if is_recording(one)) if path.is_dir() else [path]

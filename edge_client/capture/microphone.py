@@ -54,10 +54,7 @@ class SilenceWatch:
         self._silent_s = 0.0
 
     def hear(self, samples: Floats, rate_hz: int) -> None:
-        """Take the next samples: float32 [any].
-
-        Raises AudioError if they and those before were zero for too long; the stream should be opened anew.
-        """
+        """Take float32 [any]. Raises AudioError if all was zero for too long; the stream should be opened anew."""
         if np.any(samples):
             self._patience_s, self._silent_s = self._first_patience_s, 0.0
             return
@@ -204,11 +201,7 @@ class Microphone:
             raise AudioError(f"cannot record from {stream.device!r}: {error}{hint}") from error
         self.device, self.device_rate_hz = stream.device, stream.rate_hz
         if stream.rate_hz < self.sample_rate_hz:
-            _log.warning(
-                "%s records at %d Hz, and the model hears at %d Hz: high sounds are missing; take another microphone",
-                stream.device,
-                stream.rate_hz,
-                self.sample_rate_hz,
-            )
+            said = "%s records at %d Hz, and the model hears at %d Hz: high sounds are missing; take another microphone"
+            _log.warning(said, stream.device, stream.rate_hz, self.sample_rate_hz)
         _log.info("recording from %s at %d Hz, %d channels", stream.device, stream.rate_hz, stream.channels)
         return stream

@@ -38,21 +38,14 @@ class PcmProcess:
     """A running recorder in a process group of its own. ``overruns``: Number of times that it reported lost sound."""
 
     def __init__(self, name: str, command: Sequence[str], given: bytes = b"", secrets: Sequence[str] = ()) -> None:
-        """Start a command.
+        """Start a command, a program and its arguments. Raises AudioError if there is no such program.
 
-        Args:
-            name: of the recorder, for errors.
-            command: program and arguments.
-            given: its standard input, at most a few kB.
-            secrets: what errors do not repeat of what it says.
-
-        Raises AudioError if there is no such program.
+        ``name`` of the recorder, for errors; ``given``: its standard input, at most a few kB; ``secrets``: what errors
+        do not repeat of what it says.
         """
         self.overruns = 0
-        self._secrets = secrets
-        self._name = name
-        self._words = b""
-        self._sound = bytearray()
+        self._name, self._secrets = name, secrets
+        self._words, self._sound = b"", bytearray()
         try:
             self._child = subprocess.Popen(
                 command,
@@ -77,10 +70,7 @@ class PcmProcess:
             self._poll.register(descriptor, select.POLLIN)
 
     def wait(self, timeout_s: float, cancelled: threading.Event) -> None:
-        """Wait until there is any output.
-
-        Raises AudioError if it ended, or there was none in time, or waiting was cancelled.
-        """
+        """Wait until there is any output. Raises AudioError if it ended, came too late, or waiting was cancelled."""
         deadline = time.monotonic() + timeout_s
         while not self._sound:
             if time.monotonic() >= deadline:
@@ -169,12 +159,10 @@ _LOUD, _CANCELLED = 1e4, 0.01
 
 @dataclass
 class PcmStream:
-    """Sound from an opened device.
+    """Sound from an opened device, of so many ``channels``, at a rate in Hz.
 
-    Attributes:
-        rate_hz: Sample rate of the recording, Hz.
-        channel: The one that is heard, from 1; 0: the mean of all.
-        cancels: Whether sound is lost in that mean, because channels are each other's opposite.
+    ``channel``: the one that is heard, from 1; 0: the mean of all. ``cancels``: whether sound is lost in that mean,
+    because channels are each other's opposite.
     """
 
     process: PcmProcess
@@ -190,10 +178,7 @@ class PcmStream:
             raise AudioError(f"{self.device} has {self.channels} channels; [microphone] channel = {self.channel}")
 
     def read(self, timeout_s: float) -> Floats:
-        """Return what arrived meanwhile as one channel: float32 [any] in -1..1, none when the timeout ends.
-
-        Raises AudioError if the recording ended.
-        """
+        """Return what arrived meanwhile as one channel: float32 [any] in -1..1. Raises AudioError if it ended."""
         frames = self.process.read(self.channels, timeout_s)
         if self.channel:
             return frames[:, self.channel - 1].astype(np.float32) / np.float32(_FULL_SCALE)

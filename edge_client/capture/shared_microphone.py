@@ -58,28 +58,12 @@ class LentMicrophone:
 
     def __init__(self, open_source: Callable[[], AudioSource], sample_rate_hz: int, state: Path) -> None:
         self.sample_rate_hz = sample_rate_hz
-        self.frames = 0
-        self.lent = False
-        self._open_source = open_source
-        self._state = state
+        self.frames = self.overflows = self.reopened = 0
+        self.lent, self.trouble = False, ""
+        self._open_source, self._state = open_source, state
         self._source: AudioSource | None = None
         self._held: int | None = None
-        self._overflows = self._reopened = 0
-
-    @property
-    def overflows(self) -> int:
-        """Bursts of sound that were lost."""
-        return self._overflows + (self._source.overflows if self._source else 0)
-
-    @property
-    def reopened(self) -> int:
-        """How many times the stream was opened anew."""
-        return self._reopened + (self._source.reopened if self._source else 0)
-
-    @property
-    def trouble(self) -> str:
-        """Why no sound comes now; "" while it comes."""
-        return self._source.trouble if self._source else ""
+        self._before = (0, 0)  # what former sources lost, and how often they were opened anew
 
     def read(self, samples: int, timeout_s: float) -> Floats:
         """Return the next samples, float32 [samples] in -1..1; fewer when the timeout ends first, none while lent.
@@ -99,12 +83,19 @@ class LentMicrophone:
             return np.zeros(0, np.float32)
         taken = self._source.read(samples, timeout_s)
         self.frames += len(taken)
+        self._count(self._source)
         return taken
+
+    def _count(self, source: AudioSource) -> None:
+        lost, reopened = self._before
+        self.overflows, self.reopened = lost + source.overflows, reopened + source.reopened
+        self.trouble = source.trouble
 
     def close(self) -> None:
         """Let go of the microphone; the next read opens it again."""
         if self._source is not None:
-            self._overflows, self._reopened = self.overflows, self.reopened
+            self._count(self._source)
+            self._before, self.trouble = (self.overflows, self.reopened), ""
             source, self._source = self._source, None
             source.close()
         if self._held is not None:

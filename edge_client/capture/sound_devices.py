@@ -24,10 +24,7 @@ class CaptureDevice:
 
 
 def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDevice:
-    """Return the one device whose name or description contains ``wanted``, in any case; a whole name goes first.
-
-    Raises AudioError if none or several do; names them.
-    """
+    """Return the one device whose name or description contains ``wanted``, or is it. Raises AudioError, with names."""
     text = wanted.casefold()
     exact = [one for one in devices if text in (one.name.casefold(), *one.description.casefold().split("; "))]
     found = exact or [device for device in devices if text in f"{device.name}\n{device.description}".casefold()]

@@ -32,10 +32,7 @@ _OUTPUT = "-i pipe:0 -map 0:a:0 -vn -sn -dn -ac 1 -f s16le"
 
 
 def open_stream(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:  # noqa: ARG001
-    """Begin to receive the configured stream; the rate is the model's unless one is set.
-
-    Raises AudioError if ffmpeg is not installed.
-    """
+    """Begin to receive the configured stream, at the model's rate unless one is set. Raises AudioError."""
     require_ffmpeg()
     parts = urlsplit(config.url)
     rate_hz = config.rate_hz or model_hz

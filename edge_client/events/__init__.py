@@ -25,8 +25,7 @@ class Event:
         class_id: The fleet's class of the label; None where the fleet does not know it.
         score: Averaged score of the label, or the best one that an unknown sound reached, 0..1.
         level_db: Root mean square of the window, dB full scale.
-        ended: Time until which an everyday sound was heard, in seconds since 1970, UTC; None while it lasts, and for
-            what has no length, such as a word.
+        ended: Until when an everyday sound was heard, as ``time``; None while it lasts, and of a word, without length.
         input: Name of the microphone or stream that gave the sound; "" where the device has one alone.
     """
 
@@ -91,21 +90,13 @@ class Asked:
 
     def to_json(self) -> dict[str, str | float | bool]:
         """Return the question JSON-ready."""
-        return {
-            "id": self.question_id,
-            "time": _iso(self.time),
-            "label": self.label,
-            "detected": self.detected,
-            "score": round(self.score, 4),
-        }
+        said = {"id": self.question_id, "time": _iso(self.time), "label": self.label}
+        return {**said, "detected": self.detected, "score": round(self.score, 4)}
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An owner's answer: ``yes``, ``no``, ``was`` with a label, or ``never``.
-
-    ``question_id`` is the beginning of the question's identifier.
-    """
+    """An owner's answer, ``yes``, ``no``, ``was`` with a label, or ``never``, by the beginning of a question's id."""
 
     question_id: str
     says: str
@@ -133,12 +124,7 @@ class Health:
 
 @dataclass(frozen=True)
 class Stored:
-    """How the storing of events goes.
-
-    Attributes:
-        trouble: Reason that events cannot be stored now; "" where they can.
-        lost: Events that could not be stored since the daemon started.
-    """
+    """How the storing of events goes: why they cannot be stored now, "" where they can, and how many were ``lost``."""
 
     trouble: str
     lost: int

@@ -14,22 +14,16 @@ Item = TypeVar("Item")
 
 
 class Delivery(Generic[Item]):
-    """A bounded queue and a thread that empties it, from the first item on; ``dropped`` counts items that found it
-    full.
-    """
+    """A bounded queue and a thread that empties it, from the first item on; ``dropped``: items that found it full."""
 
     def __init__(self, name: str, deliver: Callable[[Item], None], capacity: int = 256) -> None:
-        """Prepare.
+        """Prepare. ``deliver``: called with one item at a time; what it raises is logged.
 
-        Args:
-            name: of the receiver, for log messages.
-            deliver: called with one item at a time; what it raises is logged.
-            capacity: how many items may wait; more are dropped, counted and logged.
+        ``name``: of the receiver, for the log; ``capacity``: how many items may wait; more are dropped, counted and
+        logged.
         """
         self.dropped = 0
-        self._name = name
-        self._deliver = deliver
-        self._capacity = capacity
+        self._name, self._deliver, self._capacity = name, deliver, capacity
         self._waiting: deque[Item] = deque()
         self._changed = threading.Condition()
         self._closed = False

@@ -67,15 +67,10 @@ def discovery(
     """
     node = _node(device_id)
     questions = _questions(base, labels) if asks else {}
+    device = {"identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser"}
     shared = {
         "availability_topic": f"{base}/availability",
-        "device": {
-            "identifiers": [node],
-            "name": name,
-            "manufacturer": "Auricle",
-            "model": "Sound recogniser",
-            "sw_version": version(),
-        },
+        "device": {**device, "sw_version": version()},
         "origin": {"name": "Auricle", "sw_version": version()},
     }
     documents = {
@@ -161,10 +156,9 @@ def _diagnostics(base: str) -> dict[tuple[str, str], dict[str, Any]]:
         status = {"state_topic": f"{base}/status", "value_template": f"{{{{ value_json.{key} }}}}"}
         return {"name": name, "entity_category": "diagnostic", **status, **more}
 
+    attributes = {"json_attributes_topic": f"{base}/status"}
     return {
-        ("binary_sensor", "problem"): of(
-            "problem", "Problem", device_class="problem", json_attributes_topic=f"{base}/status"
-        ),
+        ("binary_sensor", "problem"): of("problem", "Problem", device_class="problem", **attributes),
         ("binary_sensor", "listening"): of("listening", "Listening", device_class="running"),
         ("sensor", "error"): of("error", "Last error", icon="mdi:alert-circle-outline"),
         ("sensor", "started"): of("started", "Started", device_class="timestamp"),

@@ -29,13 +29,9 @@ class Journal(Sink):
     """Stores events; several processes may have the same journal open."""
 
     def __init__(self, database: Database, days: float = 90.0, megabytes: float = 50.0) -> None:
-        """Open or create.
+        """Open or create. A full disk is logged, :meth:`stored` says so, and each event is another attempt.
 
-        Where the disk is full or fails, this is logged, :meth:`stored` says so, and each event is another attempt.
-
-        Args:
-            days: age at which events are deleted.
-            megabytes: size (10^6 bytes) of the database above which the oldest events are deleted.
+        Events go at an age in days; the oldest go where the database has more ``megabytes`` (10^6 bytes).
         """
         self._database = database
         self._keep_s = days * DAY_S
@@ -139,9 +135,8 @@ class Journal(Sink):
         others += execute("SELECT COALESCE(SUM(LENGTH(embedding)), 0) FROM questions").fetchone()[0]
         page = execute("PRAGMA page_size").fetchone()[0]
         while (execute("PRAGMA page_count").fetchone()[0] + WAL_PAGES) * page > self._bytes + others:
-            deleted = execute(
-                "DELETE FROM events WHERE id <= (SELECT MIN(id) + (MAX(id) - MIN(id)) / 10 FROM events)"
-            ).rowcount
+            oldest_tenth = "SELECT MIN(id) + (MAX(id) - MIN(id)) / 10 FROM events"
+            deleted = execute(f"DELETE FROM events WHERE id <= ({oldest_tenth})").rowcount
             _shrink(database)
             if not deleted:
                 return
@@ -164,10 +159,7 @@ def past_events(database: Database, limit: int, since: float = 0.0, label: str |
 
 
 def forget_events(database: Database, label: str) -> int:
-    """Remove the past events of a label; return how many these were.
-
-    Raises StateError, OSError as :class:`Database` does.
-    """
+    """Remove the past events of a label; return how many these were. Raises as :class:`Database`."""
     if not database.rows("SELECT 1 FROM events WHERE label = ? LIMIT 1", (label,)):
         return 0
     with database.changing() as connection:

@@ -61,9 +61,7 @@ class MqttSink(Sink):
         Without the state ``folder``, announced labels are forgotten at the end; without ``answer``, nothing is asked.
         Raises ConfigError if paho-mqtt is not installed, or too old.
         """
-        self._config = config
-        self._device_id = device_id
-        self._name = name
+        self._config, self._device_id, self._name = config, device_id, name
         self._base = f"{config.topic}/{device_id}"
         self._announced = AnnouncedKeys(None if folder is None else Database(folder / FILE))
         self._announcing: Delivery[bool] = Delivery("Home Assistant's discovery", self._send_announcement)
@@ -244,13 +242,12 @@ class MqttSink(Sink):
             health = self._health
         if health is None:
             return
-        started = datetime.fromtimestamp(health.started, UTC).isoformat(timespec="seconds")
         report = {
             "problem": "ON" if health.problem else "OFF",
             "listening": "ON" if health.listening else "OFF",
             "what": health.problem[:_LONGEST] or "none",
             "error": health.error[:_LONGEST] or "none",
-            "started": started,
+            "started": datetime.fromtimestamp(health.started, UTC).isoformat(timespec="seconds"),
         }
         self._send("status", {**report, **health.versions}, retain=True)
 
@@ -273,8 +270,7 @@ class MqttSink(Sink):
         asks = self._answer is not None
         announced = {*keys, _ASKS} if asks else {*keys}
         gone = self._announced.add(announced) - announced if labels is not None else set()
-        asked_before = _ASKS in gone
-        gone -= {_ASKS}
+        asked_before, gone = _ASKS in gone, gone - {_ASKS}
         for key, payload in {**dict.fromkeys(keys, "OFF"), **dict.fromkeys(gone, "")}.items():
             self._send(f"label/{key}", payload, retain=True)
         if not self._config.discovery:

@@ -40,11 +40,7 @@ def asked(question: Asked, base: str) -> dict[str, Any]:
 def reply_of(payload: bytes, oldest: str) -> Reply:
     """Return the answer in a message: ``yes`` or ``no`` about the oldest question, or a JSON object.
 
-    Args:
-        payload: of the message.
-        oldest: identifier of the oldest open question; "" where none is open.
-
-    Raises ClipError if it is no answer.
+    ``oldest``: identifier of that question; "" where none is open. Raises ClipError if it is no answer.
     """
     if len(payload) > _LARGEST_BYTES:
         raise ClipError(f"an answer of {len(payload)} bytes; at most {_LARGEST_BYTES} are taken")

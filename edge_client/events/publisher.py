@@ -19,14 +19,10 @@ _GRACE_S = 2.0
 
 
 def open_sinks(config: Config, device_id: str, answer: Callable[[Reply], None] | None = None) -> list[Sink]:
-    """Open every sink for which the configuration asks.
+    """Open every sink for which the configuration asks. Raises ConfigError if a sink's library is not installed.
 
-    Args:
-        device_id: identifier of the device, 32 hex digits.
-        answer: takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot
-            be taken. None: nothing is asked.
-
-    Raises ConfigError if a sink is configured, but its library is not installed.
+    ``answer`` takes the owner's answer to a question; it may wait for the disk, and raises EdgeError where it cannot be
+    taken. None: nothing is asked.
     """
     events, device = config.events, config.device
     sinks: list[Sink] = [Journal(Database(device.state / FILE), events.journal_days, events.journal_mb)]
@@ -41,12 +37,7 @@ class Publisher:
     """The one receiver of a listening loop; it never waits for a sink or a disk."""
 
     def __init__(self, sinks: Sequence[Sink], keep: Callable[[Heard], None] | None = None) -> None:
-        """Take the sinks over.
-
-        Args:
-            sinks: Receivers of every event; :meth:`close` closes them.
-            keep: Stores the sound, where the owner wants it; called in a thread of its own.
-        """
+        """Take the sinks over; :meth:`close` closes them. ``keep`` stores a sound, in a thread of its own."""
         self._sinks = tuple(sinks)
         self._kept = Delivery("the store of heard sounds", keep, _MAX_WAITING) if keep else None
 

@@ -43,10 +43,7 @@ class BackgroundNoise:
 
     @classmethod
     def load(cls, folder: Path, sample_rate_hz: int) -> BackgroundNoise:
-        """Read the recordings that lie in a folder (the first minute of each); damaged ones are logged and left out.
-
-        Raises RecordingError if the folder holds none that can be used.
-        """
+        """Read a folder's recordings, a minute each; damaged ones are logged. Raises RecordingError if none is good."""
         recordings = []
         for path in sorted(folder.glob("*")):
             if path.suffix.lower() in SUFFIXES:
@@ -61,12 +58,9 @@ class BackgroundNoise:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How variants of a clip differ from it.
+    """How variants of a clip differ from it: by a shift in time, at most so many seconds, and by background.
 
-    Attributes:
-        shift_s: Largest shift in time, s.
-        noise_volume: Factor on the background.
-        noise_probability: Probability that a variant gets background, 0..1.
+    ``noise_volume``: factor on the background; ``noise_probability``: that a variant gets it, 0..1.
     """
 
     shift_s: float = SHIFT_S
@@ -135,10 +129,8 @@ def reverberate(clips: Floats, sample_rate_hz: int, rng: np.random.Generator) ->
 def room_response(noise: Doubles, decay_s: float, direct_db: float, sample_rate_hz: int) -> Doubles:
     """Return a room's impulse response, float64 [samples]: the direct sound, and noise that falls off behind it.
 
-    Args:
-        noise: normal numbers, float64 [samples].
-        decay_s: time in which it falls by 60 dB, s.
-        direct_db: level of the direct sound above all of it, dB.
+    ``noise``: normal numbers, float64 [samples]; ``decay_s``: time in which it falls by 60 dB, s; ``direct_db``: level
+    of the direct sound above all of it, dB.
     """
     time_s = np.arange(len(noise)) / sample_rate_hz
     tail = noise * 10 ** (-3 * time_s / decay_s)
@@ -215,9 +207,7 @@ def _rms(samples: Floats) -> float:
 
 
 def time_shift(clips: Floats, largest: int, rng: np.random.Generator) -> Floats:
-    """Return clips, float32 [clips, samples], each moved by its own whole number of samples in -largest..largest, which
-    is below the clips' length; silence moves in.
-    """
+    """Return clips, float32 [clips, samples], each moved by its own number of samples, at most ``largest``."""
     shifted = np.zeros_like(clips)
     length = clips.shape[1]
     for row, by in enumerate(rng.integers(-largest, largest + 1, size=len(clips))):

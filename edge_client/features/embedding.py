@@ -23,10 +23,7 @@ _sharing = threading.Lock()
 
 
 def shared_embedding(settings: EmbeddingSettings) -> Embedding:
-    """Return the embedding of some settings, opened once for all streams that are heard at the same time.
-
-    Errors are those of :class:`Embedding`.
-    """
+    """Return an embedding that is opened once for all streams. Raises as :class:`Embedding`."""
     with _sharing:
         found = _shared.get(settings.digest)
         if found is None:
@@ -40,8 +37,8 @@ class Embedding:
     def __init__(self, settings: EmbeddingSettings) -> None:
         """Open the network.
 
-        Raises FeatureError if only the digest of the network is known, or it does not fit the settings; ModelError if
-        this machine has no runtime, or the runtime cannot take the network.
+        Raises FeatureError if only its digest is known, or it does not fit the settings; ModelError if no runtime takes
+        it.
         """
         self.settings = settings
         self._log_mel = LogMel(settings.log_mel)

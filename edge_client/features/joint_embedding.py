@@ -10,11 +10,7 @@ from fleet_protocol.feature_settings import JointSettings
 
 
 class JointEmbedding:
-    """Computes the features that some settings describe; may be shared by threads.
-
-    Attributes:
-        parts: The embedding of words, and that of sounds.
-    """
+    """Computes the features of some settings; may be shared by threads. ``parts``: embeddings of words, of sounds."""
 
     def __init__(self, settings: JointSettings) -> None:
         """Open both networks. Errors are those of :class:`edge_client.features.embedding.Embedding`."""

@@ -110,22 +110,15 @@ class _Workspace:
         windows = sliding_window_view(signal, settings.window_samples)[:: settings.hop_samples]
         chunks = -(-settings.frames * settings.fft_size * 8 // _CHUNK_BYTES)
         rows = -(-settings.frames // chunks)
-        return cls(
-            signal=signal,
-            windows=windows,
-            padded=np.zeros((rows, settings.fft_size)),
-            energies=np.empty((settings.frames, settings.mel_bands + 1)),
-        )
+        energies = np.empty((settings.frames, settings.mel_bands + 1))
+        return cls(signal, windows, np.zeros((rows, settings.fft_size)), energies)
 
 
 class LogMel:
     """Computes the features that some settings describe; may be shared by threads."""
 
     def __init__(self, settings: LogMelSettings) -> None:
-        """Prepare the filters, which equal settings share.
-
-        Raises FeatureError if the settings contradict themselves.
-        """
+        """Prepare the filters, which equal settings share. Raises FeatureError if they contradict themselves."""
         require_consistent(settings, settings.mel_bands)
         self.settings = settings
         self._energies = MelEnergies(settings, blocks_of(mel_filters(settings)), _window(settings))

@@ -27,10 +27,7 @@ class Mfcc:
     """
 
     def __init__(self, settings: MfccSettings) -> None:
-        """Prepare the filters, which equal settings share.
-
-        Raises FeatureError if the settings contradict themselves.
-        """
+        """Prepare the filters, which equal settings share. Raises FeatureError if they contradict themselves."""
         require_consistent(settings, settings.coefficients)
         self.settings = settings
         self._energies = MelEnergies(settings, _mel_filters(settings))
@@ -92,9 +89,8 @@ def _cepstral_matrix(settings: MfccSettings) -> Doubles:
     """Return float64 [mel_bands, coefficients]: orthonormal DCT-II with the lifter in it."""
     order = np.arange(settings.coefficients)
     band = np.arange(settings.mel_bands)[:, None]
-    matrix: Doubles = np.sqrt(2.0 / settings.mel_bands) * np.cos(
-        np.pi * order * (2 * band + 1) / (2 * settings.mel_bands)
-    )
+    bands = settings.mel_bands
+    matrix: Doubles = np.sqrt(2.0 / bands) * np.cos(np.pi * order * (2 * band + 1) / (2 * bands))
     matrix[:, 0] /= np.sqrt(2.0)
     if settings.lifter > 0:
         matrix *= 1.0 + settings.lifter / 2.0 * np.sin(np.pi * order / settings.lifter)

@@ -13,10 +13,7 @@ from fleet_protocol.feature_settings import HTK, KALDI_32K, EmbeddingSettings, M
 
 
 def require_samples(samples: Array) -> Array:
-    """Return floating-point samples of rank 1 or 2, all finite.
-
-    Raises FeatureError if the samples are integers, not finite, none at all, or of another rank.
-    """
+    """Return finite floating-point samples of rank 1 or 2. Raises FeatureError if they are anything else, or none."""
     samples = np.asarray(samples)
     if samples.dtype.kind in "iu":
         half = 1 << (8 * samples.dtype.itemsize - 1)
@@ -33,10 +30,7 @@ def require_samples(samples: Array) -> Array:
 
 
 def of_each_clip(samples: Array, shape: tuple[int, ...], compute: Callable[[Array], Array]) -> Floats:
-    """Return the features, float32 [*shape] or [clips, *shape], of one clip or of many, which are computed one by one.
-
-    Raises FeatureError as :func:`require_samples`.
-    """
+    """Compute the features of one clip or of many, float32 [*shape] or [clips, *shape]. Raises FeatureError."""
     samples = require_samples(samples)
     clips = np.atleast_2d(samples)
     features = np.empty((len(clips), *shape), np.float32)
@@ -50,11 +44,9 @@ def require_consistent(settings: MelSettings, numbers: int) -> None:
     nyquist = settings.sample_rate_hz / 2
     filters = getattr(settings, "filters", HTK)
     highest = math.inf if filters == KALDI_32K else nyquist  # bands above half the sample rate are empty
+    counts = (settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, numbers)
     problems = {
-        "every length and count must be positive": min(
-            settings.clip_samples, settings.window_samples, settings.hop_samples, settings.frames, numbers
-        )
-        < 1,
+        "every length and count must be positive": min(counts) < 1,
         f"the FFT must hold a window of {settings.window_samples} samples": settings.fft_size < settings.window_samples,
         f"0 <= low_hz < high_hz <= {highest:g} must hold": not 0 <= settings.low_hz < settings.high_hz <= highest,
         f"filters must be {HTK} or {KALDI_32K}": filters not in (HTK, KALDI_32K),

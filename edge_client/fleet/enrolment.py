@@ -46,10 +46,7 @@ def _fit(text: str) -> str:
 
 
 def client_of_member(url: str, state: DeviceState) -> ServerClient:
-    """Return what speaks to the aggregator as this device, and trusts what it pinned when it joined.
-
-    Raises LinkError if the address cannot be one, or the authority none.
-    """
+    """Return what speaks to the aggregator as this device, and trusts what it pinned. Raises LinkError."""
     membership = state.membership.load()
     authority = None if membership is None else membership.authority
     return ServerClient(url, state.identity.load(), authority=authority)

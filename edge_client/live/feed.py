@@ -76,10 +76,7 @@ class LiveFeed:
     """Sends what is heard to those who watch; used by one thread."""
 
     def __init__(self, state: Path, sample_rate_hz: int) -> None:
-        """Open the socket, which the daemon's user alone can connect to.
-
-        Raises OSError if the folder takes no socket.
-        """
+        """Open the socket, to which the daemon's user alone can connect. Raises OSError if the folder takes none."""
         self._spectrum = Spectrum(sample_rate_hz)
         self._watchers: list[socket.socket] = []
         self._path = runtime_path(state, SOCKET)
@@ -108,12 +105,7 @@ class LiveFeed:
         return True
 
     def send(self, samples: Floats, standing: Mapping[str, tuple[float, float]], heard: Sequence[Heard]) -> None:
-        """Send a hop to all who watch.
-
-        Args:
-            samples: float32 [samples] of the hop.
-            standing: averaged score and threshold of every label.
-        """
+        """Send a hop, float32 [samples], to all who watch; ``standing``: averaged score and threshold by label."""
         columns, levels = self._spectrum(samples)
         data = Moment(
             time=round(time.time(), 3),

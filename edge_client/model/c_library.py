@@ -86,10 +86,7 @@ class _Library:
 
 @cache
 def load() -> _Library:
-    """Load the library, once a process.
-
-    Raises ModelError: there is none that this machine can load.
-    """
+    """Load the library, once a process. Raises ModelError if there is none that this machine can load."""
     path = library_path()
     try:
         return _Library(path)
@@ -152,21 +149,13 @@ class _Tensor:
 
 
 class Interpreter:
-    """A graph that the library has opened. Not for use by several threads at once.
-
-    Freed with the last reference to it and to its signatures.
-    """
+    """A graph that the library has opened, for one thread at a time; freed with the last reference to its parts."""
 
     def __init__(self, model_content: bytes, num_threads: int = 1, *, frozen: bool = False) -> None:
-        """Open a graph.
+        """Open a TFLite file. Raises ValueError if the library cannot take it; says why.
 
-        Args:
-            model_content: The graph, a TFLite file.
-            num_threads: How many threads compute.
-            frozen: Whether it is a network that is never trained, which XNNPACK computes three times as quickly, where
-                the library has it. Graphs that train are slower by it: they change their weights.
-
-        Raises ValueError: the library cannot take the graph; says why.
+        ``frozen``: whether it is a network that is never trained, which XNNPACK computes three times as quickly, where
+        the library has it. Graphs that train are slower by it: they change their weights.
         """
         self._library = library = load()
         self._log = _Log()
@@ -190,10 +179,7 @@ class Interpreter:
         weakref.finalize(self, _delete, library, self._handle, model, delegate, (model_content, self._log))
 
     def get_signature_runner(self, name: str) -> Signature:
-        """Return a signature as a callable.
-
-        Raises ValueError: the graph has none of that name.
-        """
+        """Return a signature as a callable. Raises ValueError if the graph has none of that name."""
         library = self._library
         names = [
             library.InterpreterGetSignatureKey(self._handle, index).decode()
@@ -204,10 +190,7 @@ class Interpreter:
         return Signature(self, library, library.InterpreterGetSignatureRunner(self._handle, name.encode()), self._log)
 
     def allocate_tensors(self) -> None:
-        """Give the graph's main network its memory.
-
-        Raises RuntimeError: the library cannot; says why.
-        """
+        """Give the graph's main network its memory. Raises RuntimeError, with the library's reason."""
         library, handle = self._library, self._handle
         self._checked(library.InterpreterAllocateTensors(handle))
         counts = library.InterpreterGetInputTensorCount(handle), library.InterpreterGetOutputTensorCount(handle)
@@ -231,10 +214,7 @@ class Interpreter:
         return self._outputs[index].view.copy()
 
     def invoke(self) -> None:
-        """Run the main network.
-
-        Raises RuntimeError: the library cannot; says why.
-        """
+        """Run the main network. Raises RuntimeError, with the library's reason."""
         self._checked(self._library.InterpreterInvoke(self._handle))
 
     def _checked(self, status: int) -> None:
@@ -265,8 +245,7 @@ class Signature:
     def __call__(self, **values: Array) -> dict[str, Array]:
         """Run the signature.
 
-        Raises ValueError: an input is missing, unknown, or of another type than the graph's; ModelError: the library
-        cannot run it; says why.
+        Raises ValueError if an input is missing, unknown or of another type; ModelError if it cannot be run; says why.
         """
         if self._views is None or not _write(values, self._views):
             _write(values, self._fit(values))

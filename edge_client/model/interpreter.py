@@ -22,10 +22,7 @@ _DIGITS = 12  # of a digest that is shown
 
 
 def open_graph(graph: bytes, threads: int) -> Signatures:
-    """Open a bundle's graph; return the six signatures as callables.
-
-    Raises ModelError: this machine has no runtime, or the runtime cannot take the graph.
-    """
+    """Open a bundle's graph; return the six signatures as callables. Raises ModelError if no runtime takes it."""
     try:
         interpreter = c_library.Interpreter(graph, threads)
         return {name: interpreter.get_signature_runner(name) for name in SIGNATURES}
@@ -40,9 +37,7 @@ def open_network(graph: bytes) -> Callable[[Floats], Floats]:
 
     The graph takes a fixed number of rows; more are passed in parts, and fewer are filled up. An axis of size 1 is one
     of any size, such as the frames of a network for clips of any length; the signature ``embed`` takes a row of these.
-
-    Raises ModelError: this machine has no runtime, or the runtime cannot take the graph. The returned function raises
-    it for rows of another shape.
+    Raises ModelError if no runtime takes the graph; so does the function, for rows of another shape.
     """
     try:
         interpreter = c_library.Interpreter(graph, frozen=True)
@@ -100,10 +95,7 @@ def installed_runtime() -> str:
 
 
 def describe_runtime() -> str:
-    """Return what computes here, in words: the library's version, source and digest.
-
-    Raises ModelError: this machine has no runtime.
-    """
+    """Return the library's version, source and digest, in words. Raises ModelError if there is none."""
     c_library.load()
     path = library_path()
     source = str(path) if os.environ.get(VARIABLE) else installed_runtime()

@@ -24,14 +24,12 @@ _PREDICT_ROWS = 64
 
 
 class ModelRuntime:
-    """One opened model. Not for use by several threads at once, except :meth:`predict`.
+    """One opened model, of a bundle's ``manifest``. Not for several threads at once, except :meth:`predict`.
 
     Every ``x`` is NORMALISED features, float32 [n, frames, coefficients]; ``targets`` are float32 [n, capacity],
     ``mask`` float32 [capacity] of ones (class is on) and zeros. A bundle that transcribes has targets, probabilities
-    and embeddings at each of its steps: [n, steps, capacity], [n, steps, embedding].
-
-    Attributes:
-        manifest: Manifest of the bundle.
+    and embeddings at each of its steps: [n, steps, capacity], [n, steps, embedding]. Wrong shapes, and values that are
+    not finite, raise ModelError.
     """
 
     def __init__(self, bundle: Bundle, threads: int = 1) -> None:
@@ -51,8 +49,7 @@ class ModelRuntime:
     def open(cls, path: Path, threads: int = 1) -> ModelRuntime:
         """Open a bundle file with its initial weights.
 
-        Raises BundleError: the file is missing, damaged or no bundle; ModelError: this machine has no runtime, or the
-        runtime cannot take the graph.
+        Raises BundleError if it is missing, damaged or none; ModelError if no runtime takes the graph.
         """
         return cls(read_bundle(path, transcribes=True), threads)
 
@@ -77,9 +74,7 @@ class ModelRuntime:
     ) -> float:
         """Take one step of momentum SGD on 1 to ``manifest.batch`` rows; return the mean loss over them.
 
-        A row's loss is a sum over the steps of a bundle that transcribes.
-
-        Raises ModelError: wrong shapes, values that are not finite, or more rows than a batch.
+        A row's loss is a sum over the steps of a bundle that transcribes. Raises ModelError, also for more rows.
         """
         x, targets, mask = self._checked(x, mask, targets)
         batch, rows = self.manifest.batch, len(x)
@@ -95,10 +90,7 @@ class ModelRuntime:
         return float(result["loss"])
 
     def predict(self, x: Floats, mask: Floats, temperature: float = 1.0) -> Floats:
-        """Return probabilities, float32 [n, capacity] or [n, steps, capacity]; what is masked out has 0.
-
-        Raises ModelError: wrong shapes, or values that are not finite.
-        """
+        """Return probabilities, float32 [n, capacity] or [n, steps, capacity]; what is masked out has 0."""
         x, _, mask = self._checked(x, mask)
         scale, predict = _temperature(temperature), self._signatures["predict"]
         with self._predicting:
@@ -111,10 +103,7 @@ class ModelRuntime:
         return _joined(parts, *self._output_shape)
 
     def embed(self, x: Floats) -> Floats:
-        """Return the head's input, float32 [n, embedding] or [n, steps, embedding].
-
-        Raises ModelError: wrong shapes, or values that are not finite.
-        """
+        """Return the head's input, float32 [n, embedding] or [n, steps, embedding]."""
         x = self._checked_features(x)
         parts = [self._signatures["embed"](x=part)["embedding"] for part in _parts(x, self._predict_rows)]
         return _joined(parts, *self.manifest.output_shape[:-1], self.manifest.embedding)
@@ -125,8 +114,6 @@ class ModelRuntime:
         """Return the gradient of the SUM of the rows' losses with respect to x, and that sum.
 
         A row's gradient, float32 [frames, coefficients], so depends on that row alone.
-
-        Raises ModelError: wrong shapes, or values that are not finite.
         """
         x, targets, mask = self._checked(x, mask, targets)
         batch, scale = self.manifest.batch, _temperature(temperature)

@@ -31,10 +31,7 @@ _TOLERANCE = 1e-3
 
 
 def check_runtime() -> None:
-    """Take the step, which lasts some milliseconds, and compare its loss, weights and probabilities.
-
-    Raises ModelError: this machine has no runtime, or it computes wrongly.
-    """
+    """Take the step, in milliseconds, and compare its results. Raises ModelError where it is wrong, or not possible."""
     for name, (found, length) in _results().items():
         if not abs(found - _EXPECTED[name]) <= _TOLERANCE * length:  # a NaN is wrong, too
             raise ModelError(

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -38,18 +38,13 @@ _LARGEST = 1 << 20
 _MOST_CLIENTS = 4
 # Home Assistant's satellites send sound all the time while they wait for a word, and begin anew after each.
 _IDLE_S = 60.0
-_AURICLE = Attribution("Auricle", "")
 
 
 class Stream:
     """The sound of one satellite, from its start to its end, and the detector on it."""
 
     def __init__(self, loaded: Loaded, config: DetectorConfig, start: AudioStart) -> None:
-        """Begin.
-
-        Raises EdgeError if the rate cannot be converted; ValueError if a sample has another width than 16 bits, or
-        there is no channel.
-        """
+        """Begin. Raises EdgeError if the rate cannot be converted, ValueError if the sound is not 16-bit PCM."""
         if start.width != 2 or start.channels < 1:
             raise ValueError(f"the sound must be 16-bit PCM, not {8 * start.width}-bit in {start.channels} channels")
         self._channels = start.channels
@@ -107,9 +102,8 @@ class WakeWords(AsyncEventHandler):
         """Answer one event; return whether there may be more: not after one that is refused."""
         try:
             await self._answer(event)
-            if (
-                time.monotonic() - self._heard_s > _IDLE_S
-            ):  # else few clients that do no more than ping keep every place
+            # Else few clients that do no more than ping keep every place.
+            if time.monotonic() - self._heard_s > _IDLE_S:
                 raise ValueError(f"no sound came for {_IDLE_S:g} s")
         except (EdgeError, ValueError, KeyError, TypeError) as error:
             log.warning("a client's event was refused: %s", error)
@@ -145,31 +139,13 @@ class WakeWords(AsyncEventHandler):
                 await self.write_event(Detection(name=label, timestamp=chunk.timestamp).event())
 
     def _info(self, loaded: Loaded) -> Info:
-        about = version()
+        about: dict[str, Any] = {"attribution": Attribution("Auricle", ""), "installed": True, "version": version()}
         models = [
-            WakeModel(
-                name=label,
-                attribution=_AURICLE,
-                installed=True,
-                description=f"taught: {label}",
-                version=about,
-                languages=[],
-                phrase=label,
-            )
+            WakeModel(name=label, description=f"taught: {label}", languages=[], phrase=label, **about)
             for label in loaded.label_map.labels
         ]
-        return Info(
-            wake=[
-                WakeProgram(
-                    name="auricle",
-                    attribution=_AURICLE,
-                    installed=True,
-                    version=about,
-                    models=models,
-                    description="sounds and words that their owner taught",
-                )
-            ]
-        )
+        what = "sounds and words that their owner taught"
+        return Info(wake=[WakeProgram(name="auricle", description=what, models=models, **about)])
 
 
 class _BoundedReader:
@@ -184,10 +160,7 @@ class _BoundedReader:
             return await self._reader.readline()
 
     async def readexactly(self, count: int) -> bytes:
-        """Return so many bytes.
-
-        Raises ValueError if these are more than an event may have, TimeoutError if they took too long.
-        """
+        """Return so many bytes. Raises ValueError if these are too many, TimeoutError if they took too long."""
         if not 0 <= count <= _LARGEST:
             raise ValueError(f"an event may have {_LARGEST:,} bytes, not {count:,}")
         async with asyncio.timeout(_IDLE_S):

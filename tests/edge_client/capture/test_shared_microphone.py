@@ -33,7 +33,7 @@ class Hardware:
         hardware = self
 
         class Source:
-            sample_rate_hz, frames, overflows, reopened = 14_400, 0, 1, 0
+            sample_rate_hz, frames, overflows, reopened, trouble = 14_400, 0, 1, 0, ""
 
             def read(self, samples, timeout_s):
                 return np.zeros(samples, np.float32)
