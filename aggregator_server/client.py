@@ -27,8 +27,7 @@ class Client:
             url: address of the server, such as ``http://127.0.0.1:8470``.
             authority: certificate (PEM) that vouches for the server; None: the system's authorities.
 
-        Raises:
-            AggregatorError: the address is none, or the authority cannot be used.
+        Raises AggregatorError: the address is none, or the authority cannot be used.
         """
         if problem := address_problem(url):
             raise AggregatorError(f"--url must look like http://host:port; {url!r} {problem}")
@@ -37,17 +36,11 @@ class Client:
         self._tls: ssl.SSLContext | bool = _trust(authority) if url.startswith("https:") else False
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401  (whatever JSON says)
-        """Return the answer to ``GET``; ``query`` becomes the address' part behind ``?``.
-
-        Raises ServerError: the server does not answer, or says no.
-        """
+        """Return the answer to ``GET``; ``query`` stands behind ``?``. Raises ServerError: none came, or no."""
         return self._ask("GET", path, params=query)
 
     def send(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
-        """Send a JSON document, or nothing; return the answer, None where it is empty.
-
-        Raises ServerError: the server does not answer, or says no.
-        """
+        """Send JSON, or nothing; return the answer, None where it is empty. Raises ServerError: none came, or no."""
         return self._ask(method, path, json=document)
 
     def put(self, path: str, body: bytes, **query: object) -> Any:  # noqa: ANN401

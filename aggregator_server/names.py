@@ -11,10 +11,7 @@ _SUFFIX_ROOM = 8  # for " (12345)"
 
 
 def check_name(name: str, what: str, length: int = NAME_LENGTH) -> str:
-    """Return a name as it is stored, which a database and a terminal can take (``fleet_protocol.labels``).
-
-    Raises InvalidRequestError: it is none.
-    """
+    """Return a name as it is stored (``fleet_protocol.labels``). Raises InvalidRequestError: it is none."""
     if not is_name(name) or len(name) > length or name != name.strip():
         raise InvalidRequestError(
             f"{what} must have 1 to {length} printable characters and no blanks around them, not {name[:300]!r}"

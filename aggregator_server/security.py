@@ -43,10 +43,7 @@ def draw(kind: str) -> str:
 
 
 def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
-    """Return the tokens: from the environment where it gives them, else from ``tokens.json``, drawn on first use.
-
-    Raises StartError: a token is too short, or the file cannot be read or written.
-    """
+    """Return the environment's tokens, else those of ``tokens.json``, drawn at first. Raises StartError: unusable."""
     path = folder / "tokens.json"
     given = {"admin": environment.get(ADMIN_VARIABLE), "enrol": environment.get(ENROL_VARIABLE)}
     try:

@@ -38,10 +38,7 @@ def note_address(folder: Path, url: str, authority: str | None) -> None:
 
 
 def read_address(folder: Path) -> tuple[str | None, str | None]:
-    """Return (where the server of a data folder is reached, the SHA-256 of its own authority), None where unknown.
-
-    Raises AggregatorError: the note is damaged.
-    """
+    """Return (the server's address, its authority's SHA-256), None if unknown. Raises AggregatorError: damaged."""
     try:
         noted = json.loads((folder / _NAME).read_bytes())
     except FileNotFoundError:
@@ -60,10 +57,7 @@ def require_address(url: str) -> None:
 
 
 def authority_file(folder: Path, url: str, authority: str | None) -> Path | None:
-    """Return the certificate that vouches for the server of a data folder; None where it needs none of its own.
-
-    ``authority``: SHA-256 of its own authority, as it is noted; None where it has none.
-    """
+    """Return the certificate that vouches for a folder's server; None where it has no ``authority`` (a SHA-256)."""
     return folder / "tls" / "authority.pem" if authority is not None and url.startswith("https:") else None
 
 

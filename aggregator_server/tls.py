@@ -49,8 +49,7 @@ def automatic(folder: Path, names: Iterable[str], now: datetime) -> Certificate:
         names: names and numbers of this machine, besides those that it knows itself.
         now: a time with a zone.
 
-    Raises:
-        StartError: a file cannot be used, or ``cryptography`` is not installed.
+    Raises StartError: a file cannot be used, or ``cryptography`` is not installed.
     """
     try:
         from aggregator_server import certificates

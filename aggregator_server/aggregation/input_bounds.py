@@ -50,8 +50,7 @@ class FeatureRange:
             values: float32 [..., numbers].
             ranges: how far beyond the range they may lie, in widths of it.
 
-        Raises:
-            MalformedUpdateError: a value is too far off.
+        Raises MalformedUpdateError: a value is too far off.
         """
         width = self.high - self.low
         # A number of an embedding that is the same in all public recordings, often 0, need not be so in an owner's.
@@ -72,10 +71,7 @@ def _first(off: Bools) -> tuple[int, ...]:
 
 
 def check_probabilities(name: str, scores: Array) -> None:
-    """Check that rows are probabilities of some of a network's classes, so that they sum to at most 1.
-
-    ``scores``: float32 [samples, classes], finite. Raises MalformedUpdateError: they are not.
-    """
+    """Check that rows, float32 [samples, classes], are probabilities. Raises MalformedUpdateError: they are not."""
     off = (scores < -_TOLERANCE) | (scores > 1 + _TOLERANCE)
     if off.any():
         where = _first(off)

@@ -35,11 +35,7 @@ class Chosen:
 
 
 def krum(updates: Updates, byzantine: float) -> Chosen:
-    """Return the upload that is nearest to its neighbours; of equal scores the first device's by id.
-
-    ``byzantine``: share of Byzantine clients; f is that share of n, rounded down. Raises AggregationError: n < 2 f + 3,
-    or n > ``MOST``.
-    """
+    """Return the upload nearest to its neighbours, of equal ones the first by id; errors as of :func:`krum_scores`."""
     best = int(stable_order(krum_scores(updates, byzantine))[0])
     return Chosen(updates.row(best), (updates.device_ids[best],))
 

@@ -112,8 +112,7 @@ def label_wise(
         normalise: divide by sum(beta) label by label; False is the paper to the letter.
         above_chance: beta is max(0, accuracy - 1 / classes of the device); False is the paper to the letter.
 
-    Raises:
-        AggregationError: the sums no longer fit float32 (the literal form grows geometrically).
+    Raises AggregationError: the sums no longer fit float32 (the literal form grows geometrically).
     """
     ordered = sorted(devices, key=lambda device: device.device_id)
     owners = Counter(column for device in ordered for column in device.columns.tolist())

@@ -20,8 +20,7 @@ def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
         byzantine: share of Byzantine clients; f is that share of n, rounded down.
         keep: m as a share of n, rounded down, at least one.
 
-    Raises:
-        AggregationError: n < 2 f + 3, or there are too many.
+    Raises AggregationError: n < 2 f + 3, or there are too many.
     """
     best = stable_order(krum_scores(updates, byzantine))[: max(1, floor_of(keep, len(updates)))]
     chosen = np.zeros(len(updates))

@@ -52,8 +52,7 @@ class Rule:
 def rules() -> Registry[Rule]:
     """Return every rule by name: those of this folder, and those of installed packages.
 
-    Raises:
-        PluginError: an installed package's rule cannot be used.
+    Raises PluginError: an installed package's rule cannot be used.
     """
     return discover("aggregator_server.aggregation", "RULE", "auricle.rules", Rule)
 
@@ -61,8 +60,7 @@ def rules() -> Registry[Rule]:
 def weight_rules() -> tuple[str, ...]:
     """Return the names of the rules that combine weights.
 
-    Raises:
-        PluginError: an installed package's rule cannot be used.
+    Raises PluginError: an installed package's rule cannot be used.
     """
     return tuple(name for name, rule in rules().items() if rule.combine is not None)
 

@@ -14,10 +14,7 @@ from fleet_protocol.setting import Setting
 
 
 def trimmed_mean(updates: Updates, trim: float) -> Floats:
-    """Return the trimmed mean of every weight, float32 [weights].
-
-    ``trim``: b, the share of the values cut off at either end, from 0 to below 0.5.
-    """
+    """Return the mean of every weight, float32 [weights], without the share ``trim`` (b) of values at either end."""
     cut = floor_of(trim, len(updates))
     result = np.empty(updates.layout.width, np.float32)
 

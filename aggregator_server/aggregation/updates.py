@@ -67,8 +67,7 @@ class Layout:
     def flatten(self, arrays: Mapping[str, Array], into: Floats | None = None) -> Floats:
         """Write arrays into one row, float32 [width]; arrays that the layout does not name are left out.
 
-        Raises:
-            AggregationError: an array is missing, has another shape, or is not float32.
+        Raises AggregationError: an array is missing, has another shape, or is not float32.
         """
         row = np.empty(self.width, np.float32) if into is None else into
         for name, columns in self.columns.items():

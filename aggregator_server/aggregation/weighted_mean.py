@@ -23,8 +23,7 @@ def weighted_mean(updates: Updates, sizes: Doubles) -> Floats:
         sizes: float64 [devices]: n_k, not negative; a device of size 0 does not count, and where all are 0, all
             count alike.
 
-    Raises:
-        AggregationError: a size is negative or not finite.
+    Raises AggregationError: a size is negative or not finite.
     """
     return weighted_means(updates, dict.fromkeys(updates.layout.layer_columns, sizes))
 

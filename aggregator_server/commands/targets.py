@@ -55,10 +55,7 @@ def connect(options: argparse.Namespace) -> Client:
 
 @dataclass(frozen=True)
 class Named:
-    """Something that a command can act on.
-
-    ``present``: whether it is in use; what is not counts only where nothing that is in use fits.
-    """
+    """Something that a command can act on; what is not ``present`` counts only where nothing else fits."""
 
     id: str
     name: str | None
@@ -73,8 +70,7 @@ def resolve(given: str, known: Iterable[Named], what: str, listing: str, *, pref
         listing: command that lists them, for the message.
         prefixes: whether the beginning of an id says which; of a number it does not.
 
-    Raises:
-        AggregatorError: nothing or more than one thing can be meant; the message lists the candidates.
+    Raises AggregatorError: nothing or more than one thing can be meant; the message lists the candidates.
     """
     items = tuple(known)
     folded = given.casefold()

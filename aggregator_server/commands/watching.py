@@ -50,8 +50,7 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
         learned: whether to go on until every selected device has applied the result, but those that are away.
         as_json: whether to print the round at its end alone, as JSON.
 
-    Raises:
-        ServerError: the server does not answer, or there is no such round.
+    Raises ServerError: the server does not answer, or there is no such round.
     """
     shown: set[Seat] = set()
     begun = as_json

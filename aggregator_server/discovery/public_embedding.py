@@ -47,10 +47,7 @@ class PublicEmbedding:
         return self._scatter.whitening
 
     def directions(self, prototypes: Floats) -> Doubles:
-        """Return directions of length 1, float64 [n, numbers], whose products say how alike prototypes are.
-
-        ``prototypes``: float32 [n, 1, numbers].
-        """
+        """Return directions of length 1, float64 [n, numbers], of prototypes, float32 [n, 1, numbers], to compare."""
         return self._scatter.whitened(prototypes.reshape(len(prototypes), -1))
 
     def nearest(self, prototype: Floats) -> tuple[str, float]:

@@ -57,10 +57,7 @@ COMMAND_LINE = Actor("command line")
 
 
 def audit(session: Session, what: What, by: Actor, now: float, **details: str | float | None) -> None:
-    """Note what happened; the row is kept if the session's transaction is.
-
-    ``details``: what it was done to; never a secret.
-    """
+    """Note what happened, and to what (never a secret); the row is kept if the session's transaction is."""
     session.add(AuditRow(at=now, who=by.who, address=by.address, what=what, details=details))
 
 

@@ -195,8 +195,7 @@ def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) 
         after: only devices that come after this one; one that enrols meanwhile comes at the end.
         limit: at most so many.
 
-    Raises:
-        RefusedError: there is no device ``after``.
+    Raises RefusedError: there is no device ``after``.
     """
     with tables.reading() as session:
         place = None if after is None else require_device(session, after)
@@ -314,10 +313,7 @@ def require_fleets_features(session: Session, settings: FeatureSettings, name: s
 
 
 def require_active(row: DeviceRow | Standing) -> None:
-    """Check that a device may take part.
-
-    Raises DeviceRevokedError: it was revoked, or left. RefusedError: an operator has yet to admit it.
-    """
+    """Check that a device may take part. Raises DeviceRevokedError, RefusedError (an operator has yet to admit it)."""
     require_not_revoked(row)
     if row.waiting:
         raise errors.RefusedError(

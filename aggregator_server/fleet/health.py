@@ -42,10 +42,7 @@ def health_of(device: DeviceInfo, now: float) -> str:
 
 @dataclass(frozen=True)
 class FleetHealth:
-    """How many devices of each health there are.
-
-    ``seen``: active devices that were heard of lately, whatever else they are.
-    """
+    """How many devices of each health there are; ``seen``: active ones heard of lately, whatever else they are."""
 
     waiting: int
     quarantine: int

@@ -45,10 +45,7 @@ def list_invitations(tables: Tables) -> tuple[InvitationInfo, ...]:
 
 
 def revoke_invitation(tables: Tables, invitation_id: int, by: Actor, now: float) -> None:
-    """Let nobody in by an invitation from now on; the devices that joined by it stay.
-
-    Raises RefusedError: there is no such invitation.
-    """
+    """Let nobody in from now on; devices that joined by it stay. Raises RefusedError: there is no such invitation."""
     with tables.writing() as session:
         row = session.get(InvitationRow, invitation_id)
         if row is None:

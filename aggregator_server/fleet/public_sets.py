@@ -48,20 +48,14 @@ def _settings(features: str) -> FeatureSettings:
 
 @lru_cache(maxsize=2)
 def feature_range(store: Store, sha256: str) -> FeatureRange:
-    """Return the range of the features of a public set's recordings; data impressions do not widen it.
-
-    Raises BlobError: the public set is missing or damaged.
-    """
+    """Return the range of a public set's recordings; impressions do not widen it. Raises BlobError: it is damaged."""
     public_set = PublicSet.unpack(store.blobs.read(sha256))
     recordings = public_set.features[~public_set.synthetic]
     return FeatureRange.of(recordings if len(recordings) else public_set.features)
 
 
 def require_served(store: Store, sha256: str) -> None:
-    """Check that a blob is one that devices may fetch: public set, consensus, model, weights or prototypes.
-
-    Raises RefusedError: it is not.
-    """
+    """Check that a blob is one that devices may fetch. Raises RefusedError: it is not."""
     with store.reading() as session:
         kind = session.execute(_KIND, {"of_blob": sha256}).scalar()
     if kind not in _SERVED:

@@ -34,10 +34,7 @@ def published_model(session: Session) -> ModelRow:
 
 
 def required_model(session: Session) -> ModelRow:
-    """Return the model that a new round of the fleet trains.
-
-    Raises RefusedError: no model has been published; the fleet has more classes by now than the model's head has slots.
-    """
+    """Return the model that a new round trains. Raises RefusedError: there is none, or it has too few slots."""
     model = current_model(session)
     if model is None:
         raise errors.RefusedError(
@@ -67,10 +64,7 @@ def model_blob(session: Session, version: int | None) -> str | None:
 
 @lru_cache(maxsize=4)
 def read_manifest(store: Store, sha256: str) -> Manifest:
-    """Return the manifest of a published model, which every upload needs: it is read once.
-
-    Raises BlobError: it is missing or damaged.
-    """
+    """Return a published model's manifest, which every upload needs. Raises BlobError: it is missing or damaged."""
     return unpack_bundle(store.blobs.read(sha256), f"model {sha256}").manifest
 
 

@@ -89,10 +89,7 @@ def find_token(tables: Tables, token: str) -> int | None:
 
 
 def find_person(tables: Tables, token: str, now: float) -> Person | None:
-    """Return who a token belongs to; None where nobody has it.
-
-    Raises NotAuthenticatedError: it has expired or was revoked.
-    """
+    """Return who has a token; None: nobody. Raises NotAuthenticatedError: it has expired or was revoked."""
     with tables.reading() as session:
         row = session.scalar(select(TokenRow).where(TokenRow.token_hash == hash_secret(token)))
         return None if row is None else _owner(row, now)
@@ -106,10 +103,7 @@ def _owner(row: TokenRow, now: float) -> Person:
 
 
 def expiry(seconds: float | None, now: float) -> float | None:
-    """Return when something expires that lasts for so many seconds; None: never.
-
-    Raises InvalidRequestError: the time is no time, or too long.
-    """
+    """Return when it expires after so many seconds; None: never. Raises InvalidRequestError: they cannot be used."""
     if seconds is None:
         return None
     if not (math.isfinite(seconds) and 0 < seconds <= _LONGEST_S):
@@ -132,8 +126,7 @@ def sign_in(tables: Tables, token: str, first: str, address: str | None, now: fl
         token: what the person shows.
         first: the administrator's token, of ``tokens.json`` or the environment.
 
-    Raises:
-        NotAuthenticatedError: nobody has the token, or it has expired or was revoked.
+    Raises NotAuthenticatedError: nobody has the token, or it has expired or was revoked.
     """
     secret, token_id, proof = secrets.token_urlsafe(32), None, None
     person: Person | None = FIRST

@@ -15,10 +15,7 @@ _NUMBERS = re.compile(r"\d{1,9}(?:\.\d{1,9})*")
 
 
 def check_versions(versions: Versions) -> dict[str, str] | None:
-    """Return what a device says of what it runs as a row keeps it; None where it says nothing.
-
-    Raises InvalidRequestError: a text cannot be used.
-    """
+    """Return what a device says that it runs, as a row keeps it. Raises InvalidRequestError: a text cannot be used."""
     said = {name: text for name, text in asdict(versions).items() if text}
     for name, text in said.items():
         check_name(text, f"versions.{name}", VERSION_LENGTH)

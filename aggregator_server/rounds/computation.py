@@ -53,10 +53,7 @@ def compute_here(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | st
 
 
 class Computation:
-    """Computes results as :func:`compute_here` does, in a process of its own that serves one round at a time.
-
-    Threads may share it; a second one waits for the first.
-    """
+    """Computes as :func:`compute_here`, in a process of its own, one round at a time; threads may share it."""
 
     def __init__(self, blobs: BlobStore, limit_s: float = COMPUTATION_S) -> None:
         """Make one whose process does not run yet. ``limit_s``: a computation that takes longer is ended."""

@@ -22,11 +22,7 @@ from aggregator_server.store.tables import RoundRow
 
 
 def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
-    """Open a round with the devices that are enrolled now, and return its number.
-
-    Raises RefusedError: the request cannot be met, another round is open, or there is nothing to score or nobody to do
-    it.
-    """
+    """Open a round with the devices enrolled now, and return its number. Raises RefusedError: that cannot be now."""
     write_seen(store)
     with store.writing() as session:
         row = open_requested(session, request, now)
@@ -35,10 +31,7 @@ def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERV
 
 
 def cancel_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -> None:
-    """End an open round without a result.
-
-    Raises RoundNotFoundError: there is no such round. RefusedError: it is over already.
-    """
+    """End an open round without a result. Raises RoundNotFoundError: there is none; RefusedError: it is over."""
     with store.writing() as session:
         row = require_round(session, round_id)
         if not is_open(row):
@@ -61,8 +54,7 @@ def advance(
         compute: makes the result of a round, or says why there is none (rounds/computation.py).
         closed: called as soon as the round's end is durable; files that are needed no more are removed afterwards.
 
-    Raises:
-        OSError, MemoryError: the result says nothing about the round: call again later.
+    Raises OSError, MemoryError: the result says nothing about the round: call again later.
     """
     while True:
         with store.reading() as session:

@@ -36,10 +36,7 @@ from fleet_protocol.personalisations import personalisations
 
 
 def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
-    """Open a round as somebody asked for it.
-
-    Raises RefusedError: the request cannot be met, or another round is open. AggregatorError: as :func:`insert_round`.
-    """
+    """Open a round as somebody asked for it. Raises RefusedError: it cannot be met, or another round is open."""
     request = recommended(request, fleet_kind(session))
     chosen = lookup(request.strategy)
     plan = make_plan(request, chosen)

@@ -154,10 +154,7 @@ _CANDIDATES = select(DeviceRow.device_id, DeviceRow.clips, DeviceRow.seen_at).wh
 
 
 def read_columns(session: Session, now: float) -> Columns:
-    """Return the devices that may take part: not those in quarantine.
-
-    The rows are read part by part.
-    """
+    """Return the devices that may take part, not those in quarantine; rows are read part by part."""
     ids, numbers = [np.empty(0, "S32")], [np.empty((0, 2))]
     for part in session.execute(_CANDIDATES, execution_options={"yield_per": _READ}).partitions():
         ids.append(np.array([row[0].encode() for row in part], "S32"))

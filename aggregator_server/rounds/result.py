@@ -67,11 +67,7 @@ class StoredRound:
         self.state_owner = f"{rule.name} {rule.settings.get('server_optimiser', '')}"
 
     def inputs(self) -> RoundInputs:
-        """Load the inputs of the round's aggregation.
-
-        Raises AggregationError: uploads are damaged, and too few are not. BlobError: another blob is missing or
-        damaged.
-        """
+        """Load the inputs. Raises AggregationError: too few uploads are whole. BlobError: another blob is not."""
         snapshot, contributions, state = self._snapshot, self._contributions(), self._state()
         public_set = PublicSet.unpack(self._blobs.read(snapshot.public_set))
         public_set = dataclasses.replace(public_set, classes=snapshot.classes)  # people may have renamed some
@@ -96,10 +92,7 @@ class StoredRound:
         )
 
     def _contributions(self) -> tuple[Contribution, ...]:
-        """Return the uploads that are neither missing nor damaged.
-
-        Several are read at the same time. Of each the document alone stays in memory.
-        """
+        """Read the uploads that are neither missing nor damaged, some at a time; the documents stay in memory."""
         uploads = self._snapshot.uploads
         found: list[Contribution | BlobError] = [BlobError("not read yet")] * len(uploads)
 

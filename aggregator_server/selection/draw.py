@@ -97,8 +97,7 @@ class Selection:
 def selections() -> Registry[Selection]:
     """Return every selection by name: those of this folder, and those of installed packages.
 
-    Raises:
-        PluginError: an installed package's selection cannot be used.
+    Raises PluginError: an installed package's selection cannot be used.
     """
     return discover("aggregator_server.selection", "SELECTION", "auricle.selections", Selection)
 

@@ -30,10 +30,7 @@ class Incoming:
     """A blob that is being received: its bytes are written, checked, and then kept or dropped."""
 
     def __init__(self, blobs: "BlobStore", file: BinaryIO, path: Path, *, is_bounded: bool) -> None:
-        """Make one without bytes.
-
-        ``is_bounded``: whether what it takes counts towards the room that uploads have together.
-        """
+        """Make one without bytes; what a bounded one takes counts towards the room that uploads have together."""
         self._blobs, self._file, self._path = blobs, file, path
         self._is_bounded, self._taken = is_bounded, 0
         self._hash = hashlib.sha256()
@@ -81,10 +78,7 @@ class Incoming:
         return memoryview(mmap.mmap(self._file.fileno(), self.size, access=mmap.ACCESS_READ))
 
     def keep(self) -> str:
-        """Store the blob durably, and return its digest; the same content twice is one blob.
-
-        Raises OSError: the disk refuses, or the object store does not answer (StateAwayError).
-        """
+        """Store the blob durably, the same content once, and return its digest. Raises OSError: the disk refuses."""
         self._blobs.keep(self._file, self._path, self.sha256)
         return self.sha256
 
@@ -121,10 +115,7 @@ class BlobStore(ABC):
         self._taken += count
 
     def remove_leftovers(self, older_than_s: float = 0.0) -> None:
-        """Remove what an earlier process left in ``incoming/``.
-
-        ``older_than_s``: age at which no process can still be receiving; 0: nobody else has the folder.
-        """
+        """Remove what an earlier process left in ``incoming/``: all, or what is so old that nobody receives it."""
         for leftover in self._incoming.iterdir():
             with contextlib.suppress(FileNotFoundError):  # another server was faster
                 if not older_than_s or leftover.stat().st_mtime < time.time() - older_than_s:
@@ -216,10 +207,7 @@ class BlobStore(ABC):
 
     @abstractmethod
     def remove(self, sha256: str) -> None:
-        """Remove a blob that no row of the database needs any more; one that is gone already is no error.
-
-        A power cut may bring it back.
-        """
+        """Remove a blob that no row needs any more; one that is gone is no error. A power cut may bring it back."""
 
     @abstractmethod
     def entries(self) -> Iterator[Entry]:

@@ -180,10 +180,7 @@ def number_of(connection: Connection) -> int:
 
 
 def damage_of(path: Path) -> list[str]:
-    """Return what is damaged in a file of SQLite, for people; others may have it open.
-
-    Raises StartError: it cannot be read, or the disk is full.
-    """
+    """Return what is damaged in a file of SQLite, which others may use. Raises StartError: it cannot be read."""
     try:
         with closing(sqlite3.connect(path)) as connection:
             lines = [line for (line,) in connection.execute("PRAGMA integrity_check(20)") if line != "ok"]

@@ -26,10 +26,7 @@ class Deadlines:
     """The waits on all connections of an engine, from when it is made for it."""
 
     def __init__(self, engine: Engine, statement_s: float) -> None:
-        """Watch an engine that has no connection yet.
-
-        ``statement_s``: in which a statement must be answered; more than the database itself gives it.
-        """
+        """Watch a new engine; ``statement_s`` for an answer is more than the database itself gives a statement."""
         self._statement_s = statement_s
         self._silent_at = self._again_at = -math.inf
         self._ends_from, self._most_s = math.inf, math.inf  # when the program ends, and how long it then waits

@@ -31,10 +31,7 @@ def free_space(folder: Path) -> FreeSpace:
 
 
 def require_room(folder: Path) -> None:
-    """Refuse to take in more while the disk is nearly full: closing a round needs room too.
-
-    Raises RefusedError: naming the folder and what is left.
-    """
+    """Refuse to take in more while the disk is nearly full: closing a round needs room too. Raises RefusedError."""
     room = free_space(folder)
     if not room.enough:
         raise RefusedError(

@@ -36,8 +36,7 @@ class Identity:
             found: number of the database; 0: it is without tables.
             database: where it is, for people.
 
-        Raises:
-            StartError: it is not; names the way out.
+        Raises StartError: it is not; names the way out.
         """
         if not found and (self.noted is not None or not self._blobs.is_empty()):
             raise StartError(
@@ -54,10 +53,7 @@ class Identity:
         return found or 1 + secrets.randbelow(_LARGEST - 1)
 
     def require_blobs(self, session: Session, database: str) -> None:
-        """Refuse a store that is empty, or that nobody has claimed, where it lacks what the database needs.
-
-        Raises StartError: it does; names the way out.
-        """
+        """Refuse a store, empty or unclaimed, that lacks what the database needs. Raises StartError: it does."""
         sha256 = one_lasting(session)
         if sha256 is None or self._blobs.exists(sha256) or not (self.noted is None or self._blobs.is_empty()):
             return

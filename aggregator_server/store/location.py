@@ -95,10 +95,7 @@ def locate_by(data: Path, database: str | None, store: str | None, environment: 
 
 
 def noted_state(data: Path) -> dict[str, str]:
-    """Return where a data folder notes that the state is: ``database`` and ``store``, or ``moved_to`` for people.
-
-    Raises StartError: the note is damaged.
-    """
+    """Return a folder's note: ``database``, ``store``, or ``moved_to`` for people. Raises StartError: it is damaged."""
     path = data / NOTE
     try:
         noted = json.loads(path.read_bytes())

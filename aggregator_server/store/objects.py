@@ -44,8 +44,7 @@ class ObjectBlobs(BlobStore):
             address: as ``s3://bucket/prefix``.
             folder: of this machine; made where it does not exist.
 
-        Raises:
-            StartError: obstore is not installed, or a setting of the environment cannot be used.
+        Raises StartError: obstore is not installed, or a setting of the environment cannot be used.
         """
         super().__init__(folder)
         self._address = address
@@ -174,10 +173,7 @@ class ObjectBlobs(BlobStore):
 
     @contextlib.contextmanager
     def _answers(self, sha256: str = "") -> Iterator[None]:
-        """Turn what the store says into this package's errors.
-
-        ``sha256``: blob that has to be there; "": the caller hears FileNotFoundError.
-        """
+        """Turn the store's errors into this package's; without ``sha256`` the caller hears FileNotFoundError."""
         from obstore.exceptions import BaseError
 
         try:

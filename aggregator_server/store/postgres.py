@@ -189,10 +189,7 @@ class Postgres(Database):
             raise
 
     def flush(self) -> None:
-        """Commit something small, and wait for it: what was committed before lies before it in the log.
-
-        Raises StateAwayError: the database does not answer.
-        """
+        """Commit something small: what was committed before is durable then. Raises StateAwayError: no answer."""
         with self.answers(), self._autocommits.connect() as connection:
             connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'auricle', '')")
 

@@ -100,10 +100,7 @@ def name_of(server: str) -> str:
 
 
 def require_lease(session: Session) -> None:
-    """Refuse a write of a step whose lease is over; call it once the transaction has the lock of the writer.
-
-    Raises LeaseLostError: it is over.
-    """
+    """Refuse a write, under the writer's lock, of a step whose lease is over. Raises LeaseLostError: it is."""
     step = _STEP.get()
     if step is None:
         return
@@ -171,10 +168,7 @@ class Servers:
 
     @contextlib.contextmanager
     def leading(self) -> Iterator[int | None]:
-        """A step of the rounds: the lease's token; None where another server has the lease.
-
-        Every transaction that writes within it raises LeaseLostError once the lease is over.
-        """
+        """A step of the rounds, by the lease's token, which each write checks; None: another server has the lease."""
         lease = self._lease()
         before = _STEP.set(lease)
         try:

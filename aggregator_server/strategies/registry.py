@@ -26,10 +26,7 @@ Part = Literal["local", "aggregation", "selection", "personalisation"]
 
 
 def known_settings(part: Part) -> Mapping[str, Settings]:
-    """Return the settings of every method that a part of a plan can name.
-
-    Raises PluginError: an installed package's method cannot be used.
-    """
+    """Return the settings of all methods of a part of a plan. Raises PluginError: a package's cannot be used."""
     if part == "local":
         return {name: method.settings for name, method in local_methods().items()}
     if part == "aggregation":
@@ -54,10 +51,7 @@ def complete(part: Part, choice: Choice) -> Choice:
 
 @cache
 def strategies() -> Registry[Strategy]:
-    """Return every strategy by name.
-
-    Raises PluginError: an installed package's strategy or method cannot be used, or a strategy names an unknown method.
-    """
+    """Return every strategy by name. Raises PluginError: a package's cannot be used, or names an unknown method."""
     found = discover("aggregator_server.strategies", "STRATEGY", "auricle.strategies", Strategy)
     for name, strategy in found.items():
         for part in get_args(Part):
@@ -70,11 +64,7 @@ def strategies() -> Registry[Strategy]:
 
 
 def strategy(name: str) -> Strategy:
-    """Return a strategy by its name.
-
-    Raises RefusedError: there is none of that name; says which there are. PluginError: an installed package's strategy
-    cannot be used.
-    """
+    """Return a strategy by its name. Raises RefusedError: there is none; PluginError: a package's cannot be used."""
     found = strategies().get(name)
     if found is None:
         raise RefusedError("unknown_strategy", f"unknown strategy {name!r}; known: {', '.join(sorted(strategies()))}")

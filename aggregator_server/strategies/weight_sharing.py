@@ -35,8 +35,7 @@ Combine = Callable[[Choice, Updates, Doubles, Arrays, Arrays], tuple[Arrays, Arr
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
     """Check an upload: its document, and that its arrays are weights of the shared model.
 
-    Raises:
-        MalformedUpdateError: naming what is wrong.
+    Raises MalformedUpdateError: naming what is wrong.
     """
     check_document(terms, update)
     if terms.manifest is None:
@@ -54,8 +53,7 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         combine: the rule: (the plan's aggregation, uploads, sizes, previous weights, state) -> (new weights, new
             state, JSON-ready details).
 
-    Raises:
-        AggregationError: the rule cannot combine these uploads.
+    Raises AggregationError: the rule cannot combine these uploads.
     """
     if inputs.model is None:
         raise AggregationError("the round has no shared model")

@@ -20,10 +20,7 @@ from fleet_protocol.tensors import Arrays
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
-    """Check an upload of this strategy: what its document says of classes and reports, and its arrays.
-
-    Raises MalformedUpdateError: naming what is wrong.
-    """
+    """Check an upload's document and scores. Raises MalformedUpdateError: says what is wrong."""
     check_document(terms, update)
     check_arrays(terms, update, arrays, {"scores": (terms.samples, len(update.classes))})
     check_probabilities("scores", arrays["scores"])

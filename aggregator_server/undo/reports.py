@@ -23,10 +23,7 @@ _FIRST_REPORTS = (
 
 
 def list_class_history(store: Store, reports: int = REPORTS_IN_LIST) -> tuple[ClassDetail, ...]:
-    """Return every class that the fleet has, had or may get: its own first, in column order.
-
-    ``reports``: the first reports of each class, at most so many.
-    """
+    """Return every class of now and before, in column order, each with so many of its first reports."""
     with store.reading() as session:
         rows = session.scalars(select(ClassRow)).all()
         ordered = sorted(rows, key=lambda row: (row.position < 0, max(row.position, 0), row.class_id))

@@ -41,10 +41,7 @@ RESULTS = {kind: f"result_{kind}" for kind in KINDS}
 
 
 def lines(session: Session) -> tuple[RoundRow, ...]:
-    """Return the rounds from which later ones go on: of the current shared model, and the newest, which is last.
-
-    Raises RefusedError: there is none.
-    """
+    """Return the rounds that later ones go on from: the model's, and the newest. Raises RefusedError: there is none."""
     newest, model = newest_done(session), current_model(session)
     if newest is None:
         raise RefusedError(

@@ -173,10 +173,7 @@ def restore(file: Path, place: Path | Location) -> None:
 
 
 def unpack(file: Path, folder: Path) -> None:
-    """Write a backup's files into a new folder, durably, and check every one.
-
-    Raises BackupError: the file is no backup, or damaged. OSError: the disk refuses.
-    """
+    """Write a backup's files into a new folder, durably and checked. Raises BackupError: it is damaged, or none."""
     folder.mkdir(mode=0o700, parents=True)
     try:
         with open_backup(file, _DIGESTS) as backup:

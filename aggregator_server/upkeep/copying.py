@@ -132,10 +132,7 @@ def _copy_blobs(source: BlobStore, target: BlobStore) -> None:
 
 
 def _fill_database(location: Location, number: int, rows: Connection) -> None:
-    """Write a fleet's rows into a database that is empty, or has exactly these already.
-
-    Raises StartError: it holds something else, or does not answer.
-    """
+    """Write rows into a database that is empty or has just these. Raises StartError: it has others, or is away."""
     assert location.database is not None
     database = open_postgres(
         location.database,

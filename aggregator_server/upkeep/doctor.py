@@ -46,10 +46,7 @@ Found = Iterator[tuple[str, State, str, str]]
 
 
 def examine(place: Path | Location, now: float) -> list[Observation]:
-    """Check everything; nothing is changed, and the server may run.
-
-    Raises StartError: it is no data folder, or another release wrote it.
-    """
+    """Check everything and change nothing; the server may run. Raises StartError: it is no data folder."""
     location = locate(place)
     with closing(open_tables(location)) as tables:
         parts = (

@@ -19,10 +19,7 @@ _WORK = ".moving"
 
 
 def target_of(words: list[str], source: Location) -> Location:
-    """Return where ``--to`` says that a fleet is to go: a data folder, or a database and a store.
-
-    Raises StartError: it says neither.
-    """
+    """Return the place that ``--to`` names: a data folder, or a database and a store. Raises StartError: it is none."""
     if len(words) == 1 and not is_database(words[0]) and "://" not in words[0]:
         return Location(Path(words[0]))
     if len(words) == 2 and is_database(words[0]):

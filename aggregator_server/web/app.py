@@ -37,10 +37,7 @@ _DESCRIPTION = (
 
 
 def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -> FastAPI:
-    """Return the server's application; the store stays the caller's, to close.
-
-    ``first_tokens``: tokens of ``tokens.json`` or the environment.
-    """
+    """Return the application; the store stays the caller's, to close. The tokens are the server's own two."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

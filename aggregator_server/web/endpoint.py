@@ -40,10 +40,7 @@ class Endpoint:
     insecure_http: bool = False  # whether it may speak plain HTTP where others can read the network
 
     def certificate(self, data: Path) -> tls.Certificate | None:
-        """Return what the server speaks TLS with; None for plain HTTP.
-
-        Raises StartError: the options contradict each other, or a file cannot be used.
-        """
+        """Return what to speak TLS with; None: plain HTTP. Raises StartError: options or a file cannot be used."""
         try:
             for url in self.urls:
                 require_address(url)
@@ -67,8 +64,7 @@ class Endpoint:
             certificate: what the server speaks TLS with; None for plain HTTP.
             host: address that it listens on.
 
-        Raises:
-            StartError: it would speak plain HTTP where others can read the network.
+        Raises StartError: it would speak plain HTTP where others can read the network.
         """
         if certificate is None or self.tls_mode == "proxy":
             self.require_privacy(host)

@@ -173,10 +173,7 @@ def _terms(store: Store, _round_id: int, model: str | None) -> UploadTerms:
 
 
 def note_update(store: Store, update: Update, sha256: str, now: float) -> Receipt:
-    """Note an upload that was checked, and whose bytes are on disk; the receipt holds once the store is flushed.
-
-    Raises RoundNotFoundError, RefusedError: it has no place any more.
-    """
+    """Note an upload that was checked and is on disk; final once flushed. Raises RefusedError: it has no place now."""
     with store.writing(durable=False) as session:
         try:
             found = _admit(session, update.round_id, update.device_id, sha256, now)
@@ -194,10 +191,7 @@ def note_update(store: Store, update: Update, sha256: str, now: float) -> Receip
 
 
 def check_metrics(metrics: dict[str, float]) -> None:
-    """Check a device's measurements: names that can be stored, finite values.
-
-    Raises InvalidRequestError: it cannot be stored.
-    """
+    """Check measurements: names and finite values. Raises InvalidRequestError: they cannot be stored."""
     if len(metrics) > METRICS:
         raise errors.InvalidRequestError(f"{len(metrics)} metrics are more than the {METRICS} that are allowed")
     for name, value in metrics.items():

@@ -153,10 +153,7 @@ def _to_learn(session: Session, device_id: str, place: Any) -> int | None:  # no
 
 @lru_cache(maxsize=4)
 def _for_all(store: Store, _state: object, kind: WorkKind, round_id: int) -> Work:
-    """Return what all devices get of the work for a round.
-
-    To read it for each device of a fleet that wakes would take 1.9 ms of the processor in place of 0.7.
-    """
+    """Return what all devices get of the work for a round: read for each, it takes 1.9 ms of the processor, not 0.7."""
     with store.reading() as session:
         row, learning = session.get_one(RoundRow, round_id), kind == "learn"
         return Work(

@@ -14,10 +14,7 @@ from aggregator_server.strategies.strategy import Strategy
 
 @dataclass(frozen=True, kw_only=True)
 class StrategyChoice:
-    """A strategy, as a choice for the next round.
-
-    ``obstacle``: reason why no round by it can be opened; None where one can.
-    """
+    """A strategy as a choice for the next round; ``obstacle``: why none by it can be opened, None where one can."""
 
     name: str
     about: str
@@ -27,10 +24,7 @@ class StrategyChoice:
 
 
 def list_choices(store: Store) -> tuple[StrategyChoice, ...]:
-    """Return every strategy, the recommended one first, then those that this fleet can follow.
-
-    Raises PluginError: an installed package's strategy cannot be used.
-    """
+    """Return every strategy, the recommended one first, then those that this fleet can follow."""
     with store.reading() as session:
         best = recommended(RoundRequest(), fleet_kind(session)).strategy
         public_set, model = current_version(session), current_model(session)

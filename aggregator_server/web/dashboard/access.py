@@ -123,10 +123,7 @@ async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: 
 
 
 def _require_own_page(request: Request) -> None:
-    """Check what browsers say about where a form comes from, as far as they say it.
-
-    Raises RefusedError: from another site.
-    """
+    """Check what browsers say about a form's origin, as far as they do. Raises RefusedError: from another site."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
     if foreign or site not in (None, "same-origin", "none"):

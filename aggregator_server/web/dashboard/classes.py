@@ -32,10 +32,7 @@ _CHANGES: dict[str, What] = {"renamed": "class_renamed", "merged": "class_merged
 
 @dataclass(frozen=True)
 class Undo:
-    """What was done just now, and the form that undoes it.
-
-    ``name``: name that the class had, where another name was what it got.
-    """
+    """What was done just now, and the form that undoes it; ``name``: the former one, where a name was changed."""
 
     said: str
     address: str

@@ -96,10 +96,7 @@ async def require_member(
 
 
 async def require_known(request: Request) -> None:
-    """Admit whoever has a token that the server knows, whatever it opens.
-
-    Raises NotAuthenticatedError: the token is none of these.
-    """
+    """Admit whoever has a token that the server knows. Raises NotAuthenticatedError: it is none of these."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     service = await get_service(request)
     if scheme.lower() == "bearer":
