@@ -27,16 +27,11 @@ DETAILED = 10_000
 
 @dataclass(frozen=True)
 class DeviceScores:
-    """One device's scores on the public set.
-
-    Attributes:
-        columns: The fleet's class of every column of ``scores``, int64 [owned].
-        scores: f_m, alpha-updated, float32 [samples, owned]; or a function that reads them, for those of all devices
-            together may be large.
-    """
+    """One device's scores on the public set."""
 
     device_id: str
-    columns: Ints
+    columns: Ints  # the fleet's class of every column of ``scores``, int64 [owned]
+    # f_m, alpha-updated, float32 [samples, owned]; or a function that reads them, for all devices' may be large.
     scores: Floats | Callable[[], Floats]
 
     def read(self) -> Floats:

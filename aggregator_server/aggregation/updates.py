@@ -35,13 +35,9 @@ _FEWEST_ROWS, _MOST_ROWS = 256, 2_048  # of a task that looks at some devices
 
 @dataclass(frozen=True)
 class Layout:
-    """Where every array of weights lies in a row.
+    """Where every array of weights lies in a row."""
 
-    Attributes:
-        layers: Arrays of each layer, as the bundle's manifest groups them.
-    """
-
-    layers: tuple[Layer, ...]
+    layers: tuple[Layer, ...]  # arrays of each layer, as the bundle's manifest groups them
     shapes: Mapping[str, tuple[int, ...]]
 
     @cached_property

@@ -15,7 +15,6 @@ from aggregator_server.commands.targets import Named, resolve
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.schemas import DeviceInfo
-    from aggregator_server.store import Tables
 
 
 def add(commands: Commands) -> None:
@@ -123,22 +122,17 @@ def _invite(options: argparse.Namespace) -> int:
     return 0
 
 
-def _meant(tables: Tables, given: str) -> int:
-    """Return the number of the invitation that is meant by its number or group."""
-    from aggregator_server.fleet.invitations import list_invitations
-
-    known = (Named(str(info.invitation_id), info.group, info.revoked_at is None) for info in list_invitations(tables))
-    return int(resolve(given, known, "invitation", "auricle-aggregator invitations", prefixes=False))
-
-
 def _invitations(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.invitations import list_invitations, revoke_invitation
 
     tables = tables_of(options)
+    listed = list_invitations(tables)
     if options.revoke is not None:
-        revoke_invitation(tables, _meant(tables, options.revoke), COMMAND_LINE, time.time())
+        known = (Named(str(info.invitation_id), info.group, info.revoked_at is None) for info in listed)
+        meant = resolve(options.revoke, known, "invitation", "auricle-aggregator invitations", prefixes=False)
+        revoke_invitation(tables, int(meant), COMMAND_LINE, time.time())
         return 0
     columns = ("invitation_id", "devices", "used", "group", "made_at", "expires_at", "revoked_at")
-    show(list_invitations(tables), columns, as_json=options.json)
+    show(listed, columns, as_json=options.json)
     return 0

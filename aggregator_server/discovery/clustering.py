@@ -81,16 +81,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Discovery:
-    """The groups, every report in one of them at most, and details for people.
+    """The groups, every report in one of them at most, and details for people."""
 
-    Attributes:
-        groups: The groups, ordered by their first members.
-        details: JSON-ready details: ``counted_by``; ``similarity``, the cosine of every two, where there are few enough
-            to show.
-    """
-
-    groups: tuple[Group, ...]
-    details: dict[str, Any]
+    groups: tuple[Group, ...]  # ordered by their first members
+    details: dict[str, Any]  # JSON-ready: ``counted_by``; ``similarity``, the cosine of every two, where they are few
 
 
 def discover(

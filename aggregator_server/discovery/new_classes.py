@@ -27,8 +27,8 @@ class Settled:
 
     public_set: PublicSet  # the public set, grown by the new classes and their rows
     assignments: tuple[Assigned, ...]  # assignments, one for every report that found its class
-    # JSON-ready details: the reports, the groups with their classes, ``left_open`` and ``limits``.
-    details: dict[str, Any]
+    # JSON-ready: the reports, the groups with their classes, ``left_open`` and ``limits``; None without a new sound.
+    details: dict[str, Any] | None
 
 
 def settle(
@@ -99,9 +99,9 @@ def _limits(reports: int, groups: Sequence[Group], fitting: Sequence[Group], ter
     return found
 
 
-def extend(consensus: Floats, samples: int, classes: int) -> Floats:
-    """Return the consensus with zero rows and columns for new samples and classes: float32 [samples, classes]."""
-    grown = np.zeros((samples, classes), np.float32)
+def extend(consensus: Floats, public_set: PublicSet) -> Floats:
+    """Return the consensus with zero rows and columns for what a public set grew by: float32 [samples, classes]."""
+    grown = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
     grown[: consensus.shape[0], : consensus.shape[1]] = consensus
     return grown
 

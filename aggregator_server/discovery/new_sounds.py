@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -104,10 +104,8 @@ def check_arrays(terms: UploadTerms, update: Update, arrays: Arrays, wanted: Sha
             terms.feature_range().check(name, arrays[name], ranges)
 
 
-def recognise(
-    inputs: RoundInputs, contributions: Sequence[Contribution]
-) -> tuple[tuple[Assigned, ...], Settled | None]:
-    """Return the classes of the reported sounds: (those assigned in an earlier round, the rest settled now).
+def recognise(inputs: RoundInputs, contributions: Sequence[Contribution]) -> Settled:
+    """Return the classes of the reported sounds: those assigned in an earlier round, then the rest, settled now.
 
     A device reports a sound again when the answer to its first report got lost.
     """
@@ -122,7 +120,7 @@ def recognise(
             else:
                 reassigned.append(Assigned(device_id, report.slot, earlier))
     if not sounds:
-        return tuple(reassigned), None
+        return Settled(inputs.public_set, tuple(reassigned), None)
     chosen = _within_bounds(sounds)
     reports, known = _read(sounds, chosen)
     found = _grouped(inputs, [reports[index] for index in chosen], known)
@@ -130,7 +128,7 @@ def recognise(
     details = found.details | {"compared": [chosen[index] for index in found.details.get("compared", ())]}
     found = Discovery(groups, details)
     settled = settle(inputs.public_set, inputs.round_id, reports, found, inputs.plan.seed, inputs.class_terms)
-    return tuple(reassigned), settled
+    return replace(settled, assignments=(*reassigned, *settled.assignments))
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,7 @@ _SHARE = 2
 
 
 class PublicEmbedding:
-    """The public set of a fleet whose features are embeddings.
-
-    Attributes:
-        class_ids: The fleet's classes.
-        rows: Number of rows that stand for a new class.
-    """
+    """The public set of a fleet whose features are embeddings."""
 
     def __init__(self, public_set: PublicSet) -> None:
         """Measure the classes: covariance within them on the recordings, their means on all rows."""
@@ -35,6 +30,7 @@ class PublicEmbedding:
         residuals = (points - means[np.searchsorted(present, labels)])[real]
         recorded = len(np.unique(labels[real]))
         self.class_ids = tuple(public_set.class_ids[label] for label in present)
+        # That stand for a new class.
         self.rows = max(1, _SHARE * len(residuals) // max(1, recorded))
         self._scatter = Scatter(
             means.astype(np.float32), (residuals.T @ residuals / max(1, len(residuals) - recorded)).astype(np.float32)

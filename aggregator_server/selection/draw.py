@@ -40,17 +40,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Columns:
-    """Devices that could take part, as columns: a million of them take a tenth of the memory of as many objects.
+    """Devices that could take part, as columns: a million of them take a tenth of the memory of as many objects."""
 
-    Attributes:
-        device_ids: Identifiers in alphabetical order, bytes [devices].
-        clips: D_k, float64 [devices]; 0: not reported.
-        unseen_s: Seconds since each was last heard of, float64 [devices].
-    """
-
-    device_ids: npt.NDArray[np.bytes_]
-    clips: Doubles
-    unseen_s: Doubles
+    device_ids: npt.NDArray[np.bytes_]  # in alphabetical order, bytes [devices]
+    clips: Doubles  # D_k, float64 [devices]; 0: not reported
+    unseen_s: Doubles  # seconds since each was last heard of, float64 [devices]
 
     @classmethod
     def of(cls, candidates: Sequence[Candidate]) -> "Columns":

@@ -50,15 +50,11 @@ _ABANDONED_S = 86_400.0  # after which nobody receives a file of a folder that s
 
 
 class Tables:
-    """The tables of a fleet. Several processes may have them open.
-
-    Attributes:
-        state: Another object after every transaction that wrote, also one of another server that told of it. Other
-            processes write no rounds, classes or models.
-        database: What they are in.
-    """
+    """The tables of a fleet. Several processes may have them open."""
 
     def __init__(self, database: Database) -> None:
+        # Another object after every transaction that wrote, also one of another server that told of it. Other processes
+        # write no rounds, classes or models.
         self.state = object()
         self.database = database
 
@@ -102,11 +98,7 @@ class Tables:
 class Store(Tables):
     """The state of a fleet: its tables and its blobs, for a server. One process may have a data folder open.
 
-    Attributes:
-        location: Where it is.
-        folder: The data folder.
-        instance: What this server drew at its start, to be known by.
-        blobs: The arrays. A blob is stored before any row names it; uploads are removed when their round is over.
+    A blob is stored before any row names it; uploads are removed when their round is over.
     """
 
     def __init__(self, place: Path | Location) -> None:
@@ -123,7 +115,7 @@ class Store(Tables):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (folder / LOCK).open("ab", buffering=0)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.instance = secrets.token_hex(8)
+            self.instance = secrets.token_hex(8)  # to be known by
             self._lock.truncate(0)
             self._lock.write(self.instance.encode())
             self.blobs = open_blobs(location)

@@ -23,12 +23,7 @@ Durability = Literal["durable", "soon"]
 
 
 class Database(ABC):
-    """Tables that several processes may have open.
-
-    Attributes:
-        engine: Its connections.
-        shown: Where it is, for people.
-    """
+    """Tables that several processes may have open; ``shown`` says to people where they are."""
 
     def __init__(self, engine: Engine, shown: str) -> None:
         self.engine = engine

@@ -78,18 +78,13 @@ def _number_anew(session: Session, *_: object) -> None:
 
 
 class Postgres(Database):
-    """A database of PostgreSQL, or the schema of one that ``search_path`` names.
-
-    Attributes:
-        number: That of the fleet.
-        server: What this server calls itself among those of the fleet.
-    """
+    """A database of PostgreSQL, or the schema of one that ``search_path`` names."""
 
     def __init__(self, engine: Engine, deadlines: Deadlines, shown: str, number: int, server: str) -> None:
         super().__init__(engine, shown)
         self._deadlines = deadlines
-        self.number = number
-        self.server = server
+        self.number = number  # of the fleet
+        self.server = server  # what this one calls itself among those of the fleet
         self._away_until = 0.0
         self._coming: Future[Connection] | None = None  # the reader, that a thread connects
         self._waited = False  # in vain, since it was lost

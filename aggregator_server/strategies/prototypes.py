@@ -69,17 +69,13 @@ def _check_negatives(terms: UploadTerms, class_ids: Sequence[str]) -> None:
 def aggregate(inputs: RoundInputs) -> RoundResult:
     """Combine the uploads of a round with what other devices last uploaded (pure: the same inputs, the same bytes)."""
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
-    reassigned, settled = recognise(inputs, contributions)
-    assigned = reassigned + (settled.assignments if settled else ())
-    public_set = settled.public_set if settled else inputs.public_set
-    votes = votes_of(inputs, contributions, assigned, public_set)
+    settled = recognise(inputs, contributions)
+    public_set = settled.public_set
+    votes = votes_of(inputs, contributions, settled.assignments, public_set)
     shown = devices_of(contributions if len(contributions) <= DETAILED else ())
     found, distances = _combined(votes, public_set, inputs.plan.aggregation.settings, shown)
     denied = denied_of(inputs, contributions, public_set)
     found = replace(found, negatives=_negatives(inputs, denied, votes, found, public_set))
-    consensus = None
-    if inputs.has_consensus:
-        consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
     details = {
         "devices": dict(zip(found.class_ids, found.devices.tolist(), strict=True)),
         "provisional": list(found.provisional),
@@ -91,9 +87,9 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
             said.setdefault(class_id, []).append(devices)
     return RoundResult(
         public_set=public_set,
-        consensus=consensus,
-        assignments=assigned,
-        details={"aggregation": details, "discovery": settled.details if settled else None},
+        consensus=extend(inputs.consensus, public_set) if inputs.has_consensus else None,
+        assignments=settled.assignments,
+        details={"aggregation": details, "discovery": settled.details},
         state=to_keep(votes, denied, public_set.class_ids),
         prototypes=found,
     )

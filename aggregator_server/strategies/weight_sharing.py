@@ -59,24 +59,24 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
         raise AggregationError("the round has no shared model")
     model = inputs.model
     contributions = sorted(inputs.contributions, key=lambda c: c.update.device_id)
-    reassigned, settled = recognise(inputs, contributions)
-    assigned = reassigned + (settled.assignments if settled else ())
+    settled = recognise(inputs, contributions)
     uploads = {c.update.device_id: lambda c=c: _known_columns(model, c, inputs) for c in contributions}
     layout = Layout(model.manifest.layers, {n: tuple(shape) for n, shape in model.manifest.weight_shapes.items()})
     sizes = np.array([c.update.clips for c in contributions], np.float64)
     stacked = stack_updates(layout, uploads, inputs.scratch)
     weights, state, rule_details = combine(inputs.plan.aggregation, stacked, sizes, model.weights, model.state)
-    public_set = settled.public_set if settled else inputs.public_set
+    public_set = settled.public_set
     believed = [c for c in contributions if c.update.device_id not in rule_details.get("screened", ())]
     former = len(inputs.public_set.classes)
-    new = _new_columns(model, former, public_set.class_ids[former:], believed, assigned)
+    new = _new_columns(model, former, public_set.class_ids[former:], believed, settled.assignments)
     weights = _with_columns(weights, former, list(new.values()))
-    consensus = None
-    if inputs.has_consensus:
-        consensus = extend(inputs.consensus, len(public_set.labels), len(public_set.classes))
-    details = {"aggregation": rule_details, "discovery": settled.details if settled else None}
     return RoundResult(
-        public_set=public_set, consensus=consensus, assignments=assigned, details=details, weights=weights, state=state
+        public_set=public_set,
+        consensus=extend(inputs.consensus, public_set) if inputs.has_consensus else None,
+        assignments=settled.assignments,
+        details={"aggregation": rule_details, "discovery": settled.details},
+        weights=weights,
+        state=state,
     )
 
 

@@ -46,19 +46,18 @@ def aggregate(inputs: RoundInputs) -> RoundResult:
         normalise=bool(inputs.plan.aggregation.settings["normalise"]),
         above_chance=bool(inputs.plan.aggregation.settings["above_chance"]),
     )
-    reassigned, settled = recognise(inputs, contributions)
-    grown = settled.public_set if settled else public_set
+    settled = recognise(inputs, contributions)
     details = {
         "accuracies": averaged.accuracies,
         "accuracy_classes": {device.device_id: len(device.columns) for device in devices},
         "betas": {public_set.class_ids[index]: betas for index, betas in averaged.betas.items()},
         "plain_mean": [public_set.class_ids[index] for index in averaged.plain_mean],
-        "discovery": settled.details if settled else None,
+        "discovery": settled.details,
     }
     return RoundResult(
-        public_set=grown,
-        consensus=extend(averaged.scores, len(grown.labels), len(grown.classes)),
-        assignments=reassigned + (settled.assignments if settled else ()),
+        public_set=settled.public_set,
+        consensus=extend(averaged.scores, settled.public_set),
+        assignments=settled.assignments,
         details=details,
     )
 

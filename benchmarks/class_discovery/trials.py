@@ -154,6 +154,4 @@ def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: 
         contributions=tuple(contributions),
         new_classes=count,
     )
-    found = recognise(inputs, contributions)[1]
-    assert found is not None
-    return found
+    return recognise(inputs, contributions)

@@ -18,7 +18,7 @@ A, B, C = (f"{number:032x}" for number in (1, 2, 3))
 
 
 def settle(*contributions, **changes):
-    return recognise(inputs(*contributions, **changes), contributions)[1]
+    return recognise(inputs(*contributions, **changes), contributions)
 
 
 def test_a_sound_that_the_fleet_knows_under_another_name_is_that_class():
