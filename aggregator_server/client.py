@@ -23,11 +23,8 @@ class Client:
     def __init__(self, url: str, token: str, authority: Path | None = None) -> None:
         """Prepare; nothing is sent yet.
 
-        Args:
-            url: address of the server, such as ``http://127.0.0.1:8470``.
-            authority: certificate (PEM) that vouches for the server; None: the system's authorities.
-
-        Raises AggregatorError: the address is none, or the authority cannot be used.
+        ``authority``: certificate (PEM) that vouches for the server; None: the system's authorities. Raises
+        AggregatorError: the address is none, or the authority cannot be used.
         """
         if problem := address_problem(url):
             raise AggregatorError(f"--url must look like http://host:port; {url!r} {problem}")

@@ -62,10 +62,9 @@ def authority_file(folder: Path, url: str, authority: str | None) -> Path | None
 
 
 def make_link(folder: Path, url: str | None) -> Callable[[str], str]:
-    """Return what makes an invitation's link from its token.
+    """Return what makes an invitation's link from its token; ``url`` None: to where the server was reached last.
 
-    ``url``: the server as devices reach it; None for where it was reached last. Raises InvalidRequestError: the address
-    is none. AggregatorError: nobody knows it.
+    Raises InvalidRequestError: the address is none. AggregatorError: nobody knows it.
     """
     noted, authority = read_address(folder)
     address = url or noted

@@ -44,12 +44,8 @@ def given(file: Path, key: Path) -> Certificate:
 def automatic(folder: Path, names: Iterable[str], now: datetime) -> Certificate:
     """Make an authority once, and a certificate of this machine whenever the present one is old or lacks a name.
 
-    Args:
-        folder: the data folder; the keys are kept in its folder ``tls``, readable by their owner alone.
-        names: names and numbers of this machine, besides those that it knows itself.
-        now: a time with a zone.
-
-    Raises StartError: a file cannot be used, or ``cryptography`` is not installed.
+    The keys are kept in the folder ``tls`` of the data folder, readable by their owner alone. ``names``: besides those
+    that this machine knows itself. Raises StartError: a file cannot be used, or ``cryptography`` is not installed.
     """
     try:
         from aggregator_server import certificates

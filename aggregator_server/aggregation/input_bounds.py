@@ -44,11 +44,7 @@ class FeatureRange:
         return cls(features.min(axis=(0, 1)), features.max(axis=(0, 1)))
 
     def check(self, name: str, values: Array, ranges: float) -> None:
-        """Check that descriptions of sounds can be features.
-
-        Args:
-            values: float32 [..., numbers].
-            ranges: how far beyond the range they may lie, in widths of it.
+        """Check that descriptions of sounds, float32 [..., numbers], lie at most so many widths of the range beyond it.
 
         Raises MalformedUpdateError: a value is too far off.
         """
@@ -105,20 +101,12 @@ def check_weights(name: str, weights: Array) -> None:
 
 
 def capped_sizes(sizes: Doubles, medians: float) -> Doubles:
-    """Return numbers of clips of which none is more than so many times the usual one, float64 [devices].
-
-    Args:
-        sizes: as the devices reported them, float64 [devices], not negative.
-        medians: the largest number in usual ones; 0: no limit.
-    """
+    """Return numbers of clips, float64 [devices], of which none is above so many medians of them (0: no limit)."""
     return np.minimum(sizes, medians * usual_size(sizes)) if medians and sizes.any() else sizes
 
 
 def usual_size(sizes: Doubles) -> float:
-    """Return the lower median of the sizes above 0, which less than half of the devices cannot raise; 1 without any.
-
-    ``sizes``: float64 [devices], not negative.
-    """
+    """Return the lower median of the sizes above 0, which less than half of the devices cannot raise; else 1."""
     known = np.sort(sizes[sizes > 0])
     return float(known[(len(known) - 1) // 2]) if len(known) else 1.0
 
@@ -129,18 +117,10 @@ CLIPPING: dict[str, Setting] = {
 
 
 def clip_norms(updates: Updates, previous: Floats, limit: float) -> dict[str, float]:
-    """Shorten the updates whose norm is above a limit; the others stay as they are, to the last bit.
+    """Shorten the updates whose norm is above c, ``limit``; the others stay as they are, to the last bit.
 
-    Their rows of the matrix are overwritten, in memory or on disk: it is the only copy of the uploads, and may be most
-    of the memory.
-
-    Args:
-        updates: the uploads; shortened in place.
-        previous: float32 [weights], what the devices started from.
-        limit: c, above 0.
-
-    Returns:
-        By device the norms of the updates that were shortened.
+    Their rows are overwritten, in memory or on disk: the matrix is the only copy of the uploads, and may be most of the
+    memory. ``previous``: float32 [weights], what the devices started from. Returns the norms of those, by device.
     """
     squares = sum(layer_distances(updates, previous).values(), np.zeros(len(updates)))
     norms = np.sqrt(squares)

@@ -31,12 +31,8 @@ class Pruned:
 def layer_wise_pruning(updates: Updates, sizes: Doubles, v_l: float, v_h: float) -> Pruned:
     """Average every layer over the devices whose deviation from the mean is neither small nor large.
 
-    Args:
-        sizes: float64 [devices]: n_k.
-        v_l: share dropped for the smallest deviations, from 0 to below 0.5; of devices that deviate alike the first by
-            id goes.
-        v_h: share dropped for the largest deviations, from 0 to below 0.5; of devices that deviate alike the last by
-            id goes.
+    ``sizes``: float64 [devices], n_k. ``v_l``, ``v_h``: shares dropped for the smallest and the largest deviations,
+    each below 0.5; of devices that deviate alike the first by id is taken for the smaller.
     """
     count = len(updates)
     low, high = floor_of(v_l, count), floor_of(v_h, count)

@@ -14,13 +14,9 @@ from fleet_protocol.setting import Setting
 
 
 def multi_krum(updates: Updates, byzantine: float, keep: float) -> Chosen:
-    """Return the plain mean of the uploads with the best scores.
+    """Return the plain mean of the best-scored uploads, a share ``keep`` of n, rounded down, at least one.
 
-    Args:
-        byzantine: share of Byzantine clients; f is that share of n, rounded down.
-        keep: m as a share of n, rounded down, at least one.
-
-    Raises AggregationError: n < 2 f + 3, or there are too many.
+    The share ``byzantine`` of n, rounded down, is f. Raises AggregationError: n < 2 f + 3, or there are too many.
     """
     best = stable_order(krum_scores(updates, byzantine))[: max(1, floor_of(keep, len(updates)))]
     chosen = np.zeros(len(updates))

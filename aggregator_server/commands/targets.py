@@ -63,14 +63,10 @@ class Named:
 
 
 def resolve(given: str, known: Iterable[Named], what: str, listing: str, *, prefixes: bool = True) -> str:
-    """Return the id of what is meant.
+    """Return the id of what is meant: by id, by name, or by the beginning of an id where ``prefixes`` may say which.
 
-    Args:
-        what: kind of it, for the message, like "device".
-        listing: command that lists them, for the message.
-        prefixes: whether the beginning of an id says which; of a number it does not.
-
-    Raises AggregatorError: nothing or more than one thing can be meant; the message lists the candidates.
+    ``what`` and ``listing``, its kind and the command that lists such, are for the message. Raises AggregatorError:
+    nothing or more than one thing can be meant; the message lists the candidates.
     """
     items = tuple(known)
     folded = given.casefold()

@@ -46,11 +46,8 @@ class Seat:
 def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int:
     """Follow a round until it ends: print what changes, a line each, and at the end the result; return the exit status.
 
-    Args:
-        learned: whether to go on until every selected device has applied the result, but those that are away.
-        as_json: whether to print the round at its end alone, as JSON.
-
-    Raises ServerError: the server does not answer, or there is no such round.
+    With ``learned`` it goes on until every selected device has applied the result, but those that are away. With
+    ``as_json`` it prints the round at its end alone. Raises ServerError: there is no answer, or no such round.
     """
     shown: set[Seat] = set()
     begun = as_json

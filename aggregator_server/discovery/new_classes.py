@@ -125,11 +125,9 @@ def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.ran
 
 
 def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
-    """Return a public set with another class as its last one.
+    """Return a public set with another class as its last one, and its rows, float32 [rows, frames, coefficients].
 
-    Args:
-        name: wanted for it; a number is added where that is taken.
-        rows: Rows that stand for it, float32 [rows, frames, coefficients].
+    The name gets a number where it is taken.
     """
     name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(

@@ -52,15 +52,10 @@ class PublicEmbedding:
         return self.class_ids[int(cosines.argmax())], float(cosines.max())
 
     def draw(self, prototypes: Floats, rng: np.random.Generator) -> Floats:
-        """Draw rows for a new class from N(mean of the n prototypes, (1 + 1/n) covariance within a class).
+        """Draw rows, float32 [rows, 1, numbers], for a new class from n prototypes, float32 [n, 1, numbers].
 
-        The mean of few devices may lie off the class, so what is drawn for it scatters more.
-
-        Args:
-            prototypes: Prototypes of the devices that have clips of it, float32 [n, 1, numbers]; each counts the same.
-
-        Returns:
-            float32 [rows, 1, numbers].
+        They are of N(mean of the prototypes, (1 + 1/n) covariance within a class): the mean of few devices may lie off
+        the class, so what is drawn for it scatters more.
         """
         mean = prototypes.mean(axis=0, dtype=np.float64)[0]
         scatter = self._scatter.draw(np.zeros_like(mean), self.rows, rng)

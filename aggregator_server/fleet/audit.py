@@ -62,12 +62,7 @@ def audit(session: Session, what: What, by: Actor, now: float, **details: str | 
 
 
 def list_entries(tables: Tables, before: int | None, limit: int, what: str | None = None) -> tuple[AuditEntry, ...]:
-    """Return at most so many entries, newest first.
-
-    Args:
-        before: only entries with a smaller number; None: any.
-        what: only entries of this kind; None: all.
-    """
+    """Return so many entries, newest first, with a number below ``before``, of the kind ``what``; None: any."""
     rows = select(AuditRow).order_by(AuditRow.audit_id.desc()).limit(limit)
     if before is not None:
         rows = rows.where(AuditRow.audit_id < before)

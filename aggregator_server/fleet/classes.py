@@ -90,12 +90,7 @@ def retired_classes(session: Session) -> tuple[str, ...]:
 
 
 def set_columns(session: Session, classes: Iterable[ClassInfo], left: str) -> None:
-    """Make classes the fleet's, in this order; a class that has been one and is not among them gets another state.
-
-    Args:
-        classes: all classes of a public set. One that no row names is inserted.
-        left: state of the others.
-    """
+    """Make all classes of a public set the fleet's, in this order; other active ones get the state ``left``."""
     for former in session.scalars(select(ClassRow).where(ClassRow.state == ACTIVE)).all():
         # A position below 0 is no column; a name is printable, and what stands for that of a former class is not.
         lowest = min(session.scalar(select(func.min(ClassRow.position))) or 0, 0)

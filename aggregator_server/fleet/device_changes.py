@@ -21,9 +21,8 @@ def change_devices(
 ) -> None:
     """Admit, quarantine, release or revoke devices, in one transaction.
 
-    ``action``: ``admit``, ``quarantine``, ``release`` or ``revoke``. Raises RefusedError: there is no such device; the
-    features of a device to admit are not those of the public set. DeviceRevokedError: a device to admit was revoked, or
-    left. InvalidRequestError: there is no such action, or the reason of a quarantine cannot be used.
+    Raises RefusedError: there is no such device, or one to admit has other features than the public set.
+    DeviceRevokedError: one to admit was revoked, or left. InvalidRequestError: the action or the reason cannot be used.
     """
     if action not in ACTIONS:
         raise InvalidRequestError(f"action must be one of {', '.join(ACTIONS)}, not {action[:80]!r}")

@@ -68,16 +68,9 @@ class Entry:
 def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()) -> Enrolled:
     """Take a device into the fleet. A device may enrol again, which updates what the server knows of it.
 
-    It is a member for good once the store is flushed.
-
-    Raises:
-        InvalidRequestError: a field cannot be used.
-        RefusedError: its features are not those of the public set; the identifier is enrolled with another secret;
-            another device has the same secret.
-        DeviceRevokedError: it was revoked.
-        InvitationSpentError: its invitation lets nobody in any more.
-        TooManyError: the token brought too many devices.
-        NotAuthenticatedError: it is new, and brings another device's secret.
+    It is a member for good once the store is flushed. Raises InvalidRequestError: a field cannot be used. RefusedError:
+    features, identifier or secret do not fit. DeviceRevokedError: it was revoked. InvitationSpentError, TooManyError:
+    the token lets nobody in, now or any more. NotAuthenticatedError: it is new, and brings another device's secret.
     """
     settings, versions = _check(enrolment), check_versions(enrolment.versions)
     secret_hash = hash_secret(enrolment.secret)
@@ -158,14 +151,8 @@ def _require_quota(session: Session, per_minute: int, invitation_id: int | None,
 def identify(tables: Tables, secret: str, *, waiting: bool = False) -> Standing:
     """Return the device that a secret belongs to. Only the thread of the event loop may call this.
 
-    Args:
-        secret: the bearer token of the request.
-        waiting: whether a device may ask that an operator has yet to admit.
-
-    Raises:
-        NotAuthenticatedError: no device has that secret.
-        DeviceRevokedError: the device was revoked.
-        RefusedError: an operator has yet to admit the device.
+    ``waiting``: whether one may ask that an operator has yet to admit. Raises NotAuthenticatedError: no device has that
+    secret. DeviceRevokedError: it was revoked. RefusedError: an operator has yet to admit it.
     """
     found = tables.first_row(_OF_SECRET, {"hash": hash_secret(secret)})
     if found is None:
@@ -189,11 +176,7 @@ def leave(tables: Tables, device_id: str, now: float, by: Actor) -> None:
 
 
 def list_devices(tables: Tables, after: str | None = None, limit: int = LISTED) -> tuple[DeviceInfo, ...]:
-    """Return devices, revoked ones too, oldest first.
-
-    Args:
-        after: only devices that come after this one; one that enrols meanwhile comes at the end.
-        limit: at most so many.
+    """Return so many devices, revoked ones too, oldest first, after one: one that enrols meanwhile comes at the end.
 
     Raises RefusedError: there is no device ``after``.
     """

@@ -50,13 +50,9 @@ def note_refusal(session: Session, device_id: str, round_id: int, message: str, 
 def note_round(
     session: Session, round_id: int, uploaded: Sequence[str], screened: Mapping[str, Mapping[str, Any]], now: float
 ) -> tuple[str, ...]:
-    """Note whose uploads counted in a round and whose stood out.
+    """Note whose uploads counted in a round, and whose stood out; return the devices that this put in quarantine.
 
-    Args:
-        screened: By device, why the screen dropped its upload, as in the round's details.
-
-    Returns:
-        The devices that this put in quarantine.
+    ``screened``: by device, why the screen dropped its upload, as in the round's details.
     """
     found, rows = [], _rows(session, uploaded)
     for device_id in uploaded:

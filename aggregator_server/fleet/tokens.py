@@ -120,11 +120,7 @@ def _info(row: TokenRow) -> TokenInfo:
 
 
 def sign_in(tables: Tables, token: str, first: str, address: str | None, now: float) -> str:
-    """Begin a session and return its secret.
-
-    Args:
-        token: what the person shows.
-        first: the administrator's token, of ``tokens.json`` or the environment.
+    """Begin a session by a person's token or the administrator's ``first``, and return its secret.
 
     Raises NotAuthenticatedError: nobody has the token, or it has expired or was revoked.
     """

@@ -27,14 +27,9 @@ def check_versions(versions: Versions) -> dict[str, str] | None:
 
 
 def is_outdated(program: str, ours: str | None = None) -> bool:
-    """Say whether a device runs an older program than this server.
+    """Say whether a device's program is older than ``ours``, or this server's.
 
-    A device that does not say which has a release from before devices said so. What follows the numbers of a version
-    (``rc1``) does not count.
-
-    Args:
-        program: Version that the device says.
-        ours: Version to compare it with; None: this server's.
+    Who does not say which has an old one. What follows the numbers of a version (``rc1``) does not count.
     """
     there, here = numbers_of(program), numbers_of(_own() if ours is None else ours)
     return there < here

@@ -40,8 +40,7 @@ class _Retry:
 def compute_here(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
     """Return a round's result, or why it has none, computed in this process.
 
-    ``blobs``: store of the round's inputs and of its result's arrays. Raises OSError, MemoryError: a full disk or
-    memory says nothing about the round.
+    Raises OSError, MemoryError: a full disk or memory says nothing about the round.
     """
     try:
         return compute_result(blobs, snapshot)
@@ -77,8 +76,7 @@ class Computation:
     def __call__(self, blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult | str:
         """Return a round's result, or why it has none.
 
-        Raises ComputationLostError: the process was killed, or took too long and was ended. OSError: a full disk or
-        memory, which says nothing about the round.
+        Raises ComputationLostError: the process was killed, or took too long. OSError: a full disk or memory.
         """
         assert blobs.shown() == self._blobs.shown()
         with self._turn:

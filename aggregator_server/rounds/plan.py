@@ -28,10 +28,9 @@ def plan_of_text(plan: str) -> RoundPlan:
 
 
 def make_plan(request: RoundRequest, chosen: Strategy | None = None) -> RoundPlan:
-    """Turn a request into a plan with every setting filled in.
+    """Turn a request into a plan with every setting filled in; ``chosen`` is its strategy, where it is known already.
 
-    ``chosen``: the request's strategy, where it is known already. Raises RefusedError: there is no such strategy; a
-    setting is unknown, of a wrong type or out of range.
+    Raises RefusedError: there is no such strategy, or a setting is unknown, of a wrong type or out of range.
     """
     chosen = chosen or strategy(request.strategy)
     _check(request)

@@ -27,9 +27,8 @@ from fleet_protocol.tensors import Buffer
 def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> PublicSetInfo:
     """Make a public set the fleet's. Publishing the current one again changes nothing.
 
-    It can be replaced as long as the fleet has no consensus on it and no round is open. Raises RefusedError: the bytes
-    are no public set, or one with unusable class names; a round is open; the fleet has a consensus on the current one;
-    enrolled devices compute their features in another way.
+    It can be replaced as long as the fleet has no result on it and no round is open. Raises RefusedError: it cannot
+    now, the bytes are no public set with usable names, or enrolled devices compute their features in another way.
     """
     public_set = _read_public_set(incoming.content())
     sha256 = incoming.keep()
@@ -65,8 +64,7 @@ def describe_public_set(store: Store) -> PublicSetInfo:
 def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> ModelInfo:
     """Make a bundle the fleet's shared model. Publishing the current one again changes nothing.
 
-    Raises RefusedError: the bytes are no bundle; a round is open; its features are not those of the public set; its
-    head has fewer slots than the fleet has classes.
+    Raises RefusedError: a round is open, or the bytes are no bundle, have other features, or a head with too few slots.
     """
     manifest = _read_manifest(incoming.content())
     sha256, network = incoming.keep(), manifest.architecture

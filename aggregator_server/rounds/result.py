@@ -164,8 +164,7 @@ def compute_result(blobs: BlobStore, snapshot: RoundSnapshot) -> StoredResult:
     """Aggregate a round's uploads and put the resulting blobs on disk; the same snapshot gives the same bytes.
 
     An upload that is missing or damaged counts as one that was never sent; the round's details name its device. Raises
-    AggregationError: the uploads cannot be combined, or too few are undamaged. BlobError: another blob is missing or
-    damaged.
+    AggregationError: the uploads cannot be combined, or too few are whole. BlobError: another blob is not.
     """
     stored = StoredRound(blobs, snapshot)
     inputs = stored.inputs()

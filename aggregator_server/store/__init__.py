@@ -185,9 +185,7 @@ class Store(Tables):
             self._servers.tell(kind)
 
     def leading(self) -> AbstractContextManager[int | None]:
-        """A step of the rounds: a number that grows after steps of another server; None: one makes them now.
-
-        0: there is no other server.
+        """A step of the rounds: a number that grows after steps of another server; 0: none; None: it leads now.
 
         A write within it raises LeaseLostError once another server may make steps.
         """
@@ -197,8 +195,7 @@ class Store(Tables):
         """Remove those of some old blobs that no row names; return how many.
 
         No server can name one meanwhile (postgres_tables.py). What the store does not remove now is left for later.
-        Raises LeaseLostError: another server makes the rounds' steps by now. StateAwayError: the database does not
-        answer.
+        Raises LeaseLostError: another server makes the steps by now. StateAwayError: the database does not answer.
         """
         with self.reading() as session:
             unnamed = set(digests) - set(session.scalars(select(BlobRow.sha256).where(BlobRow.sha256.in_(digests))))

@@ -153,11 +153,7 @@ class BlobStore(ABC):
             return incoming.keep()
 
     def read(self, sha256: str) -> bytes:
-        """Return a blob's bytes.
-
-        Raises BlobError: it is missing, or its content is not what its name says. StateAwayError: the object store does
-        not answer.
-        """
+        """Return a blob's bytes. Raises BlobError: it is missing or damaged. StateAwayError: the store is away."""
         data = self._read(sha256)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise BlobError(f"blob {self.shown(sha256)} is damaged (its digest differs); restore it from a backup")

@@ -30,11 +30,7 @@ class Identity:
             ) from None
 
     def require(self, found: int, database: str) -> int:
-        """Check that a database is the blobs' own; return its number, a new one where it is new.
-
-        Args:
-            found: number of the database; 0: it is without tables.
-            database: where it is, for people.
+        """Check that a database is the blobs' own; return its number, a new one where it has none (0).
 
         Raises StartError: it is not; names the way out.
         """

@@ -38,11 +38,7 @@ class ObjectBlobs(BlobStore):
     """
 
     def __init__(self, address: str, folder: Path) -> None:
-        """Open a store; nothing is asked of it yet.
-
-        Args:
-            address: as ``s3://bucket/prefix``.
-            folder: of this machine; made where it does not exist.
+        """Open a store, as ``s3://bucket/prefix``, and make the folder of this machine; nothing is asked of it yet.
 
         Raises StartError: obstore is not installed, or a setting of the environment cannot be used.
         """

@@ -189,10 +189,9 @@ class Postgres(Database):
             connection.exec_driver_sql("SELECT pg_logical_emit_message(true, 'auricle', '')")
 
     def hold(self, *, shared: bool = False) -> bool:
-        """Hold the fleet until the process ends; say whether that could be.
+        """Hold the fleet to the process' end; say whether that could be. Others may hold a ``shared`` one, too.
 
-        ``shared``: whether others may hold it too, as servers do; else nobody else may, as for a move. Raises
-        StartError: another release has changed the tables meanwhile, and this one cannot use them.
+        Raises StartError: another release has changed the tables meanwhile, and this one cannot use them.
         """
         lock = "pg_try_advisory_lock_shared" if shared else "pg_try_advisory_lock"
         holder = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -268,16 +267,10 @@ def _close_reader(coming: Future[Connection]) -> None:
 def open_postgres(
     address: str, identity: Identity, *, create: bool, number: int = 0, fill: Fill | None = None
 ) -> Postgres:
-    """Open a database, with all tables where it is new.
+    """Open a database. With ``create``, all tables are made in an empty one, for the fleet ``number`` (0: a new one).
 
-    Args:
-        create: whether tables are made in an empty one.
-        number: of the fleet that a new database is for; 0: a new one.
-        fill: writes rows into a new database, in the transaction that makes its tables.
-
-    Raises:
-        StartError: it does not answer, is another program's or another fleet's, or has tables that this release cannot
-            change.
+    ``fill`` writes rows in the same transaction. Raises StartError: it does not answer, is another program's or another
+    fleet's, or has tables of another release.
     """
     shown = show_database(address)
     server = secrets.token_hex(8)

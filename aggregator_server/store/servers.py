@@ -121,13 +121,10 @@ class Servers:
     """This server among those of its fleet: a thread with a connection of its own, from start to end."""
 
     def __init__(self, connect: Callable[[], Connection], me: str, fleet: int, heard: Callable[[Kind], None]) -> None:
-        """Make one that does not run yet.
+        """Make server ``me`` of a fleet, which does not run yet.
 
-        Args:
-            connect: returns a new connection whose every statement is a transaction.
-            me: number of this server.
-            fleet: number of the fleet.
-            heard: is called, by the thread, when another server told something, or may have; must return at once.
+        ``connect``: returns a new connection whose every statement is a transaction. ``heard``: is called by the thread
+        when another server told something, or may have; must return at once.
         """
         self._connect = connect
         self._me = me

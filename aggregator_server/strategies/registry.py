@@ -39,8 +39,7 @@ def known_settings(part: Part) -> Mapping[str, Settings]:
 def complete(part: Part, choice: Choice) -> Choice:
     """Check a part of a plan and add the defaults of the settings that it leaves out.
 
-    Raises PlanError: unknown method, unknown setting, a value of a wrong type or out of range; says what is allowed.
-    PluginError: an installed package's method cannot be used.
+    Raises PlanError: it is unknown, or a setting is; says what is allowed. PluginError: a package's cannot be used.
     """
     methods = known_settings(part)
     if choice.name not in methods:

@@ -30,11 +30,10 @@ _AUDITED: dict[Operation, What] = {"merge": "class_merged", "retire": "class_ret
 
 
 def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
-    """Retire a class of the fleet.
+    """Retire a class of the fleet. Raises ClassNotFoundError: there is none. RefusedError: it cannot be retired now.
 
     Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
-    with clips stays its owner's, and is not reported again. Raises ClassNotFoundError: there is no such class.
-    RefusedError: it cannot be retired now.
+    with clips stays its owner's, and is not reported again.
     """
     _change(store, now, by, "retire", class_id)
 
@@ -42,8 +41,7 @@ def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) ->
 def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = SERVER) -> None:
     """Make a class one with another, which keeps its identifier and name.
 
-    Raises ClassNotFoundError: one of them is no class of the fleet. InvalidRequestError: both are the same.
-    RefusedError: they cannot be merged now.
+    Raises ClassNotFoundError: one is none. InvalidRequestError: both are the same. RefusedError: they cannot be now.
     """
     if class_id == into:
         raise InvalidRequestError(f"class {class_id!r} cannot be merged into itself; name another class")

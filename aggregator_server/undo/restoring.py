@@ -73,12 +73,9 @@ def insert_operation(
     details: Json,
     restores: int | None = None,
 ) -> RoundRow:
-    """Insert an operation, and the round that is done with its result.
+    """Insert an operation, and the round that is done with its result, in a writing session while no round is open.
 
-    Args:
-        session: a writing one; no round is open.
-        base: the round whose strategy, plan and model it has.
-        results: the result's blobs, by column; those of ``base`` where one is left out.
+    ``base``: the round whose strategy, plan, model and blobs it has, but for those of ``results``, by column.
     """
     newest = newest_done(session)
     after = {name: getattr(base, name) for name in RESULTS.values()} | results
@@ -115,10 +112,8 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
     """Bring back the fleet's state after a round; return the number of the round that does so.
 
     Public set, consensus, weights, prototypes and classes are as they were then. Classes of later rounds are undone:
-    devices report their sounds again. A name that a person gave since stays.
-
-    ``round_id``: number of a finished round of the whole fleet. Raises RoundNotFoundError: there is no such round.
-    RefusedError: it has no result, or is a group's; a round is open. BlobError: a blob is missing or damaged.
+    devices report their sounds again. A name that a person gave since stays. Raises RoundNotFoundError: there is none.
+    RefusedError: it has no result, or is a group's, or another is open. BlobError: a blob is missing or damaged.
     """
     while True:
         with store.reading() as session:
@@ -144,10 +139,9 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
 
 
 def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER) -> None:
-    """Bring back the fleet's state before an operation of an operator, where nothing came since.
+    """Bring back the fleet's state before an operation, by the number of its round, where nothing came since.
 
-    ``operation``: number of its round. Raises RoundNotFoundError: there is no such round. RefusedError: another round
-    or operation came since; a round is open.
+    Raises RoundNotFoundError: there is no such round. RefusedError: another came since, or is open.
     """
     with store.reading() as session:
         row, newest = require_round(session, operation), lines(session)[-1]

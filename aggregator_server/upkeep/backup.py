@@ -39,10 +39,9 @@ _COPY = re.compile(r"auricle-\d{8}T\d{6}Z\.tar")
 
 
 def back_up(place: Path | Location, file: Path) -> None:
-    """Copy the state of a fleet into a file; a server may run on it.
+    """Copy the state of a fleet into a new file; a server may run on it.
 
-    ``file``: new file; it must not exist. Raises BackupError: there is no data folder, the file exists, or the database
-    or a blob is missing or damaged. OSError: the disk refuses.
+    Raises BackupError: no data folder, the file exists, or something is missing or damaged. OSError: the disk refuses.
     """
     location = locate(place)
     write_copy(location, file)
@@ -76,22 +75,11 @@ def write_copy(location: Location, file: Path) -> None:
 
 
 def back_up_into(place: Path | Location, copies: Path, keep: int, now: float) -> Path:
-    """Copy the state of a fleet into a file named by the time, then remove all but the newest copies.
+    """Copy the state of a fleet into a file named by the time; then remove all but the newest ``keep`` copies.
 
     Nothing is removed before the new copy is whole, so the disk needs room for one more than are kept. Files of other
-    names stay.
-
-    Args:
-        place: where the state is; a server may run on it.
-        copies: folder of the copies, made where it does not exist.
-        keep: how many copies stay, at least 1.
-
-    Returns:
-        The file.
-
-    Raises:
-        BackupError: there is no data folder, the disk has too little space, or another backup into the folder runs.
-        OSError: the disk refuses.
+    names stay. Returns the file. Raises BackupError: there is no data folder, too little space, or another backup runs.
+    OSError: the disk refuses.
     """
     if keep < 1:
         raise BackupError(f"--keep must be at least 1, not {keep}")
@@ -150,10 +138,9 @@ def _size(path: Path) -> int:
 def restore(file: Path, place: Path | Location) -> None:
     """Make the state of a fleet of a backup. A kill leaves the data folder as it was.
 
-    ``place``: where to; the data folder is empty or does not exist, and so are a database and a store beside it, unless
-    a restoration of the same backup to them was interrupted. Raises BackupError: the file is no backup or damaged, or
-    the folder holds something. StartError: a database or a store beside it holds something else, or cannot be used.
-    OSError: the disk refuses.
+    The data folder is empty or does not exist, and so are a database and a store beside it, unless a restoration of the
+    same backup to them was interrupted. Raises BackupError: the file is damaged, or the folder holds something.
+    StartError: a database or a store beside it does, or cannot be used. OSError: the disk refuses.
     """
     location = locate(place)
     folder = location.data

@@ -28,17 +28,11 @@ def target_of(words: list[str], source: Location) -> Location:
 
 
 def move(source: Location, target: Location) -> tuple[str, int]:
-    """Move a fleet whose server is stopped. What is there stays as it is, and no server opens it any more.
+    """Move a fleet whose server is stopped; return where to, for people, and the bytes of the copy.
 
-    The data folder takes a copy meanwhile, twice the room of the arrays.
-
-    Returns:
-        (Where to, for people, and the bytes of the copy).
-
-    Raises:
-        StartError: the new place holds something else or does not answer, or the fleet was moved already.
-        BackupError: a server runs, or a blob that is needed is missing or damaged.
-        OSError: the disk refuses.
+    What is there stays as it is, and no server opens it any more. The data folder takes a copy meanwhile, twice the
+    room of the arrays. Raises StartError: the new place holds something else or does not answer, or the fleet was moved
+    already. BackupError: a server runs, or a blob is missing or damaged. OSError: the disk refuses.
     """
     require_folder(source)
     if target.data.absolute() == source.data.absolute() and (target.database is None or source.database is not None):

@@ -58,13 +58,10 @@ class Endpoint:
         return tls.automatic(data, names, datetime.now(UTC))
 
     def note(self, data: Path, certificate: tls.Certificate | None, host: str, port: int) -> None:
-        """Note in the data folder where devices reach the server, for invitations.
+        """Note in the data folder where devices reach a server that listens on ``host``, for invitations.
 
-        Args:
-            certificate: what the server speaks TLS with; None for plain HTTP.
-            host: address that it listens on.
-
-        Raises StartError: it would speak plain HTTP where others can read the network.
+        Without a certificate it speaks plain HTTP. Raises StartError: that it may not, where others can read the
+        network.
         """
         if certificate is None or self.tls_mode == "proxy":
             self.require_privacy(host)

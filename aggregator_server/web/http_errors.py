@@ -32,11 +32,9 @@ def status_of(error: errors.AggregatorError) -> int:
 
 
 def documented(*codes: str) -> Responses:
-    """Return a route's error responses for the OpenAPI schema; every route may also fail with 500, 503 or 507.
+    """Return a route's error responses for the OpenAPI schema, from texts of codes of ``errors.CODES``.
 
-    A body that may be too large may also be too slow.
-
-    ``codes``: texts of codes of ``errors.CODES``, with blanks between them.
+    Every route may also fail with 500, 503 or 507. A body that may be too large may also be too slow.
     """
     own = " ".join(codes).split()
     by_status: dict[int, list[str]] = {}

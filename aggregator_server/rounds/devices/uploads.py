@@ -118,10 +118,8 @@ def _admit(session: Session, round_id: int, device_id: str, sha256: str, now: fl
 def expected(store: Store, round_id: int, device_id: str, announced: str | None, now: float) -> Any:  # noqa: ANN401
     """Return the round with the device's part in it, before an upload's bytes are read, or None if it may be there.
 
-    Only the thread of the event loop may call it.
-
-    ``announced``: SHA-256 of the bytes, where the device says it. Raises RoundNotFoundError, RefusedError: it would not
-    be taken.
+    Only the thread of the event loop may call it. ``announced``: SHA-256 of the bytes, where the device says it. Raises
+    RoundNotFoundError, RefusedError: it would not be taken.
     """
     found = store.first_row(_ROUND_AND_PARTICIPANT, {"round_id": round_id, "device_id": device_id})
     return found if _is_new(found, round_id, device_id, announced, now) else None

@@ -114,8 +114,7 @@ def next_work(store: Store, device_id: str, now: float) -> Work | None:
 def acknowledge(store: Store, device_id: str, learned: Learned) -> None:
     """Note that a device learned from a round: that round's and older assignments have reached it. Idempotent.
 
-    The note holds once the store is flushed. Raises RoundNotFoundError: there is no such round. RefusedError: it has no
-    result. InvalidRequestError: the metrics cannot be stored.
+    The note holds once flushed. Raises RoundNotFoundError: there is none. RefusedError: it has no result.
     """
     check_metrics(learned.metrics)
     with store.writing(durable=False) as session:
