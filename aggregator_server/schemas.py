@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
-from fleet_protocol.messages import Choice, ClassInfo, RoundPlan, RoundState, Versions
+from fleet_protocol.messages import Choice, ClassInfo, Doc, RoundPlan, RoundState, Versions
 from fleet_protocol.setting import Value
 
 if TYPE_CHECKING:
@@ -43,16 +43,6 @@ def reply(kind: type[T], row: object, **differing: Any) -> T:  # noqa: ANN401  (
             is_time = isinstance(value, float) and (name == "at" or name.endswith("_at"))
             values[name] = moment(value) if is_time else value
     return kind(**values)
-
-
-@dataclass(frozen=True)
-class Doc:
-    """What a field means; the schema of REST has it."""
-
-    text: str
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:  # noqa: ANN401  (pydantic's own)
-        return {**handler(schema), "description": self.text}
 
 
 @dataclass(frozen=True)

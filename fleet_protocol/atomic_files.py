@@ -14,7 +14,7 @@ import secrets
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,28 +25,25 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
 def write_durably(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace a file's content; after a power cut it has the old content or the new, whole. Raises OSError."""
-    make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
-    _replace(path, data, mode, rename_durably)
+    with written_durably(path, mode) as file:
+        file.write(data)
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replace a file's content, whole for every reader; a power cut may undo or damage it. Raises OSError."""
-    _replace(path, data, mode, _rename)
+    with _temporary(path, mode) as (file, temporary):
+        file.write(data)
+        file.flush()
+        temporary.replace(path)
 
 
 @contextlib.contextmanager
 def written_durably(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Replace a file's content by what the body writes; where it fails, the file stays as it was. Raises OSError."""
-    make_folder(path.parent, mode | (mode & 0o444) >> 2)
+    make_folder(path.parent, mode | (mode & 0o444) >> 2)  # who may read a file may enter its folder
     with _temporary(path, mode) as (file, temporary):
         yield file
         rename_durably(file, temporary, path)
-
-
-def _replace(path: Path, data: bytes, mode: int, rename: Callable[[BinaryIO, Path, Path], None]) -> None:
-    with _temporary(path, mode) as (file, temporary):
-        file.write(data)
-        rename(file, temporary, path)
 
 
 @contextlib.contextmanager
@@ -81,11 +78,6 @@ def rename_durably(file: BinaryIO, temporary: Path, path: Path) -> None:
     os.fsync(file.fileno())
     temporary.replace(path)
     flush_folder(path.parent)
-
-
-def _rename(file: BinaryIO, temporary: Path, path: Path) -> None:
-    file.flush()
-    temporary.replace(path)
 
 
 def make_folder(folder: Path, mode: int = 0o700) -> None:

@@ -29,20 +29,9 @@ _METADATA_KEY = "auricle"
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _LENGTH_BYTES = 8
 _MAX_DIMENSIONS = 8
-_DTYPES = {
-    "BOOL": "|b1",
-    "U8": "|u1",
-    "I8": "|i1",
-    "U16": "<u2",
-    "I16": "<i2",
-    "F16": "<f2",
-    "U32": "<u4",
-    "I32": "<i4",
-    "F32": "<f4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F64": "<f8",
-}
+# NumPy's types by safetensors' names, such as F32; little-endian.
+_NUMBERS = ("u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8")
+_DTYPES = {"BOOL": "|b1"} | {f"{one[0].upper()}{8 * int(one[1])}": f"<{one}" for one in _NUMBERS}
 
 
 @dataclass(frozen=True)
