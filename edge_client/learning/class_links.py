@@ -27,9 +27,7 @@ def take_labels(label_map: LabelMap, labels: Sequence[str], classes: Iterable[Cl
     """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
 
     A class that another label was linked to goes to the label of its name when the other has no clips any more: the
-    owner has renamed them.
-
-    Raises LabelError if the head has no free slot.
+    owner has renamed them. Raises LabelError if the head has no free slot.
     """
     known = {info.name: info.class_id for info in classes}
     for label in labels:
@@ -58,13 +56,12 @@ def link_recognised(label_map: LabelMap, assignments: Iterable[ClassAssignment])
         if holder is None:
             label_map = label_map.link(assignment.slot, assignment.class_id)
         elif holder != assignment.slot:
-            heard, holds = label_map.names[assignment.slot], label_map.names[holder]
-            log.info(
+            names = label_map.names[assignment.slot], label_map.names[holder]
+            said = (
                 "the fleet takes %r for %r, which this device has a slot for; if they are the same sound, give the "
-                "clips that name: auricle-edge clips relabel --label OLD NEW",
-                heard,
-                holds,
+                "clips that name: auricle-edge clips relabel --label OLD NEW"
             )
+            log.info(said, *names)
     return label_map
 
 
@@ -84,15 +81,13 @@ def adopt_classes(label_map: LabelMap, classes: Iterable[ClassInfo]) -> LabelMap
 
 
 def follow_fleet(label_map: LabelMap, work: Work, labels: Collection[str]) -> LabelMap:
-    """Follow what an operator did to classes that slots are linked to.
+    """Follow what an operator did to classes that slots are linked to; the work has the fleet's, and what became of
+    others.
 
     - Of a merged class: its slot is linked to what the class is now. Where both had a slot, the one with clips stays.
     - Of any class that is gone: a label without clips is given up, and another sound can have its slot.
     - A label with clips stays its owner's. That of a class that was retired keeps the link, so that it is not reported
       again. That of a class which the fleet knows no more, such as one whose round was undone, is a new sound again.
-
-    Args:
-        work: with the fleet's classes, and what became of others.
     """
     names = {info.class_id: info.name for info in work.classes}
     merged = {item.class_id: item.into for item in work.merged}
@@ -135,9 +130,7 @@ def to_report(label_map: LabelMap, with_clips: Collection[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class SlotOrder:
-    """Pairs of slots that mean the same, the device's and the shared model's, of which the fleet's ``classes`` come
-    first.
-    """
+    """Pairs of slots that mean the same, the device's and the shared model's; the fleet's ``classes`` come first."""
 
     own: tuple[int, ...]
     shared: tuple[int, ...]
@@ -184,11 +177,9 @@ class SlotOrder:
 
 
 def move_head(source: Arrays, into: Arrays, head: Layer, slots: Sequence[int], places: Sequence[int]) -> Arrays:
-    """Return the weights of ``source`` with a head in another order.
+    """Return the weights of ``source`` with a head, whose last axis counts slots, in another order.
 
-    Args:
-        into: weights of the same shapes, whose head's columns stay where none is moved.
-        head: which of the weights are the head: their last axis counts slots.
+    ``into`` has weights of the same shapes, whose head's columns stay where none is moved.
     """
     moved = {name: array for name, array in source.items() if name not in head.weights}
     for name in head.weights:

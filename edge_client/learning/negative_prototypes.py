@@ -26,11 +26,7 @@ _ANOTHER = 0.4
 
 
 def denied_groups(clips: Floats, statistics: EmbeddingStatistics) -> list[Floats]:
-    """Return what was denied of one label in the groups of which the means are sent, each float32 [any, numbers].
-
-    Args:
-        clips: embeddings of the clips, float32 [clips, numbers].
-    """
+    """Return a label's denied clips, float32 [clips, numbers], in the groups, [any, numbers], whose means are sent."""
     order = np.lexsort(clips.T)  # the same groups in whatever order the clips come
     return [clips[order][rows] for rows in similar_groups(statistics.whitened(clips[order]))[:NEGATIVES]]
 

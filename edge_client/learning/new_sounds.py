@@ -104,11 +104,9 @@ def _descend(
 
 
 def class_means(features: Floats, slots: Ints, wanted: Sequence[int]) -> Floats:
-    """Return the mean features of classes, float32 [len(wanted), frames, numbers].
+    """Return the mean features of classes, float32 [len(wanted), frames, numbers]; each that is wanted has a clip.
 
-    Args:
-        features: of the device's clips, not normalised, float32 [clips, frames, numbers].
-        slots: int64 [clips], the class of each clip; each that is wanted has one.
+    ``features``, not normalised, are float32 [clips, frames, numbers]; ``slots``, int64 [clips], their classes.
     """
     means = [features[slots == slot].mean(axis=0, dtype=np.float64) for slot in wanted]
     return np.asarray(np.stack(means), np.float32)
@@ -117,10 +115,8 @@ def class_means(features: Floats, slots: Ints, wanted: Sequence[int]) -> Floats:
 def profiles(public: Floats, own: Floats, slots: Ints, wanted: Sequence[int]) -> Floats:
     """Return float32 [len(wanted), public recordings]: whitened cosines of recordings and class means, -1..1.
 
-    Args:
-        public: embeddings of the public recordings, float32 [recordings, embedding].
-        own: embeddings of the device's clips, float32 [clips, embedding].
-        slots: int64 [clips], the class of each clip; each that is wanted has one.
+    ``public`` and ``own`` are embeddings of the public recordings and of the device's clips, float32 [any, embedding];
+    ``slots``, int64 [clips], are the clips' classes; each that is wanted has one.
     """
     classes, member = np.unique(slots, return_inverse=True)
     points = own.astype(np.float64)
@@ -152,10 +148,8 @@ def describe(
 ) -> Arrays:
     """Return the array ``prototypes``, or ``impressions`` and ``profiles``, of some classes in the order of ``slots``.
 
-    Args:
-        mask: float32 [capacity], the classes that the model knows.
-        clips: normalised for the model; each class that is wanted has one.
-        public: the public set's normalised features, float32 [samples, frames, coefficients].
+    ``mask``, float32 [capacity], has the classes that the model knows; ``clips`` are normalised for it, of each class
+    that is wanted some; ``public`` are the public set's normalised features, float32 [samples, frames, coefficients].
     """
     if model.manifest.feature_settings.is_embedding:
         return {"prototypes": class_means(model.denormalise(clips.x[0]), clips.slots, slots)}

@@ -26,11 +26,9 @@ def settling(rate: float, epoch: int, epochs: int) -> float:
 
 @dataclass(frozen=True)
 class Optimiser:
-    """Settings of momentum SGD.
+    """Settings of momentum SGD. ``momentum``: share of the last step that the next one keeps.
 
-    Attributes:
-        momentum: Share of the last step that the next one keeps.
-        temperature: T of the softmax. Gradients shrink by 1/T^2, which is made up for (Hinton et al. 2015).
+    ``temperature``: T of the softmax. Gradients shrink by 1/T^2, which is made up for (Hinton et al. 2015).
     """
 
     learning_rate: float

@@ -35,15 +35,13 @@ class Split:
     """Recordings without the clips held out; ``held_out`` has those instead, the same in every round."""
 
     def __init__(self, recordings: Recordings, share: float, *, fewest: int = 0, evaluating: bool = False) -> None:
-        """Split what is in the folder now.
+        """Split what is in the folder now, with a share held out, 0 to 1; none where that is fewer than ``fewest``
+        clips.
 
-        Args:
-            share: to be held out, 0 (none) to 1; none where that is fewer than ``fewest`` clips.
-            evaluating: whether to deliver the clips that are held out, instead of the others.
+        ``evaluating``: whether to deliver the clips that are held out, instead of the others.
         """
-        self._recordings = recordings
+        self._recordings, self._evaluating = recordings, evaluating
         self._share, self._fewest = share, fewest
-        self._evaluating = evaluating
         clips = {label: recordings.clips(label) for label in recordings.labels()}
         chosen = held_out(clips, share) if share > 0 else frozenset()
         self._held_out = chosen if len(chosen) >= fewest else frozenset()
@@ -108,10 +106,8 @@ def _digest(name: str) -> bytes:
 class Clips:
     """A round's clips of several labels, ready for the model.
 
-    Attributes:
-        x: Normalised features, float32 [variants, clips, frames, coefficients]; the first variant is the recording
-            itself, the others are augmented.
-        slots: Slot of each clip's label, int64 [clips].
+    ``x``: normalised features, float32 [variants, clips, frames, coefficients]; the first variant is the recording
+    itself, the others are augmented. ``slots``: slot of each clip's label, int64 [clips].
     """
 
     x: Floats

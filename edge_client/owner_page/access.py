@@ -50,10 +50,7 @@ _HEADERS = {
 
 
 def page_token(state: Path, *, new: bool = False) -> str:
-    """Return the token with which a browser signs in, like ``k3vq-52xc-qe7h-ma4t``; drawn on first use.
-
-    The state folder keeps it, readable by the device's user alone.
-    """
+    """Return the token of the sign-in, like ``k3vq-52xc-qe7h-ma4t``; drawn on first use, and kept in the state."""
     path = state / _KEY
     if new or not path.exists():
         drawn = base64.b32encode(secrets.token_bytes(_BYTES)).decode().lower()
@@ -78,21 +75,19 @@ class Access:
 
     @classmethod
     def of(cls, config: UiConfig, token: str) -> Access:
-        """Return what the configuration asks for.
-
-        Raises ConfigError if it would be reachable from elsewhere, where others can read along, and nobody said so.
-        """
+        """Return what the configuration asks for. Raises ConfigError if others could read along unallowed."""
         if config.proxy:
             return cls(token, frozenset(), any_address=False, sign_in=False, proxy=config.proxy)
-        local = _is_local(config.host)
+        host = config.host
+        local = host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
         if not local and not config.insecure_http:
             raise ConfigError(
-                f"host = {config.host!r}: the page is plain HTTP, so others in the network could read along. Leave it "
+                f"host = {host!r}: the page is plain HTTP, so others in the network could read along. Leave it "
                 f"on this machine and forward the port (ssh -L {config.port or 8471}:localhost:{config.port or 8471} "
                 "USER@DEVICE), or allow it with --insecure-http or insecure_http = true in [ui]"
             )
         machine = socket.gethostname().lower()
-        beyond = set() if local else {machine, f"{machine}.local", config.host.lower()}
+        beyond = set() if local else {machine, f"{machine}.local", host.lower()}
         names = frozenset({*_LOCAL, *beyond, *(name.lower() for name in config.names)})
         return cls(token, names, any_address=not local, sign_in=not local or bool(config.names))
 
@@ -114,10 +109,6 @@ class Access:
     def is_signed(self, given: str, purpose: str) -> bool:
         """Return whether somebody gave what :meth:`sign` returned."""
         return hmac.compare_digest(given.encode(), self.sign(purpose).encode())
-
-
-def _is_local(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _is_address(host: str) -> bool:

@@ -31,10 +31,7 @@ class AddingPage:
         self._busy = asyncio.Lock()
 
     async def add(self, request: Request) -> Response:
-        """Take the body for a recording of a ``label``, with the ``name`` of its file.
-
-        Raises ClipError if it is too large or slow or no clip; EdgeError as :func:`import_folder` does.
-        """
+        """Take the body for a recording of a ``label``, with its file's ``name``. Raises EdgeError if it is refused."""
         if self._busy.locked():
             raise ClipError("another recording is being added; wait a moment, then try again")
         async with self._busy:

@@ -145,9 +145,8 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
     failures: dict[Any, Any] = {AuricleError: page.failed, OSError: page.failed}
-    return Starlette(
-        routes=routes, middleware=[Middleware(Guard, access=access)], exception_handlers=failures, debug=False
-    )
+    guard = Middleware(Guard, access=access)
+    return Starlette(routes=routes, middleware=[guard], exception_handlers=failures, debug=False)
 
 
 class OwnerPage:
@@ -221,15 +220,10 @@ class OwnerPage:
         teaching = self._device.teaching()
         labels, label = teaching.known_labels(), request.query_params.get("label", "")
         alone = bool(teaching.label_map.reserved)
-        return self._pages.page(
-            "teach.html",
-            labels=labels,
-            label=label,
-            clip_s=teaching.settings.clip_s,
-            alone=alone,
-            words_alone=not teaching.settings.hears_sounds and not isinstance(teaching.settings, JointSettings),
-            largest=LARGEST_BYTES,
-        )
+        settings = teaching.settings
+        words_alone = not settings.hears_sounds and not isinstance(settings, JointSettings)
+        shown = {"labels": labels, "label": label, "alone": alone, "words_alone": words_alone}
+        return self._pages.page("teach.html", clip_s=settings.clip_s, largest=LARGEST_BYTES, **shown)
 
     async def record(self, request: Request) -> Response:
         """Record takes; the answer is a line of JSON for every step."""

@@ -35,10 +35,7 @@ class AskingPage:
         ]
 
     def shown(self) -> dict[str, Any]:
-        """Return what the list shows: open questions, and labels.
-
-        Each open window asks every ten seconds; the files are read where one of them changed.
-        """
+        """Return open questions and labels. Open windows ask every ten seconds: files are read where one changed."""
         state, config = self._device.state, self._device.config
         key = (state.database.key(), state.model.key(), labels_with_clips(config.clips_folder))
         seen, at = self._seen, time.monotonic()
@@ -61,11 +58,8 @@ class AskingPage:
     async def answer(self, request: Request) -> Response:
         """Take the owner's answer, and learn it."""
         form = await read_form(request)
-        told = await run_in_threadpool(
-            lambda: answer(
-                self._device.teaching(), form.get("id", ""), form.get("says", ""), form.get("label", "").strip()
-            )
-        )
+        given = form.get("id", ""), form.get("says", ""), form.get("label", "").strip()
+        told = await run_in_threadpool(lambda: answer(self._device.teaching(), *given))
         return JSONResponse({"message": f"Thank you. {told}"})
 
     def sound(self, request: Request) -> Response:

@@ -32,8 +32,7 @@ _POLL_S = 0.1
 class HeardSound:
     """One row of what the device heard; kind and time name the event.
 
-    ``level_db`` is None where the journal has the event no more. ``lasted_s`` is how long an everyday sound was heard,
-    None while it lasts.
+    ``level_db``: None where the journal has it no more; ``lasted_s``: of an everyday sound, None while it lasts.
     """
 
     at_ms: int
@@ -127,10 +126,7 @@ class OwnedDevice:
         return sum(folder_of(path, folder) == label for path in clip_files(folder))
 
     def heard(self) -> list[HeardSound]:
-        """Return the newest events, and older unknown sounds that wait for a name, newest first.
-
-        Raises StateError if the journal cannot be read.
-        """
+        """Return the newest events and older unknown sounds, newest first. Raises StateError if they cannot be read."""
         kept = {kind: {_at_ms(sound.heard_at): sound for sound in ring.sounds()} for kind, ring in self._kept.items()}
         rows = {}
         for event in reversed(past_events(self.state.database, _SHOWN)):
@@ -145,14 +141,8 @@ class OwnedDevice:
     def detected_kept(self) -> dict[str, Any]:
         """Return whether detected sounds are kept, how many at most, how many there are, for how long, and where."""
         kept = self._detected
-        most = kept.count or kept.switched_on
-        return {
-            "on": bool(kept.count),
-            "most": most,
-            "now": len(kept.sounds()),
-            "days": kept.days,
-            "folder": kept.folder,
-        }
+        most, now = kept.count or kept.switched_on, len(kept.sounds())
+        return {"on": bool(kept.count), "most": most, "now": now, "days": kept.days, "folder": kept.folder}
 
     def wait_for(self, kind: Kind, at_ms: int) -> None:
         """Wait a moment for an event that was just heard: journal and sound, where it is kept, are written late."""
@@ -173,10 +163,7 @@ class OwnedDevice:
         return found
 
     def answer(self, kind: Kind, at_ms: int, label: str, *, is_label: bool) -> str:
-        """Teach an event's sound, as `auricle-edge label` does; return what happens now.
-
-        Raises EdgeError if the label cannot be one, or the sound is gone.
-        """
+        """Teach an event's sound; return what happens now. Raises EdgeError if label or sound cannot be used."""
         sound, teaching = self.sound(kind, at_ms), self.teaching()
         folder = teaching.require_slot(label) if is_label else teaching.require_rejectable(label)
         heard_as = next((row.label for row in self.heard() if (row.kind, row.at_ms) == (kind, at_ms)), "")

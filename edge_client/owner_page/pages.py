@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -30,10 +30,8 @@ async def read_form(request: Request) -> dict[str, str]:
 
 def kind_of(given: str) -> Kind:
     """Return a kind of event. Raises ClipError if it is none."""
-    if given == "detected":
-        return "detected"
-    if given == "unknown":
-        return "unknown"
+    if given in ("detected", "unknown"):
+        return cast("Kind", given)
     raise ClipError(f"{given[:100]!r} is no kind of event; detected or unknown")
 
 

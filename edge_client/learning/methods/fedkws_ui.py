@@ -45,12 +45,8 @@ def _steps(task: LocalTask) -> int:
     steps, factor, most = task.number("steps"), task.number("step_factor"), task.number("most_clips")
     if not task.settings["adaptive"] or not factor or not most:
         return int(steps)
-    return max(
-        1,
-        round(
-            factor * utility(len(task.clips.slots), label_entropy(task.clips.slots), most, task.order.classes) * steps
-        ),
-    )
+    share = factor * utility(len(task.clips.slots), label_entropy(task.clips.slots), most, task.order.classes)
+    return max(1, round(share * steps))
 
 
 METHOD = LocalMethod("fedkws_ui", TERMS.settings, prepare, keeps_own=True)

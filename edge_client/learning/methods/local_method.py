@@ -44,11 +44,7 @@ class LocalMethod(MethodTerms):
 
 @dataclass(frozen=True)
 class UnsharedMethod(MethodTerms):
-    """A local method that shares no model.
-
-    Attributes:
-        open_round: (configuration, state folder, model, work) -> a device's part of a round.
-    """
+    """A local method without a model. ``open_round``: (configuration, state, model, work) -> a device's part."""
 
     open_round: Callable[[Config, DeviceState, SavedModel, Work], DeviceRound]
 

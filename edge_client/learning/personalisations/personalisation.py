@@ -85,9 +85,8 @@ class PersonalTask:
 class Personalisation(PersonalisationTerms):
     """A way to make a model of each device's own from a round's result.
 
-    Attributes:
-        adapt: Device's part: leaves the task's model with the weights for the device to listen with, and returns
-            what was measured; None: the result stays as it is.
+    ``adapt``, the device's part, leaves the task's model with the weights to listen with, and returns what was
+    measured; None: the result stays as it is.
     """
 
     adapt: Callable[[PersonalTask], dict[str, float]] | None = None

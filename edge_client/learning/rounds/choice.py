@@ -92,7 +92,5 @@ def _listener(saved: SavedModel) -> Listener:
 
 def _log(round_id: int, verdict: Verdict) -> None:
     figures = ", ".join(f"{name} {value:.1f} %" for name, value in verdict.metrics.items()) or "nothing to judge by"
-    what = (
-        "its result is worse here, the device keeps a model of its own" if verdict.kept_own else "its result is taken"
-    )
-    log.info("round %d: %s (%s)", round_id, what, figures)
+    what = "is worse here, the device keeps a model of its own" if verdict.kept_own else "is taken"
+    log.info("round %d: its result %s (%s)", round_id, what, figures)

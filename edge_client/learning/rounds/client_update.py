@@ -56,11 +56,9 @@ def build_update(
 ) -> Update:
     """Return the document of an upload, still without metrics.
 
-    Args:
-        slots: of the clips that the device trained on, int64 [clips].
-        classes: those of the fleet that the upload describes, in the order of its columns.
-        known: slots of the classes that are described beside the new sounds.
-        new: slots of the new sounds, in the order of their columns.
+    ``slots`` are of the clips that the device trained on, int64 [clips]; ``classes`` those of the fleet that the upload
+    describes, in the order of its columns; ``known`` and ``new`` the slots of classes, and of new sounds, that it
+    describes.
     """
     return Update(
         round_id=work.round_id,
@@ -82,10 +80,9 @@ def build_update(
 class RoundContext:
     """What the aggregator sent along with the work.
 
-    Attributes:
-        consensus: f_G on it, float32 [samples, classes], columns as in the public set; None before the first one.
-        model: Bundle of the shared model with the fleet's present weights; None where the strategy has none.
-        trained: Whether any round has trained the shared model.
+    ``consensus``: f_G on the public set, float32 [samples, classes], in its columns; None before the first one.
+    ``model``: bundle of the shared model with the fleet's present weights, if the strategy has one; ``trained``:
+    whether any round has trained it.
     """
 
     public_set: PublicSet
@@ -107,30 +104,22 @@ class ClientState(Protocol):
 class ClientUpdate:
     """What a device computes in a round that trains a network, whichever arrays travel; a :class:`ClientState`.
 
-    Attributes:
-        model: The device's own model, trained in place. After :meth:`contribute` it holds the weights that the
-            device trained, after :meth:`apply_result` those that recognise sounds.
-        own_weights: The device's own weights, where :meth:`apply_result` put the fleet's into ``model`` and the device
-            may listen with either; else None.
+    ``model`` is the device's own, trained in place. After :meth:`contribute` it holds the weights that the device
+    trained, after :meth:`apply_result` those that recognise sounds. ``own_weights`` are the device's own, where
+    :meth:`apply_result` put the fleet's into ``model`` and the device may listen with either; else None.
     """
 
     def __init__(
         self, model: ModelRuntime, label_map: LabelMap, work: Work, context: RoundContext, device_id: str
     ) -> None:
-        self.model = model
-        self.label_map = label_map
-        self.work = work
-        self.context = context
-        self.device_id = device_id
+        self.model, self.label_map, self.device_id = model, label_map, device_id
+        self.work, self.context = work, context
         self.own_weights: Arrays | None = None
         self.settings: Mapping[str, Value] = work.plan.local.settings
         self.rng = round_rng(work, device_id)
 
     def take_labels(self, labels: Sequence[str]) -> None:
-        """Give every label that the owner taught a slot; one that the fleet knows by that name is linked to it.
-
-        Raises LabelError if the head has no free slot.
-        """
+        """Give every label that the owner taught a slot (``class_links.take_labels``). Raises LabelError."""
         self.label_map = take_labels(self.label_map, labels, self.work.classes)
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:

@@ -23,12 +23,8 @@ def own_clips(config: Config, client: ClientState) -> Split:
     The plan's personalisation says how many are. Where it does not, a share is held out to judge the round by, unless
     that is too little to tell, or the owner's teaching trains on all clips anyway.
     """
-    recordings = Recordings(
-        config.clips_folder,
-        client.model.manifest.feature_settings,
-        per_round=config.recordings.per_round,
-        seed=config.device.seed,
-    )
+    settings, drawn = client.model.manifest.feature_settings, config.recordings.per_round
+    recordings = Recordings(config.clips_folder, settings, per_round=drawn, seed=config.device.seed)
     asked = client.work.plan.personalisation.settings.get("held_out")
     if asked is not None:
         return Split(recordings, float(asked))
@@ -39,10 +35,8 @@ def own_clips(config: Config, client: ClientState) -> Split:
 def to_train_on(config: Config, client: ClientUpdate, source: Split) -> Clips:
     """Return the round's clips with their variants, augmented as the plan's local method says."""
     settings, noise = client.settings, None
-    if config.recordings.background is not None:
-        noise = BackgroundNoise.load(
-            config.recordings.background, client.model.manifest.feature_settings.sample_rate_hz
-        )
+    if (folder := config.recordings.background) is not None:
+        noise = BackgroundNoise.load(folder, client.model.manifest.feature_settings.sample_rate_hz)
     how = Augmentation(*(float(settings[name]) for name in ("shift_s", "noise_volume", "noise_probability")))
     return gather(
         source,

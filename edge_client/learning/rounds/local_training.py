@@ -7,6 +7,7 @@ which neither clips nor public samples speak (restricted softmax, FedRS, Li & Zh
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,7 +19,6 @@ from edge_client.learning.sgd import from_slots
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Bools, Floats, Ints
-from fleet_protocol.messages import Work
 from fleet_protocol.setting import Value
 
 Targets = Callable[[Floats, Floats], Floats]
@@ -156,11 +156,8 @@ class PublicRows:
     """
 
     def __init__(self, shared: ModelRuntime, x: Floats, labels: Ints, synthetic: Bools, *, trained: bool) -> None:
-        self._shared = shared
-        self.x = x
-        self.labels = labels
-        self._trained = trained
-        self._synthetic = synthetic
+        self._shared, self._trained = shared, trained
+        self.x, self.labels, self._synthetic = x, labels, synthetic
         # A model that no round has trained has no opinion worth keeping.
         self._only_imagined = np.setdiff1d(labels[synthetic], labels[~synthetic] if trained else labels)
         self._last: tuple[bytes, Rehearsal] | None = None
@@ -186,10 +183,8 @@ class PublicRows:
 
         With t = y, recordings would push such a class down on every device, and only one that has clips pulls it up.
 
-        Args:
-            opinions: float32 [capacity], the outputs among which the fleet's model answers recordings.
-            weight: of the rehearsal against the device's own clips.
-            by_opinion: whether recordings keep the answers that the model gives now; else they get their labels.
+        ``opinions``, float32 [capacity], has the outputs among which the fleet's model answers recordings; ``weight``
+        is the rehearsal's against the device's own clips. ``by_opinion``: recordings keep the model's answers of now.
         """
         key = np.float64(weight).tobytes() + opinions.tobytes() + bytes([by_opinion]) + rows.tobytes()
         if self._last is None or self._last[0] != key:
@@ -209,42 +204,17 @@ class PublicRows:
         return np.asarray((1 - kept.sum(axis=1, keepdims=True)) * labels + kept)
 
 
-def prepare_task(
-    work: Work,
-    *,
-    shared: ModelRuntime,
-    own: ModelRuntime,
-    order: SlotOrder,
-    clips: Clips,
-    own_clips: Clips,
-    public: PublicRows,
-    rng: np.random.Generator,
-    first: bool,
-) -> tuple[LocalTask, Rehearsal]:
-    """Return what the plan's local method gets, and what keeps other classes from being forgotten.
+def prepare_task(task: LocalTask, public: PublicRows) -> tuple[LocalTask, Rehearsal]:
+    """Return what the plan's local method gets of a task, and what keeps other classes from being forgotten.
 
-    An output for which neither clips nor public rows speak could only be pushed down; ``restrict`` leaves it alone. The
-    arguments are those of :class:`LocalTask`.
+    An output for which neither clips nor public rows speak could only be pushed down; ``restrict`` leaves it alone.
     """
-    settings = work.plan.local.settings
-    weight, by_opinion = float(settings["rehearsal"]), settings["rehearsal_by"] == "opinion"
-    rows = public.to_rehearse(clips.slots, by_opinion=by_opinion) if weight else np.zeros(0, np.int64)
+    settings, mask = task.settings, task.mask
+    weight, by_opinion = task.number("rehearsal"), settings["rehearsal_by"] == "opinion"
+    rows = public.to_rehearse(task.clips.slots, by_opinion=by_opinion) if weight else np.zeros(0, np.int64)
     if settings["restrict"]:
-        mask = np.zeros(order.shared_capacity, np.float32)
-        mask[clips.slots] = mask[public.labels[rows]] = 1.0
-    else:
-        mask = order.mask()
-    opinions = mask * (np.arange(len(mask)) < order.classes)
+        mask = np.zeros_like(mask)
+        mask[task.clips.slots] = mask[public.labels[rows]] = 1.0
+    opinions = mask * (np.arange(len(mask)) < task.order.classes)
     rehearsal = public.rehearsal(rows, opinions, weight, by_opinion=by_opinion)
-    task = LocalTask(
-        shared=shared,
-        own=own,
-        order=order,
-        mask=mask,
-        clips=clips,
-        own_clips=own_clips,
-        settings=settings,
-        rng=rng,
-        first=first,
-    )
-    return task, rehearsal
+    return dataclasses.replace(task, mask=mask), rehearsal

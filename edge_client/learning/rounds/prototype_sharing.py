@@ -37,9 +37,7 @@ class PrototypeExchange:
     """What a device sends its fleet in a round, and what it learns from it; ``label_map`` is replaced, not changed."""
 
     def __init__(self, manifest: Manifest, label_map: LabelMap, work: Work, context: RoundContext) -> None:
-        """Prepare. Raises ModelError if the bundle has no words of a pretraining, FeatureMismatchError if other
-        features.
-        """
+        """Prepare. Raises ModelError if the bundle has no words of a pretraining, FeatureMismatchError."""
         statistics = manifest.embedding_statistics
         if statistics is None or not manifest.background:
             raise ModelError(
@@ -64,10 +62,9 @@ class PrototypeExchange:
     ) -> tuple[Update, Arrays]:
         """Give every label a slot; return the upload. Raises LabelError if the head has no free slot.
 
-        Args:
-            takes: embeddings by label, float32 [clips, variants, numbers]; the first variant is the clip itself.
-            rejected: embeddings by label of what its owner said is not it, as ``takes``. It is sent for classes that
-                the fleet has, if the plan asks for corrections; an older aggregator does not.
+        ``takes`` are embeddings by label, float32 [clips, variants, numbers], of which the first variant is the clip
+        itself; ``rejected``, as ``takes``, those of what its owner said is not it: sent for classes that the fleet has,
+        if the plan asks for corrections; an older aggregator does not.
         """
         label_map = take_labels(self.label_map, tuple(takes), self._work.classes)
         owners = np.concatenate([np.full(len(clips), label_map.slot_of(label)) for label, clips in takes.items()])
@@ -127,20 +124,14 @@ class PrototypeRound:
     def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work) -> None:
         """Prepare; the blobs of the work are in the state folder. Raises ModelError as :class:`PrototypeExchange`."""
         self.context = RoundContext(PublicSet.unpack(state.blobs.read(work.public_set)), None)
-        self.label_map = saved.progress.label_map
+        self.label_map, self.work = saved.progress.label_map, work
         self.model: ModelRuntime
-        self.work = work
         self._exchange = PrototypeExchange(saved.bundle.manifest, self.label_map, work, self.context)
         self._settings = saved.bundle.manifest.feature_settings
-        self._config = config
-        self._state = state
-        self._saved = saved
+        self._config, self._state, self._saved = config, state, saved
 
     def contribute(self) -> None:
-        """Write the upload into the outbox, and then the labels' slots.
-
-        Raises RecordingError if there is no readable clip, LabelError if the head has no free slot.
-        """
+        """Write the upload, and then the slots. Raises RecordingError without clips, LabelError without a slot."""
         heard = Hearing(self._config, self._settings, self._state.embeddings_path).heard()
         if not heard.takes:
             raise RecordingError(
@@ -160,10 +151,7 @@ class PrototypeRound:
         self._state.model.save(self._saved.bundle.weights, self._saved.listening, progress)
 
     def learn(self) -> None:
-        """Write the report into the outbox, and then the model.
-
-        Raises LabelError if the head has no free slot, ModelError if the training diverged.
-        """
+        """Write the report, and then the model. Raises LabelError without a slot, ModelError on divergence."""
         self._exchange.apply_result(self._config.device.learn_discovered)
         self.label_map = self._exchange.label_map
         progress = after_round(self._saved.progress, self)

@@ -24,12 +24,9 @@ class TrainingRound:
     """One device's work in one round; a :class:`edge_client.learning.rounds.client_update.DeviceRound`."""
 
     def __init__(self, config: Config, state: DeviceState, saved: SavedModel, work: Work, start: StartUpdate) -> None:
-        self._config = config
-        self._state = state
-        self._saved = saved
-        self._work = work
+        self._config, self._state, self._saved = config, state, saved
+        self._work, self._start = work, start
         self._model = ModelRuntime(saved.bundle, config.device.threads)
-        self._start = start
 
     def _update(self, work: Work) -> ClientUpdate:
         context = _context(self._state, work, first=not self._saved.progress.contributed)

@@ -14,7 +14,7 @@ import numpy as np
 from edge_client.errors import ModelError
 from edge_client.learning.class_links import SlotOrder, adopt_classes, link_recognised, move_head, to_report, unlinked
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, percent, require_clips, require_finite
-from edge_client.learning.rounds.local_training import PublicRows, TrainingMethod, prepare_task, train_shared
+from edge_client.learning.rounds.local_training import LocalTask, PublicRows, TrainingMethod, prepare_task, train_shared
 from edge_client.learning.sgd import accuracy
 from edge_client.learning.training_data import Clips, rescaled
 from edge_client.model.runtime import ModelRuntime
@@ -41,11 +41,10 @@ class WeightSharing(ClientUpdate):
     ) -> None:
         """Prepare.
 
-        Args:
-            shared: Runtime of ``context.model``; None where the round has none. It may be ``model`` itself, where the
-                device keeps no model of its own.
-            public: The public set as the shared model takes it, of a process that does the work of many devices; these
-                then do not measure how the shared model does on it. None: it is made of ``context``.
+        ``shared`` is the runtime of ``context.model``; None where the round has none. It may be ``model`` itself, where
+        the device keeps no model of its own. ``public`` is the public set as the shared model takes it, of a process
+        that does the work of many devices; these then do not measure how the shared model does on it. None: it is made
+        of ``context``.
 
         Raises FeatureMismatchError if the models and the public set compute features differently; ModelError if the
         method needs the fleet's bundle, and this device has another; ProtocolError if the round has no shared model.
@@ -76,17 +75,18 @@ class WeightSharing(ClientUpdate):
         new = to_report(self.label_map, set(clips.slots.tolist()))
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
         metrics = {"global_accuracy": self._public_accuracy()}
-        task, rehearsal = prepare_task(
-            self.work,
+        whole = LocalTask(
             shared=self.shared,
             own=self.model,
             order=order,
+            mask=order.mask(),
             clips=Clips(rescaled(clips.x, self.model, self.shared), order.slots_to_shared(clips.slots)),
             own_clips=clips,
-            public=self._public,
+            settings=self.settings,
             rng=self.rng,
             first=self.context.first,
         )
+        task, rehearsal = prepare_task(whole, self._public)
         loss = train_shared(task, self.method.prepare(task), rehearsal)
         trained = self.shared.get_weights()
         require_finite(self.work, loss, trained.values())
@@ -95,7 +95,7 @@ class WeightSharing(ClientUpdate):
             self.model.set_weights(self._in_own_order(trained, order, self.model.get_weights()))
         of_fleet = [slot for slot, class_id in enumerate(self.label_map.class_ids) if class_id in self._class_ids]
         update, described = self.described(clips, new, of_fleet, share_names)
-        update.metrics.update(percent(metrics) | self._among() | {"training_loss": loss})
+        update.metrics.update(percent(metrics) | {"classes": float(len(self._class_ids)), "training_loss": loss})
         return update, {f"weights/{name}": array for name, array in trained.items()} | described
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
@@ -110,7 +110,8 @@ class WeightSharing(ClientUpdate):
             self._take_over()
         elif self.work.fine_tune:
             self._take_up(wanted)
-        return percent({"global_accuracy": self._public_accuracy()}) | self._among()
+        measured = percent({"global_accuracy": self._public_accuracy()})
+        return measured | {"classes": float(len(self._class_ids))}
 
     def _take_over(self) -> None:
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity)
@@ -132,10 +133,6 @@ class WeightSharing(ClientUpdate):
     def _in_own_order(self, weights: Arrays, order: SlotOrder, into: Arrays) -> Arrays:
         return move_head(weights, into, self.bundle.manifest.head, order.shared, order.own)
 
-    def _among(self) -> dict[str, float]:
-        """Return the number of classes that :meth:`_public_accuracy` is among."""
-        return {"classes": float(len(self._class_ids))}
-
     def _public_accuracy(self) -> float:
         """Accuracy of the shared model on the public recordings, among all classes of the fleet; NaN: not measured."""
         if not self._measures:
@@ -149,10 +146,9 @@ class WeightSharing(ClientUpdate):
 
 
 def _require_features(own: Manifest, shared: Manifest, context: RoundContext) -> None:
+    public = context.public_set.settings
     for manifest, what in ((own, "this device's bundle"), (shared, "the fleet's shared model")):
-        manifest.feature_settings.require_same(
-            context.public_set.settings, f"{what} ({manifest.architecture})", "the public set"
-        )
+        manifest.feature_settings.require_same(public, f"{what} ({manifest.architecture})", "the public set")
 
 
 def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:

@@ -64,10 +64,7 @@ class ZeroShot(ClientUpdate):
         return update, {"scores": own} | arrays
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Link what was recognised, adopt what others discovered, and learn the public set.
-
-        Returns accuracies in %, and among how many classes they are.
-        """
+        """Link what was recognised, adopt what others discovered, and learn the public set; return accuracies in %."""
         self.label_map = link_recognised(self.label_map, self.work.assignments)
         if adopt:
             discovered = [info for info in self.work.classes if info.discovered_in is not None]
@@ -77,8 +74,8 @@ class ZeroShot(ClientUpdate):
         if self.context.consensus is not None:
             metrics["global_accuracy"] = self._public_accuracy(self.context.consensus[:, columns], columns)
         for _ in range(int(self.settings["distill_epochs"])):
-            if self.settings["labels"]:
-                self._review()
+            if self.settings["labels"]:  # so a class that was just adopted is learned as well
+                self._pass_over(*self._rehearsal(own=set(), recordings=True), 1.0)
             else:
                 self._distil(rehearse=True)
         own = self.model.predict(self._x0, self.label_map.mask)[:, slots]
@@ -104,11 +101,6 @@ class ZeroShot(ClientUpdate):
             loss = train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
         require_finite(self.work, loss, ())
         return loss
-
-    def _review(self) -> None:
-        """Pass once over the public set with its labels; so a class that was just adopted is learned as well."""
-        x, labels = self._rehearsal(own=set(), recordings=True)
-        self._pass_over(x, labels, 1.0)
 
     def _distil(self, *, rehearse: bool = False) -> None:
         """Pass once over the public recordings with the consensus as target. Their true labels are not used.
@@ -146,9 +138,7 @@ class ZeroShot(ClientUpdate):
         return float(self.settings["score_temperature"])
 
     def _rehearsal(self, own: set[int], *, recordings: bool = False) -> tuple[Floats, Floats]:
-        """Return public rows and targets of the device's classes: impressions but for ``own`` slots, and
-        ``recordings``.
-        """
+        """Return public rows and targets of its classes: impressions but for ``own`` slots, and ``recordings``."""
         slots, columns = self._owned()
         slot_of = dict(zip(columns, slots, strict=True))
         imagined = [column for column, slot in slot_of.items() if slot not in own]
@@ -157,10 +147,8 @@ class ZeroShot(ClientUpdate):
         if recordings:
             wanted |= ~synthetic & np.isin(labels, columns)
         rows = np.flatnonzero(wanted)
-        targets = from_slots(
-            np.array([slot_of[int(label)] for label in labels[rows]], np.int64), self.label_map.capacity
-        )
-        return self._x0[rows], targets
+        wanted_slots = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
+        return self._x0[rows], from_slots(wanted_slots, self.label_map.capacity)
 
     def _owned(self) -> tuple[list[int], list[int]]:
         """Return the slots that are linked to classes of the public set, and these classes' columns."""

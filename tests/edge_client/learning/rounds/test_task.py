@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.class_links import SlotOrder
-from edge_client.learning.rounds.local_training import PublicRows, prepare_task
+from edge_client.learning.rounds.local_training import LocalTask, PublicRows, prepare_task
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.labels import LabelMap, Slot
@@ -22,20 +22,19 @@ def prepared(bundles, *, trained=True, slots=(2, 2), **settings):
     x0 = rng.standard_normal((4, *model.manifest.input_shape)).astype(np.float32)
     label_map = LabelMap(32, (Slot("a", "c0"), Slot("c", "c2"), Slot("kettle")))
     clips = Clips(rng.standard_normal((1, len(slots), *model.manifest.input_shape), np.float32), np.array(slots))
-    work = work_of(**settings)
-    public = PublicRows(model, x0, LABELS, SYNTHETIC, trained=trained)
-    task, rehearsal = prepare_task(
-        work,
+    order = SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32)
+    whole = LocalTask(
         shared=model,
         own=model,
-        order=SlotOrder.of(label_map, ("c0", "c1", "c2", "c3"), 32),
+        order=order,
+        mask=order.mask(),
         clips=clips,
         own_clips=clips,
-        public=public,
+        settings=work_of(**settings).plan.local.settings,
         rng=rng,
-        first=False,
     )
-    return model, x0, public, task, rehearsal
+    public = PublicRows(model, x0, LABELS, SYNTHETIC, trained=trained)
+    return model, x0, public, *prepare_task(whole, public)
 
 
 def on(mask):
