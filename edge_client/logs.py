@@ -27,8 +27,7 @@ class RateLimitedLog:
     """Logs warnings of one format at most once per interval; the next one says how many were left out."""
 
     def __init__(self, log: logging.Logger, interval_s: float = 60.0) -> None:
-        self._log = log
-        self._interval_s = interval_s
+        self._log, self._interval_s = log, interval_s
         # By format: when the next may be logged, on the monotonic clock, and how many were left out.
         self._kinds: dict[str, tuple[float, int]] = {}
         self._lock = threading.Lock()

@@ -91,18 +91,12 @@ class Teaching:
         return () if statistics is None or statistics.known is None else statistics.known.names
 
     def next_number(self) -> int:
-        """Return the number of the owner's next change, while the store is held: the highest is the newest.
-
-        Raises StateError, OSError as :class:`edge_client.storage.database.Database` does.
-        """
+        """Return the number of the owner's next change, the highest; the caller holds the store. Raises StateError."""
         query = "SELECT number FROM questions UNION SELECT number FROM renamings"
         return 1 + max((number for (number,) in self.state.database.rows(query)), default=0)
 
     def require_slot(self, label: str) -> str:
-        """Return a label as it is stored, once it is sure that the model has a slot for it.
-
-        Raises ClipError if the label cannot be one, or every slot is taken.
-        """
+        """Return a label as it is stored. Raises ClipError if it cannot be one, or the model has no slot for it."""
         label = check_label(label)
         known = self.known_labels()
         if label not in known and len(known) >= self.label_map.free:
@@ -113,10 +107,7 @@ class Teaching:
         return label
 
     def require_rejectable(self, label: str) -> str:
-        """Return the store's folder of what is not a label.
-
-        Raises ClipError if nobody taught the label, or the bundle cannot learn what is not a label.
-        """
+        """Return the folder of what is not a label. Raises ClipError if nobody taught it, or none can be learned."""
         if not self.label_map.reserved:
             raise ClipError(
                 "this bundle has no output for what is no label, so nothing can be learned from what is not a sound; "
@@ -128,10 +119,7 @@ class Teaching:
         return rejected(check_label(label))
 
     def require_folder(self, folder: str) -> str:
-        """Return a folder of the store as it is stored: a label's with a slot, or a reserved one.
-
-        Raises ClipError as :meth:`require_slot` does.
-        """
+        """Return a folder of the store, a label's with a slot, or a reserved one. Raises as :meth:`require_slot`."""
         return self.require_slot(folder) if is_label(folder) else check_folder(folder)
 
     def forget_emptied(self, labels: Iterable[str]) -> list[str]:
@@ -149,11 +137,7 @@ class Teaching:
         return [f"{label!r} has no clips any more: its name leaves the model{later}" for label in emptied]
 
     def take_in(self, sounds: Sequence[UnknownClip], folder: str) -> None:
-        """Move sounds that were heard into a folder of the store, of :meth:`require_slot` or the like.
-
-        Raises ClipError if another process is changing the store, QuotaError if there is no room, RecordingError if one
-        is damaged.
-        """
+        """Move sounds into a folder of :meth:`require_slot` or the like. Raises EdgeError as the store's does."""
         with self.store.changing():
             for sound in sounds:
                 self.store.take_in(sound.path, folder)
@@ -161,14 +145,10 @@ class Teaching:
     def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
         """Record ``count`` good takes of a sound from the device's microphone, which the daemon lends, into the store.
 
-        What the display raises ends the session, and takes that were kept stay. Raises ClipError if a number cannot be,
-        or another process is changing the store; QuotaError if there is no room; AudioError if the microphone is in use
-        or gives nothing, or too many takes were no good.
-
-        Args:
-            label: of :meth:`require_slot`.
-            seconds: length of a take; None: a second more than a clip.
-            cues: sounds that the device plays before and after a take; None: none.
+        ``label``: of :meth:`require_slot`; ``seconds``: length of a take, a second more than a clip where None;
+        ``cues``: sounds before and after a take. What the display raises ends the session, and takes that were kept
+        stay. Raises ClipError if a number cannot be, or another process is changing the store; QuotaError if there is
+        no room; AudioError if the microphone is in use or gives nothing, or too many takes were no good.
         """
         from edge_client.capture.microphone import Microphone
         from edge_client.capture.shared_microphone import borrowed_microphone

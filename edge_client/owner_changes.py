@@ -71,10 +71,7 @@ def _move(teaching: Teaching, pairs: Sequence[tuple[Clip, str]], former: str, la
 
 
 def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False) -> list[str]:
-    """Delete clips, by default so that it can be undone for a week; return what to tell the owner.
-
-    Raises ClipError if a clip is gone, or another process is changing the store.
-    """
+    """Delete clips, undoable for a week unless ``for_good``; return lines for the owner. Raises ClipError."""
     store = teaching.store
     with store.changing():
         if for_good:
@@ -105,10 +102,7 @@ def empty_deleted(store: ClipStore, state: DeviceState) -> int:
 
 
 def purge(teaching: Teaching) -> int:
-    """Remove for good what could be had back, what was heard in the room, and questions; return the number of clips.
-
-    Raises ClipError if another process is changing the store.
-    """
+    """Remove for good what could be had back, what the room is like, and questions; return how many clips went."""
     with teaching.store.changing():
         teaching.state.choices.forget_old(0.0)
         forget_room(teaching.state)
@@ -123,9 +117,8 @@ def changes(teaching: Teaching) -> list[Change]:
         count = sum(is_label(move.source) or not one.label for move in one.moves)
         found.append(Change("renamed" if one.label else "deleted", one.number, one.at, one.former, one.label, count))
     for said in answers(teaching):
-        question = said.question
-        count = int(bool(question.folder))
-        found.append(Change("answered", question.number, question.said_at, question.label, said.now, count))
+        asked = said.question
+        found.append(Change("answered", asked.number, asked.said_at, asked.label, said.now, int(bool(asked.folder))))
     return sorted(found, key=lambda change: -change.number)
 
 
@@ -167,11 +160,7 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
 
 
 def know(teaching: Teaching, sound: str, label: str = "") -> str:
-    """Listen for a sound that the device knows from the start, under a label, or its own name; return the label.
-
-    Raises ClipError if it knows no such sound, the text cannot be a label, no slot is free, or another process is
-    changing the store.
-    """
+    """Listen for a sound known from the start, under a label or its own name; return that. Raises ClipError."""
     if sound not in teaching.offered:
         names = ", ".join(teaching.offered)
         raise ClipError(
@@ -185,10 +174,7 @@ def know(teaching: Teaching, sound: str, label: str = "") -> str:
 
 
 def know_no_more(teaching: Teaching, label: str) -> list[str]:
-    """Let a label be no sound that the device knows from the start any more; return lines to show.
-
-    Raises ClipError if it is none, or another process is changing the store.
-    """
+    """Listen no more for a sound known from the start; return lines to show. Raises ClipError if the label is none."""
     with teaching.store.changing():
         if label not in teaching.chosen:
             names = ", ".join(teaching.chosen) or "none"

@@ -80,10 +80,7 @@ class PcmProcess:
             self._fill(_STEP_S)
 
     def read(self, channels: int, timeout_s: float) -> NDArray[np.int16]:
-        """Return what it recorded meanwhile: int16 [frames, channels], none when the timeout ends first.
-
-        Raises AudioError if it ended; with its last words.
-        """
+        """Return int16 [frames, channels] that it recorded meanwhile, if any. Raises AudioError with its last words."""
         if len(self._sound) < 2 * channels:
             self._fill(timeout_s)
         size = len(self._sound) // (2 * channels) * 2 * channels

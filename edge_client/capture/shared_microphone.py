@@ -31,10 +31,7 @@ _POLL_S = 0.1
 
 @contextmanager
 def borrowed_microphone(state: Path, patience_s: float = _PATIENCE_S) -> Iterator[None]:
-    """Have the microphone to oneself: a recorder's side. The daemon takes it back afterwards.
-
-    Raises BusyError if another recorder has it, or the daemon does not let go within ``patience_s``.
-    """
+    """Have the microphone to oneself, as a recorder. Raises BusyError if that is not so within ``patience_s``."""
     wanted = take_lock(state / _RECORDER, 1.0)
     if wanted is None:
         raise BusyError("another `auricle-edge record` is using the microphone; wait for it to end")
@@ -66,10 +63,7 @@ class LentMicrophone:
         self._before = (0, 0)  # what former sources lost, and how often they were opened anew
 
     def read(self, samples: int, timeout_s: float) -> Floats:
-        """Return the next samples, float32 [samples] in -1..1; fewer when the timeout ends first, none while lent.
-
-        Raises AudioError if the microphone cannot be opened.
-        """
+        """Return float32 [samples] in -1..1; fewer at the timeout, none while lent. Raises AudioError if none opens."""
         path = self._state / _RECORDER
         if path.exists() and is_locked(path):
             if not self.lent:

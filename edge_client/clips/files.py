@@ -33,10 +33,7 @@ def is_label(folder: str) -> bool:
 
 
 def check_folder(folder: str) -> str:
-    """Return a folder below the store's as it is stored: a label's, or one of those that are reserved.
-
-    Raises ClipError if the label cannot be one; says why.
-    """
+    """Return a folder as it is stored: a label's, or a reserved one. Raises ClipError if the label cannot be one."""
     if folder == BACKGROUND:
         return folder
     kind, _, label = folder.partition("/")

@@ -111,10 +111,7 @@ class Recorder:
         self._room_db = 0.0
 
     def hear_room(self) -> Floats:
-        """Listen to the room for three seconds: float32 [samples]; takes must stand out from it.
-
-        Raises TakeError if the microphone gave nothing.
-        """
+        """Listen to the room for three seconds: float32 [samples]. Raises TakeError if the microphone gave nothing."""
         self._display.step(Step("room"))
         self._display.say("Listening to the room. Please be quiet.")
         room = self._read(_ROOM_S, "room")

@@ -110,10 +110,7 @@ class ClipStore:
         return path
 
     def relabel(self, clip: Clip, label: str) -> Clip:
-        """Say that a clip is a sound of another label, or belongs into a reserved folder.
-
-        Raises ClipError if the label cannot be one, the clip is gone, or another process is changing the store.
-        """
+        """Move a clip to another label, or a reserved folder. Raises ClipError if that cannot be, or it is gone."""
         target = self.folder / check_folder(label) / clip.path.name
         with self.changing():
             self._require_present(clip)
@@ -142,10 +139,7 @@ class ClipStore:
                 self._used += size
 
     def empty_deleted(self, kept: Container[str] = ()) -> int:
-        """Remove for good what was deleted, but for some paths as in the store; return how many clips these were.
-
-        Raises ClipError if another process is changing the store.
-        """
+        """Remove for good what was deleted, but for paths ``kept``; return how many clips went. Raises ClipError."""
         folder, removed = self.folder / DELETED, 0
         with self.changing():
             for path in sorted(folder.rglob("*"), reverse=True):  # a folder comes after what is in it

@@ -30,10 +30,7 @@ _SWITCHED_ON = 50
 
 @dataclass(frozen=True)
 class UnknownClip:
-    """A sound that was heard, seconds since 1970. ``score``: Its label's, or the best of any label, 0..1.
-
-    ``number``: of its arrival, whatever the clock said then.
-    """
+    """A sound that was heard, s since 1970. ``score``: its label's, or the best, 0..1; ``number``: of its arrival."""
 
     number: int
     path: Path

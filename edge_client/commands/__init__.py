@@ -62,10 +62,7 @@ def report(document: object, lines: Iterable[str], *, json: bool) -> int:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before something is changed that cannot be taken back so easily.
-
-    Raises ConfigError if there is nobody to ask, KeyboardInterrupt if the answer is no.
-    """
+    """Ask before a change. Raises ConfigError if there is nobody to ask, KeyboardInterrupt if the answer is no."""
     if yes:
         return
     if not sys.stdin.isatty():

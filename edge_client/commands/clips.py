@@ -67,14 +67,8 @@ def _list(options: argparse.Namespace) -> int:
         *(*advice_lines(advice), *provisional_lines(teaching.provisional)),
         f"{used:.1f} of {quota['quota_mb']:g} MB are used, in {store.folder}",
     )
-    document = {
-        "labels": found,
-        "known": teaching.chosen,
-        "advice": advice,
-        "provisional": teaching.provisional,
-        **quota,
-    }
-    return report(document, lines, json=options.json)
+    document = {"labels": found, "known": teaching.chosen, "advice": advice, "provisional": teaching.provisional}
+    return report(document | quota, lines, json=options.json)
 
 
 def _summary(store: ClipStore, label: str) -> dict[str, Any]:
@@ -159,9 +153,9 @@ def _undo(options: argparse.Namespace) -> int:
     count = undo(teaching, last)
     if last.kind == "answered":
         line = f"the answer about {last.label!r}, {last.new_label!r}, is taken back. {teaching.after()}"
-        return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
-    what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
-    line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
+    else:
+        what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
+        line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
     return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
 
 
@@ -177,9 +171,8 @@ def _knows(options: argparse.Namespace) -> int:
         lines = know_no_more(teaching, options.label or options.sound)
         return report({"label": options.label or options.sound, "sound": None}, lines, json=options.json)
     label = know(teaching, options.sound, options.label or "")
-    return report(
-        {"label": label, "sound": options.sound}, [f"it listens for {label!r} from now on"], json=options.json
-    )
+    line = f"it listens for {label!r} from now on"
+    return report({"label": label, "sound": options.sound}, [line], json=options.json)
 
 
 def _delete(options: argparse.Namespace) -> int:
@@ -193,11 +186,8 @@ def _delete(options: argparse.Namespace) -> int:
     confirm(f"delete {len(chosen)} clips of {labels}{' for good' if options.for_good else ''}", yes=options.yes)
     forgotten = delete(teaching, chosen, for_good=options.for_good)
     back = "" if options.for_good else f"; `auricle-edge clips undo` brings them back for {KEEP_DAYS:g} days"
-    return report(_names(chosen), (f"{len(chosen)} clips deleted{back}", *forgotten), json=options.json)
-
-
-def _names(clips: Sequence[Clip]) -> list[dict[str, str]]:
-    return [{"id": clip.clip_id, "label": clip.label} for clip in clips]
+    document = [{"id": clip.clip_id, "label": clip.label} for clip in chosen]
+    return report(document, (f"{len(chosen)} clips deleted{back}", *forgotten), json=options.json)
 
 
 def _purge(options: argparse.Namespace) -> int:

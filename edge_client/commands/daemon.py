@@ -26,15 +26,13 @@ def add(commands: Commands) -> None:
     page = commands.add_parser("ui", help="serve the owner's page: see what it hears, confirm, correct and teach")
     page.add_argument("--host", help="address on which it listens ([ui] host; this machine alone)")
     page.add_argument("--port", type=int, help="its port; 0: any that is free ([ui] port; 8471)")
-    page.add_argument(
-        "--insecure-http", action="store_true", help="let it listen beyond this machine, where others can read along"
-    )
+    beyond = "let it listen beyond this machine, where others can read along"
+    page.add_argument("--insecure-http", action="store_true", help=beyond)
     page.add_argument("--new-token", action="store_true", help="draw another token; who signed in must do so again")
     set_command(page, _ui, json=False)
     wyoming = commands.add_parser("wyoming", help="offer taught words as wake words to Home Assistant's voice")
-    wyoming.add_argument(
-        "--uri", default="tcp://127.0.0.1:10400", metavar="URI", help="tcp://ADDRESS:PORT or unix://FILE (%(default)s)"
-    )
+    where = "tcp://ADDRESS:PORT or unix://FILE (%(default)s)"
+    wyoming.add_argument("--uri", default="tcp://127.0.0.1:10400", metavar="URI", help=where)
     set_command(wyoming, _wyoming, json=False)
 
 
@@ -106,12 +104,8 @@ def _status(options: argparse.Namespace) -> int:
     report(status, _lines(status), json=options.json)
     if not status["running"]:
         return NOT_RUNNING
-    return ILL if _ill(status) else 0
-
-
-def _ill(status: dict[str, Any]) -> bool:
     failing = any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
-    return failing or bool((status.get("journal") or {}).get("trouble")) or _is_shut_out(status)
+    return ILL if failing or (status.get("journal") or {}).get("trouble") or _is_shut_out(status) else 0
 
 
 def _is_shut_out(status: dict[str, Any]) -> bool:

@@ -18,16 +18,10 @@ def add(commands: Commands) -> None:
     """Add the commands."""
     join = commands.add_parser("join", help="join a fleet by an invitation (`auricle-aggregator invite` prints one)")
     join.add_argument("link", help="the invitation, https://host:port/#aur_join_...")
-    join.add_argument(
-        "--insecure-http", action="store_true", help="send the device's secret even where others can read it"
-    )
-    join.add_argument(
-        "--recordings",
-        type=Path,
-        metavar="FOLDER",
-        help="a new device that learns from these clips, LABEL/*.wav: write its configuration, with the fleet's "
-        "bundle (FOLDER.device/edge.toml)",
-    )
+    clear = "send the device's secret even where others can read it"
+    join.add_argument("--insecure-http", action="store_true", help=clear)
+    new = "a new device that learns from these clips, LABEL/*.wav: write its configuration, with the fleet's bundle"
+    join.add_argument("--recordings", type=Path, metavar="FOLDER", help=f"{new} (FOLDER.device/edge.toml)")
     join.add_argument("--name", help="of the new device, for people (the folder's)")
     join.add_argument("--run", action="store_true", help="then run the device")
     set_command(join, _join, search=False)

@@ -52,28 +52,20 @@ def _init(options: argparse.Namespace) -> int:
     require_new(options.config, replace=options.force)  # before anything is asked
     asking = sys.stdin.isatty() and not options.json
     _choose_microphone(options, asking=asking)
-    bundle = options.bundle or (_ask_for_bundle() if asking else FIRST_CHOICE)
+    wanted = "2. What shall it recognise, once you taught it?"
+    bundle = options.bundle or (str(_choose(wanted, _HEARD)) if asking else FIRST_CHOICE)
     link = options.link or (_ask(_FLEET) if asking and not options.alone else "")
     share_names = options.share_names or bool(link and asking and _ask(_SHARING).lower() in ("y", "yes"))
     state = options.state or ("/var/lib/auricle" if options.config == SERVICE_CONFIG else "state")
     heard = None if options.microphone == _NO_MICROPHONE else options.microphone
     played = None if options.play is None else options.play.resolve()
-    write_new(
-        options.config,
-        Answers(options.name, state, bundle, heard, played, share_names=share_names),
-        replace=options.force,
-    )
+    answers = Answers(options.name, state, bundle, heard, played, share_names=share_names)
+    write_new(options.config, answers, replace=options.force)
     known = _know(options) if options.knows else []
     joined = _join(options, link) if link else None
     plays = None if played is None else str(played)
-    found = {
-        "config": str(options.config),
-        "bundle": bundle,
-        "microphone": heard,
-        "play": plays,
-        "joined": joined,
-        "knows": known,
-    }
+    found: dict[str, Any] = {"config": str(options.config), "bundle": bundle, "microphone": heard, "play": plays}
+    found |= {"joined": joined, "knows": known}
     given = config_option(options.config)
     lines = (
         f"wrote {options.config}",
@@ -170,7 +162,3 @@ def _ask_for_microphone(options: argparse.Namespace, found: Sequence[CaptureDevi
     choices += [(f"{device.name} {device.description}".rstrip(), device.name) for device in found]
     choices.append(("none: this device does not listen", _NO_MICROPHONE))
     options.microphone = _choose("1. Which microphone shall it listen with?", choices)
-
-
-def _ask_for_bundle() -> str:
-    return str(_choose("2. What shall it recognise, once you taught it?", _HEARD))

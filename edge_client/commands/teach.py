@@ -44,13 +44,8 @@ def add(commands: Commands) -> None:
     features = public.add_mutually_exclusive_group()
     features.add_argument("--features", choices=sorted(PRESETS), default="gudur", help="a preset (gudur)")
     features.add_argument("--bundle", metavar="NAME|FILE", help="the features of this bundle instead")
-    public.add_argument(
-        "--per-label",
-        type=_count,
-        default=300,
-        metavar="N",
-        help="clips of each label (300); auto: as many as the rarest label has, at most 100",
-    )
+    clips = "clips of each label (300); auto: as many as the rarest label has, at most 100"
+    public.add_argument("--per-label", type=_count, default=300, metavar="N", help=clips)
     public.add_argument("--labels", metavar="A,B", help="only these labels (all)")
     public.add_argument("--seed", type=int, default=0, help="of the choice of clips (0)")
     public.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
@@ -170,9 +165,7 @@ def _public_set(options: argparse.Namespace) -> int:
         settings = read_bundle(find_bundle(options.bundle)).manifest.feature_settings
     labels = options.labels.split(",") if options.labels else None
     with progress("computing features") as advance:
-        public_set = build_public_set(
-            options.folder, settings, labels=labels, per_label=options.per_label, seed=options.seed, advance=advance
-        )
+        public_set = build_public_set(options.folder, settings, labels, options.per_label, options.seed, advance)
     write_durably(options.output, public_set.pack(), mode=0o644)
     count, classes = len(public_set.labels), public_set.class_ids
     document = {"file": str(options.output), "clips": count, "classes": classes}

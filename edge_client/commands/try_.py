@@ -50,10 +50,7 @@ def _try(options: argparse.Namespace) -> int:
 
 
 def _set_up(folder: Path, config: Path) -> None:
-    """Make a device that was taught the sample sounds and plays others of them; one that is there goes on.
-
-    Raises ConfigError if another device is in the folder.
-    """
+    """Make a device that was taught some sounds and plays others, or go on. Raises ConfigError if it is another."""
     import numpy as np
 
     from edge_client.clips.importing import import_folder

@@ -129,10 +129,7 @@ def model_status(progress: Progress) -> dict[str, Any]:
 
 
 def read_status(state: DeviceState) -> dict[str, Any]:
-    """Return the last status with ``running``: whether the daemon that wrote it still runs.
-
-    Raises StateError if no daemon ever ran here, or the file is damaged.
-    """
+    """Return the last status, with ``running``. Raises StateError if no daemon ever ran here, or it is damaged."""
     running = state.locked("daemon")
     try:
         status = json.loads((state.folder / _NAME).read_bytes())

@@ -71,10 +71,7 @@ class TrainingProcess:
         self.status["waiting_for"] = None
 
     def train(self, job: TrainingJob, name: str, beat: Callable[[], None]) -> None:
-        """Run a job in a child process to its end, and once more if that fails.
-
-        Raises WorkError if both attempts failed, or the daemon was asked to stop.
-        """
+        """Run a job in a child process, and once more if it fails. Raises WorkError if both fail, or on stopping."""
         while not self._one_at_a_time.acquire(timeout=1.0):
             beat()
         try:

@@ -61,10 +61,7 @@ def sensor_topic(device_id: str, key: str) -> str:
 def discovery(
     base: str, device_id: str, name: str, labels: Sequence[str], *, asks: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """Return the documents by their topics behind the prefix, ``<component>/<node>/<object>/config``.
-
-    ``asks``: Whether the device asks its owner about sounds.
-    """
+    """Return the documents by their topics behind the prefix; ``asks``: whether the device asks about sounds."""
     node = _node(device_id)
     questions = _questions(base, labels) if asks else {}
     device = {"identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser"}

@@ -148,10 +148,7 @@ def _shrink(database: sqlite3.Connection) -> None:
 
 
 def past_events(database: Database, limit: int, since: float = 0.0, label: str | None = None) -> list[Event]:
-    """Return the newest events, in the order in which they came, also while a daemon writes; ``since``: s since 1970.
-
-    Raises StateError, OSError as :class:`Database` does.
-    """
+    """Return the newest events, of a label and ``since`` s after 1970, in their order. Raises as :class:`Database`."""
     query = f"SELECT {_COLUMNS} FROM events WHERE time >= ?"
     query += "" if label is None else " AND label = ?"
     values = (since, limit) if label is None else (since, label, limit)

@@ -47,19 +47,13 @@ class Embedding:
         self.of_log_mel(np.zeros((1, *settings.log_mel.shape), np.float32))  # refuses a network of other shapes now
 
     def __call__(self, samples: Array) -> Floats:
-        """Return the embedding of a clip, float32 [1, numbers], or those of many, [clips, 1, numbers].
-
-        Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
-        """
+        """Return float32 [1, numbers] of a clip, or [clips, 1, numbers]; samples and errors as of ``FrontEnd``."""
         log_mel = self._log_mel(samples)
         found = self.of_log_mel(log_mel.reshape(-1, *self.settings.log_mel.shape))
         return found.reshape(*log_mel.shape[:-2], *self.settings.shape)
 
     def of_log_mel(self, log_mel: Floats) -> Floats:
-        """Return the embeddings of log-mel features: float32 [clips, frames, mel bands] -> [clips, 1, numbers].
-
-        Raises FeatureError if the network takes or returns other shapes.
-        """
+        """Return float32 [clips, 1, numbers] of [clips, frames, mel bands]. Raises FeatureError if shapes differ."""
         scaled = (log_mel + np.float32(self.settings.offset)) / np.float32(self.settings.scale)
         try:
             with self._lock:

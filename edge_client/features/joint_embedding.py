@@ -18,8 +18,5 @@ class JointEmbedding:
         self.parts = Embedding(settings.words), Embedding(settings.sounds)
 
     def __call__(self, samples: Array) -> Floats:
-        """Return float32 [1, numbers of both] of a clip, or [clips, 1, numbers of both].
-
-        Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
-        """
+        """Return float32 [1, numbers of both], or [clips, 1, numbers of both]; samples and errors as ``FrontEnd``."""
         return np.concatenate([part(samples) for part in self.parts], axis=-1)

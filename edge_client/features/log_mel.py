@@ -124,10 +124,7 @@ class LogMel:
         self._energies = MelEnergies(settings, blocks_of(mel_filters(settings)), _window(settings))
 
     def __call__(self, samples: Array) -> Floats:
-        """Return float32 [frames, mel bands] or [clips, frames, mel bands]; finite, also for digital silence.
-
-        Samples and errors are those of :meth:`edge_client.features.front_end.FrontEnd.__call__`.
-        """
+        """Return float32 [frames, mel bands], or of clips; finite for silence; samples and errors as ``FrontEnd``."""
         return of_each_clip(samples, self.settings.shape, self._log_energies)
 
     def _log_energies(self, clip: Array) -> Array:

@@ -125,10 +125,7 @@ def _fetch_public_set(client: ServerClient, blobs: BlobCache) -> None:
 
 
 def leave(config_path: Path, *, notify: bool) -> None:
-    """Take the device out of its fleet: it forgets who it was there and keeps what it learned.
-
-    Raises ConfigError if the configuration names no aggregator; StateError if the daemon runs.
-    """
+    """Leave the fleet, and keep what was learned. Raises ConfigError without [server], StateError if a daemon runs."""
     config = load_config(config_path)
     if config.server is None:
         raise ConfigError(f"{config_path} has no section [server]: this device is in no fleet")

@@ -163,10 +163,7 @@ class LiveReader:
         return self._socket is not None
 
     def read(self, timeout_s: float) -> Moment | None:
-        """Return the next hop; None when there is none in time, because no sound comes or no daemon runs.
-
-        Raises PermissionError if the daemon runs as another user.
-        """
+        """Return the next hop; None where none comes in time. Raises PermissionError if it is another user's daemon."""
         if self._socket is None and not self._connect():
             time.sleep(min(_PAUSE_S, timeout_s))
             return None

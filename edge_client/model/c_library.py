@@ -243,10 +243,7 @@ class Signature:
         return {name: {"shape": np.array(tensor.shape)} for name, tensor in self._inputs.items()}
 
     def __call__(self, **values: Array) -> dict[str, Array]:
-        """Run the signature.
-
-        Raises ValueError if an input is missing, unknown or of another type; ModelError if it cannot be run; says why.
-        """
+        """Run the signature. Raises ValueError if an input does not fit, ModelError if it cannot be run; says why."""
         if self._views is None or not _write(values, self._views):
             _write(values, self._fit(values))
         self._checked(self._invoke(self._handle))

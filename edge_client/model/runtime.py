@@ -47,10 +47,7 @@ class ModelRuntime:
 
     @classmethod
     def open(cls, path: Path, threads: int = 1) -> ModelRuntime:
-        """Open a bundle file with its initial weights.
-
-        Raises BundleError if it is missing, damaged or none; ModelError if no runtime takes the graph.
-        """
+        """Open a bundle file. Raises BundleError if it is missing or damaged, ModelError if no runtime takes it."""
         return cls(read_bundle(path, transcribes=True), threads)
 
     def normalise(self, features: Floats) -> Floats:

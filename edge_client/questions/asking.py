@@ -58,10 +58,7 @@ class Asker:
 
     @classmethod
     def open(cls, config: Config, state: DeviceState, manifest: Manifest) -> Asker | None:
-        """Return it; None where the owner wants no questions, or the front end cannot learn from answers.
-
-        Where no questions are wanted, what is kept of former ones is removed.
-        """
+        """Return it; None where none are wanted (then former ones go), or the front end cannot learn from answers."""
         store = QuestionStore(state, manifest.feature_settings.digest)
         statistics, per_day = manifest.embedding_statistics, config.learning.questions
         if not per_day:
@@ -111,10 +108,7 @@ class Asker:
         return self._taught[1]
 
     def changed(self, known: Collection[str]) -> tuple[Asked, ...] | None:
-        """Return the open questions about known labels, the newest first, where they may have changed; else None.
-
-        What is a day old is removed then.
-        """
+        """Return the open questions about known labels, if they may have changed; what is a day old goes."""
         key = self.store.key()
         if key == self._seen and time.monotonic() < self._next_look:
             return None

@@ -169,10 +169,7 @@ class QuestionStore:
         return found[0]
 
     def tidy(self, now: float | None = None) -> None:
-        """Remove the sounds of questions that are too old or that nobody knows, and what a power cut left.
-
-        What was answered and is on its way to the clip store stays.
-        """
+        """Remove sounds of questions that are too old or unknown, and leftovers; not what waits for the clip store."""
         if not self.folder.is_dir():
             return
         now = time.time() if now is None else now

@@ -30,11 +30,7 @@ def write_checked(path: Path, data: bytes) -> None:
 
 
 def read_checked(path: Path) -> bytes:
-    """Return what :func:`write_checked` wrote.
-
-    Raises FileNotFoundError if there is no such file; DamagedError if the content does not match its digest, or has
-    none.
-    """
+    """Return what :func:`write_checked` wrote. Raises FileNotFoundError, or DamagedError if its digest differs."""
     with path.open("rb") as file:
         data = file.read(max(0, path.stat().st_size - _LINE_BYTES))
         line = _LINE.fullmatch(file.read())

@@ -42,10 +42,7 @@ class IdentityStore:
 
 @dataclass(frozen=True)
 class Membership:
-    """The fleet that the device joined by an invitation.
-
-    ``authority``: the certificate that vouches for it, PEM; None where public ones do, or nobody.
-    """
+    """The fleet that was joined by an invitation; ``authority``: the certificate that it pinned, PEM, if any."""
 
     url: str
     authority: str | None = None

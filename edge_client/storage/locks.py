@@ -46,10 +46,7 @@ def is_locked(path: Path) -> bool:
 
 
 def runtime_path(folder: Path, name: str) -> Path:
-    """Return where a file of this name belongs; the state folder has a link to it where it is elsewhere.
-
-    Raises OSError if the state folder cannot be written.
-    """
+    """Return where a file belongs; if elsewhere, the state folder links to it. Raises OSError if it cannot."""
     link = folder / name
     runtime = os.environ.get("RUNTIME_DIRECTORY", "").split(":")[0]
     path = Path(runtime) / name if runtime else link

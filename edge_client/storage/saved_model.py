@@ -119,10 +119,7 @@ class ModelStore:
         self._read: tuple[tuple[int, int, int], dict[str, Any]] | None = None
 
     def load(self, bundle_path: Path) -> SavedModel:
-        """Return what the device last saved; the bundle's own weights where it never did.
-
-        Raises StateError if the saved model is damaged, or belongs to another bundle.
-        """
+        """Return what was saved last, else the bundle's weights. Raises StateError if it is damaged, or of another."""
         bundle = read_bundle(bundle_path)
         path, manifest = self.path, bundle.manifest
         if not path.exists():

@@ -112,10 +112,7 @@ def _loses_too_much(before: Bools, after: Bools, clips: Clips, present: Listener
 
 
 def recognised(model: ModelRuntime, listener: Listener, clips: Clips) -> Bools:
-    """Return which clips a model names rightly among all that it listens for, bool [clips].
-
-    A model with a single output hears nothing: it cannot tell a sound from any other.
-    """
+    """Return which clips a model names rightly, bool [clips]: none with a single output, which hears nothing."""
     mask = listener.label_map.listening_mask
     if mask.sum() < 2:
         return np.zeros(len(clips.slots), np.bool_)

@@ -67,10 +67,7 @@ class WeightSharing(ClientUpdate):
         self._public = public
 
     def contribute(self, clips: Clips, share_names: bool) -> tuple[Update, Arrays]:
-        """Train the shared model on the round's clips; return the upload.
-
-        Raises RecordingError if there are no clips to learn from, ModelError if the training diverged.
-        """
+        """Train on the round's clips; return the upload. Raises RecordingError without clips, or ModelError."""
         require_clips(self.work, clips, self.label_map)
         new = to_report(self.label_map, set(clips.slots.tolist()))
         order = SlotOrder.of(self.label_map, self._class_ids, self.bundle.manifest.capacity, new)
@@ -99,10 +96,7 @@ class WeightSharing(ClientUpdate):
         return update, {f"weights/{name}": array for name, array in trained.items()} | described
 
     def apply_result(self, adopt: bool) -> dict[str, float]:
-        """Link what was recognised, adopt the fleet's classes, and take over the shared model.
-
-        Labels that are no class of the fleet yet keep the outputs that the device trained.
-        """
+        """Link what was recognised, adopt classes, take the shared model over; labels that are no class keep theirs."""
         self.label_map = link_recognised(self.label_map, self.work.assignments)
         wanted = [info for info in self.work.classes if adopt or info.discovered_in is None]
         if not self.method.any_architecture:
