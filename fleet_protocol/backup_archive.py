@@ -47,15 +47,11 @@ class _Digested:
 
 
 class BackupWriter:
-    """Writes the files of a backup; :func:`written_backup` makes it.
-
-    Attributes:
-        digests: SHA-256 of each file, 64 hex digits, by its name.
-    """
+    """Writes the files of a backup; :func:`written_backup` makes it."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
-        self.digests: dict[str, str] = {}
+        self.digests: dict[str, str] = {}  # SHA-256 of each file, 64 hex digits, by its name
 
     def add(self, name: str, file: BinaryIO, size: int) -> str:
         """Add the next ``size`` bytes of a file; return their SHA-256. Raises BackupFormatError: it has fewer."""
@@ -84,12 +80,7 @@ def written_backup(file: Path, manifest: str, describe: Callable[[dict[str, str]
 
 
 class BackupArchive:
-    """The files of a backup; :func:`open_backup` makes it.
-
-    Attributes:
-        manifest: What the manifest says, parsed.
-        names: Names of the other files, as paths relative to the folder that was backed up.
-    """
+    """The files of a backup; :func:`open_backup` makes it."""
 
     def __init__(self, archive: tarfile.TarFile, manifest: str) -> None:
         self._archive = archive
@@ -100,7 +91,7 @@ class BackupArchive:
         if found.size > MANIFEST.size:
             raise BackupFormatError(f"{manifest} has {found.size} bytes; at most {MANIFEST.size} are read")
         self.manifest: Any = parse_json(self._open(found).read(), MANIFEST, manifest)
-        self.names = frozenset(self._members)
+        self.names = frozenset(self._members)  # of the other files, as paths relative to the folder that was backed up
 
     def unpack(self, folder: Path, digests: Mapping[str, object]) -> None:
         """Write all files but the manifest durably into a folder, and compare each with its digest, by its name.

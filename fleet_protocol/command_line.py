@@ -92,10 +92,7 @@ def json_line(document: object, stream: TextIO) -> str:
 
 
 def program(main: Callable[[Sequence[str] | None], int]) -> Callable[..., int]:
-    """Let a program end as others do where Ctrl-C ends it (130), or where nobody reads on (``| head``; 141, silent).
-
-    It runs with :func:`mend_standard_streams`.
-    """
+    """Let a program end as others do where Ctrl-C ends it (130), or where nobody reads on (``| head``; 141, silent)."""
 
     @wraps(main)
     def run(arguments: Sequence[str] | None = None) -> int:

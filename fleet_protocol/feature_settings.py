@@ -89,10 +89,7 @@ class FeatureSettings:
         return f"{self.digest} ({fields})"
 
     def require_same(self, other: FeatureSettings, ours: str, theirs: str) -> None:
-        """Refuse features that were computed in another way.
-
-        Raises FeatureMismatchError: with both settings in the message.
-        """
+        """Refuse features that were computed in another way. Raises FeatureMismatchError: with both settings."""
         if self.digest != other.digest:
             raise FeatureMismatchError(
                 f"{theirs} and {ours} compute features differently, so their numbers cannot be compared.\n"
@@ -218,10 +215,7 @@ class EmbeddingSettings(MelSettings):
         return LogMelSettings(**shared)
 
     def to_json(self) -> dict[str, object]:
-        """Return the kind and every field, JSON-ready, of the network its digest alone.
-
-        HTK's filters go without saying.
-        """
+        """Return the kind and every field, JSON-ready, of the network its digest alone; HTK's filters are left out."""
         return _without(super().to_json() | {"network": self.network.sha256}, filters=HTK)
 
 

@@ -8,9 +8,7 @@ They travel down as a blob that work names. Slots and public recordings are not 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,18 +43,19 @@ class FleetPrototypes:
     provisional: tuple[str, ...] = ()  # Classes that too few devices have clips of to rely on
     negatives: Negatives | None = None  # None where no owner corrected anything
 
-    def parts(self) -> tuple[Arrays, dict[str, Any]]:
-        """Return the arrays and the JSON-ready document that :meth:`of_parts` reads."""
+    def pack(self) -> bytes:
+        """Serialise; equal content gives equal bytes."""
         arrays: Arrays = {"means": self.means, "devices": self.devices}
         document = {"classes": list(self.class_ids), "provisional": list(self.provisional), "digest": self.features}
         if self.negatives is not None:
             arrays |= {"negatives": self.negatives.means, "negative_devices": self.negatives.devices}
             document["negatives"] = list(self.negatives.class_ids)
-        return arrays, document
+        return pack(arrays, document)
 
     @classmethod
-    def of_parts(cls, arrays: Arrays, document: Mapping[str, Any]) -> FleetPrototypes:
-        """Return what :meth:`parts` are of. Raises TensorError: they do not fit one another."""
+    def unpack(cls, data: bytes) -> FleetPrototypes:
+        """Read and check what :meth:`pack` wrote. Raises TensorError: damaged, or no prototypes."""
+        arrays, document = unpack(data)
         class_ids, provisional = document.get("classes"), document.get("provisional")
         if not isinstance(class_ids, list) or not isinstance(provisional, list) or "means" not in arrays:
             raise TensorError("not a fleet's prototypes: its document names no classes, or there are no means")
@@ -78,12 +77,3 @@ class FleetPrototypes:
                     )
         names = tuple(map(str, class_ids)), tuple(map(str, provisional))
         return cls(str(document.get("digest")), names[0], means, devices, names[1], negatives)
-
-    def pack(self) -> bytes:
-        """Serialise; equal content gives equal bytes."""
-        return pack(*self.parts())
-
-    @classmethod
-    def unpack(cls, data: bytes) -> FleetPrototypes:
-        """Read and check what :meth:`pack` wrote. Raises TensorError: damaged, or no prototypes."""
-        return cls.of_parts(*unpack(data))

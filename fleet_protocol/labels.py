@@ -27,10 +27,7 @@ _UNSEEN = re.compile("[\u00ad\u200b-\u200d\u2060\ufe00-\ufe0f\ufeff]")
 
 
 def normal_name(text: str) -> str:
-    """Return a label or name as it is stored: composed (NFC), each blank or row of blanks one space, none around it.
-
-    So the same word typed on two keyboards is one label.
-    """
+    """Return a name as it is stored, however it was typed: composed (NFC), each row of blanks one space."""
     return _BLANKS.sub(" ", unicodedata.normalize("NFC", text)).strip(" ")
 
 

@@ -25,10 +25,7 @@ WorkKind = Literal["contribute", "learn"]
 
 
 def parse(kind: type[T], document: object) -> T:
-    """Build a message from decoded JSON.
-
-    Raises MessageError: naming the message, the field and what was wrong with it.
-    """
+    """Build a message from decoded JSON. Raises MessageError: names the message, the field and what is wrong."""
     if not isinstance(document, Mapping):
         raise MessageError(f"a {kind.__name__} must be a JSON object, not {type(document).__name__}")
     try:

@@ -21,6 +21,8 @@ FRONT_ENDS = FOLDER.parent / "front_ends"
 """Folder of the front ends that ship."""
 FRONT_END_SUFFIX = ".frontend"
 DESCRIPTION = "frontend.json"
+# What reading a damaged archive and its JSON may raise.
+_DAMAGED = (OSError, zipfile.BadZipFile, LookupError, RuntimeError, ValueError, EOFError, TypeError, AttributeError)
 FIRST_CHOICE = "words"
 """The one to take where there is no reason to take another."""
 
@@ -63,16 +65,7 @@ def find_member(sha256: str, folder: Path = FRONT_ENDS) -> bytes:
         try:
             if (member := _member(path, sha256)) is not None:
                 return member
-        except (
-            OSError,
-            zipfile.BadZipFile,
-            LookupError,
-            RuntimeError,
-            ValueError,
-            EOFError,
-            TypeError,
-            AttributeError,
-        ) as error:
+        except _DAMAGED as error:
             raise BundleError(
                 f"{path}, which comes with Auricle, is damaged ({error}); install Auricle again"
             ) from error

@@ -59,10 +59,7 @@ def pack(arrays: Mapping[str, Array], document: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str, Any]]:
-    """Parse bytes that :func:`pack` wrote into (arrays, document); the arrays are copies.
-
-    Raises TensorError: the bytes are no safetensors file, are beyond a bound, or carry no document.
-    """
+    """Parse bytes as :func:`view` does; the arrays are copies. Raises TensorError."""
     arrays, document = view(data, bounds)
     return {name: array.copy() for name, array in arrays.items()}, document
 
@@ -88,10 +85,7 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
 
 
 def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, Any]:
-    """Return the document of an open file that :func:`pack` wrote, without reading its arrays.
-
-    Raises TensorError: the file is no safetensors file, is beyond a bound, or carries no document.
-    """
+    """Return the document of an open file that :func:`pack` wrote, without reading its arrays. Raises TensorError."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     length = _header_length(file.read(_LENGTH_BYTES), size, bounds)
@@ -171,10 +165,7 @@ def is_digest(text: str) -> bool:
 
 
 def require(arrays: Mapping[str, Array], name: str, shape: tuple[int | None, ...], kind: str = "f") -> Array:
-    """Return ``arrays[name]`` after checking it: rank, sizes (None is any), dtype kind, finite values.
-
-    Raises TensorError: naming the array, what was expected and what was given.
-    """
+    """Return an array. Raises TensorError: its rank, a size (None is any), its dtype or a value is wrong."""
     if name not in arrays:
         raise TensorError(f"array {name!r} is missing; present: {', '.join(sorted(arrays)) or 'none'}")
     array = arrays[name]

@@ -25,15 +25,8 @@ from fleet_protocol.tensors import digest
 ATTRIBUTES = ("METHOD", "RULE", "SELECTION", "PERSONALISATION", "STRATEGY")
 
 # What both sides know of a method that runs on devices is a registry of its own.
-_REGISTRIES = (
-    rules,
-    selections,
-    method_terms.local_methods,
-    local_methods,
-    personalisation_terms.personalisations,
-    personalisations,
-    strategies,
-)
+_OF_BOTH = (method_terms.local_methods, local_methods, personalisation_terms.personalisations, personalisations)
+_REGISTRIES = (rules, selections, *_OF_BOTH, strategies)
 
 
 @dataclass(frozen=True)

@@ -33,10 +33,7 @@ def training_multiply_adds(graph: bytes, batch: int) -> int:
 
 
 def multiply_adds_of(graph: bytes, signature: str) -> int:
-    """Count the multiply-adds of a signature at the batch size that the graph is written for.
-
-    Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
-    """
+    """Count the multiply-adds of a signature at the graph's batch size. Raises OperatorError: there is none such."""
     return sum(
         _COUNTED[name](inputs, output, adjoint)
         for name, inputs, output, adjoint in read_signature(graph, signature)

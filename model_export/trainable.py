@@ -37,10 +37,7 @@ def argument_name(name: str) -> str:
 
 
 def soft_cross_entropy(logits: Tensor, targets: Tensor, mask: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L without its proximal term, and its gradient with respect to the logits.
-
-    Logits and targets are [B, capacity] or [B, steps, capacity].
-    """
+    """Return L without its proximal term, and its gradient by the logits, [B, capacity] or [B, steps, capacity]."""
     targets = targets * mask
     scores = tf.nn.log_softmax(_masked(logits, mask, temperature))
     rows = logits.shape[0]

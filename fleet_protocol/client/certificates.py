@@ -23,10 +23,7 @@ _NOT_YET_VALID, _EXPIRED, _OTHER_NAME = 9, 10, 62
 
 
 def trust(authority: str | None) -> ssl.SSLContext | bool:
-    """Return what a connection is verified with, as httpx takes it: the pinned authority, PEM, or public ones for None.
-
-    Raises CertificateError if it is not exactly one authority's certificate.
-    """
+    """Return what httpx verifies by: the authority that was pinned, PEM, or public ones. Raises CertificateError."""
     if authority is None:
         return True
     try:

@@ -54,11 +54,7 @@ class Identity:
 
 
 class ServerClient:
-    """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError.
-
-    Attributes:
-        server_time: Time on the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
-    """
+    """Talks to one aggregator as one device. Every method raises UnreachableError or RefusedError."""
 
     def __init__(
         self, url: str, identity: Identity | None, bounds: Bounds | None = None, authority: str | None = None
@@ -70,6 +66,7 @@ class ServerClient:
             authority: certificate of the authority that the device pinned, PEM; None: the public ones are trusted.
         """
         self.bounds = Bounds() if bounds is None else bounds
+        # On the aggregator's clock at its last answer, seconds since 1970; None where it did not say.
         self.server_time: float | None = None
         self._authority = authority
         self._verified_by = trust_nobody_yet() if identity is None else trust(authority)

@@ -92,14 +92,9 @@ def _of_entries(data: DataSection, manifest: Manifest, seed: int) -> Corpus:
     x, trained = read(data, entries, manifest, seed)
     if trained is not None and data.noisy == "all":
         x = trained[:, 0]
-    return Corpus(
-        names,
-        labels.repeat(data.windows),
-        speakers.repeat(data.windows),
-        lambda rows: x[rows],
-        None if trained is None else lambda rows: trained[rows],
-        data.windows,
-    )
+    labels, speakers = labels.repeat(data.windows), speakers.repeat(data.windows)
+    heard = None if trained is None else trained.__getitem__
+    return Corpus(names, labels, speakers, x.__getitem__, heard, data.windows)
 
 
 def _labelled(data: DataSection, found: Sequence[Entry]) -> tuple[tuple[str, ...], list[tuple[Entry, str]]]:

@@ -58,10 +58,7 @@ def read_pictures(archive: Path, entries: Sequence[Entry]) -> NDArray[np.uint8]:
 
 
 def features_of_power(power: Floats, settings: FeatureSettings) -> Floats:
-    """Return the features of mel powers, float32 [clips, 98 frames, 40 bands] -> [clips, frames, numbers per frame].
-
-    Raises CorpusError: pictures have no such features.
-    """
+    """Return features, [clips, frames, numbers], of mel powers, [clips, 98 frames, 40 bands]. Raises CorpusError."""
     if isinstance(settings, MfccSettings):
         return cepstra(power, settings)
     if isinstance(settings, LogMelSettings) and settings.shape == (FRAMES, BANDS):
@@ -176,10 +173,7 @@ _CHUNK = 1024  # pictures taken at a time
 def picture_features(
     data: DataSection, entries: Sequence[Entry], manifest: Manifest, seed: int
 ) -> tuple[Floats, Floats | None]:
-    """Return features of pictures, float32 [clips, frames, coefficients], and what devices have instead.
-
-    That is float32 [clips, 1 + variants, frames, coefficients], on the same scale; None: the same.
-    """
+    """Return features of pictures, and what devices have instead, as :func:`.corpora.recording_features` does."""
     assert data.path is not None
     settings = manifest.feature_settings
     pixels = read_pictures(data.path, entries)

@@ -38,12 +38,9 @@ class FaultsSection:
         require(self.attack in ALL_ATTACKS, "attack", self.attack, f"must be {', '.join(ALL_ATTACKS)}")
         require(0 <= self.strength <= LARGEST, "strength", self.strength, f"must be from 0 to {LARGEST:.4g}")
         require(self.honest_rounds >= 0, "honest_rounds", self.honest_rounds, "must be 0 or more")
-        require(
-            not self.honest_rounds or self.attack not in LABEL_ATTACKS,
-            "honest_rounds",
-            self.honest_rounds,
-            f"must be 0 with {self.attack}: the attackers' labels are wrong from the start on",
-        )
+        allowed = not self.honest_rounds or self.attack not in LABEL_ATTACKS
+        why = f"must be 0 with {self.attack}: the attackers' labels are wrong from the start on"
+        require(allowed, "honest_rounds", self.honest_rounds, why)
         require(0 <= self.wrong_labels <= 1, "wrong_labels", self.wrong_labels, "must be from 0 to 1")
 
     def require_possible(self, possible: tuple[str, ...], whose: str) -> None:
@@ -94,10 +91,7 @@ def attacked(faults: FaultsSection, start: Floats, trained: Floats, rng: np.rand
 
 
 def poisoned(faults: FaultsSection, arrays: Arrays, known: int, rng: np.random.Generator) -> Arrays:
-    """Return an attacker's upload, whose new sounds are described as other ones.
-
-    Its ``impressions`` and ``profiles``, or ``prototypes``, [known and new, ...] describe its classes.
-    """
+    """Return an attacker's upload: rows of new sounds, from ``known`` on, describe other ones."""
     changed, strength = dict(arrays), np.float32(faults.strength)
     names = [name for name in ("impressions", "profiles", "prototypes") if name in arrays]
     reports = len(arrays[names[0]]) - known

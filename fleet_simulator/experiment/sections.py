@@ -68,13 +68,10 @@ class DataSection:
         """Refuse keys that say nothing about the clips of this source."""
         without = {"synthetic": ("windows", "snr_db", "variants", "background"), "log_mel": ("windows", "background")}
         for key in without.get(self.source, ()):
-            value = getattr(self, key)
-            require(
-                value == getattr(DataSection, key), key, value, f"is not for the source {self.source!r}; leave it out"
-            )
-        require(
-            not self.background or self.variants > 0, "background", str(self.background), "needs 'variants' above 0"
-        )
+            value, usual = getattr(self, key), getattr(DataSection, key)
+            require(value == usual, key, value, f"is not for the source {self.source!r}; leave it out")
+        allowed = not self.background or self.variants > 0
+        require(allowed, "background", str(self.background), "needs 'variants' above 0")
 
     @property
     def seeded(self) -> bool:
@@ -110,12 +107,8 @@ class FleetSection:
         require(0 <= self.held_out <= 0.8, "held_out", self.held_out, "must be from 0 to 0.8")
         require(0 <= self.size_spread <= 3, "size_spread", self.size_spread, "must be from 0 to 3")
         if self.shares:
-            require(
-                len(self.shares) == self.devices,
-                "shares",
-                self.shares,
-                f"must be {self.devices} numbers, one for each device",
-            )
+            numbers = f"must be {self.devices} numbers, one for each device"
+            require(len(self.shares) == self.devices, "shares", self.shares, numbers)
             require(min(self.shares) > 0, "shares", self.shares, "must all be above 0")
             require(not self.size_spread, "size_spread", self.size_spread, "must be 0 where 'shares' are given")
 

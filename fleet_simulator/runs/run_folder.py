@@ -33,10 +33,7 @@ _LOCK = "lock"
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other runs out of a folder; however this process ends, the folder is free again.
-
-    Raises RunFolderError: another run is on in it.
-    """
+    """Keep other runs out of a folder, however this process ends. Raises RunFolderError: another run is on in it."""
     path = folder / _LOCK
     descriptor = take_lock(path)
     if descriptor is None:

@@ -126,14 +126,9 @@ class Aggregator:
             settings = plan.aggregation.settings | {"by_size": True, "clip_norm": 0.0}
             plan = replace(plan, aggregation=Choice(plan.aggregation.name, settings))
         public_set = state.public_set
-        terms = UploadTerms(
-            work.public_set,
-            len(public_set.labels),
-            public_set.class_ids,
-            public_set.settings,
-            manifest,
-            partial(FeatureRange.of, public_set.features[~public_set.synthetic]) if len(public_set.labels) else None,
-        )
+        samples, recorded = len(public_set.labels), public_set.features[~public_set.synthetic]
+        bounds = partial(FeatureRange.of, recorded) if samples else None
+        terms = UploadTerms(work.public_set, samples, public_set.class_ids, public_set.settings, manifest, bounds)
         taken = self._accepted(terms, uploads.sent)
         if not taken:
             raise SimulationError(f"round {work.round_id}: the aggregator refuses the uploads of all devices")

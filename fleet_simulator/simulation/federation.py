@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,7 +23,7 @@ from fleet_protocol.arrays import Bools, Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.fleet_prototypes import FleetPrototypes
-from fleet_protocol.messages import ClassInfo, Work
+from fleet_protocol.messages import Work
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays, pack
 from fleet_simulator.errors import SimulationError
@@ -56,42 +56,38 @@ def save_state(folder: Path, state: State, experiment: str) -> None:
         "assigned": [[device, slot, class_id] for (device, slot), class_id in fleet.assigned.items()],
         "devices": state.document,
     }
-    public, prototypes = fleet.public_set, fleet.prototypes
-    if any(info.discovered_in is not None for info in public.classes):
-        parts["public"] = {"features": public.features, "labels": public.labels, "synthetic": public.synthetic}
-        document["classes"] = [[info.class_id, info.name, info.discovered_in] for info in public.classes]
+    if any(info.discovered_in is not None for info in fleet.public_set.classes):
+        arrays["public_set"] = np.frombuffer(fleet.public_set.pack(), np.uint8)
     if fleet.consensus is not None:
         arrays["consensus"] = fleet.consensus
-    if prototypes is not None:
-        parts["prototypes"], document["prototypes"] = prototypes.parts()
+    if fleet.prototypes is not None:
+        arrays["prototypes"] = np.frombuffer(fleet.prototypes.pack(), np.uint8)
     for part, of_part in parts.items():
         arrays |= {f"{part}/{name}": array for name, array in of_part.items()}
     write_durably(folder / STATE, pack(arrays, document))
 
 
 def load_state(folder: Path, first: PublicSet, experiment: str) -> State | None:
-    """Return the state of a run; None where there is none yet.
-
-    Raises RunFolderError: the folder holds a run of another experiment, or a damaged one.
-    """
+    """Return the state of a run; None where there is none yet. Raises RunFolderError, as :func:`read_state`."""
     found = read_state(folder, experiment)
     if found is None:
         return None
     arrays, document = found
-
-    def part(name: str) -> Arrays:
-        return {key.removeprefix(f"{name}/"): arrays[key].copy() for key in arrays if key.startswith(f"{name}/")}
-
     public_set, prototypes = first, None
-    if "classes" in document:
-        rows, classes = part("public"), tuple(ClassInfo(*row) for row in document["classes"])
-        public_set = PublicSet(first.settings, classes, rows["features"], rows["labels"], rows["synthetic"])
-    if "prototypes" in document:
-        prototypes = FleetPrototypes.of_parts(part("prototypes"), document["prototypes"])
+    if "public_set" in arrays:  # its document has the settings without the front end's networks
+        public_set = replace(PublicSet.unpack(arrays["public_set"].tobytes()), settings=first.settings)
+    if "prototypes" in arrays:
+        prototypes = FleetPrototypes.unpack(arrays["prototypes"].tobytes())
     assigned = {(device, slot): class_id for device, slot, class_id in document["assigned"]}
-    fleet = FleetState(public_set, part("weights"), part("server"), arrays.get("consensus"), prototypes, assigned)
-    kept = arrays["uploaded"].copy(), arrays["suspicion"].copy()
-    return State(fleet, *kept, document["rounds"], part("devices"), document["devices"])
+    weights, server, devices = (part_of(arrays, name) for name in ("weights", "server", "devices"))
+    fleet = FleetState(public_set, weights, server, arrays.get("consensus"), prototypes, assigned)
+    kept = arrays["uploaded"], arrays["suspicion"]
+    return State(fleet, *kept, document["rounds"], devices, document["devices"])
+
+
+def part_of(arrays: Arrays, name: str) -> Arrays:
+    """Return the arrays ``name/...`` by the rest of their names."""
+    return {key.removeprefix(f"{name}/"): arrays[key] for key in arrays if key.startswith(f"{name}/")}
 
 
 class Devices(ABC):

@@ -75,17 +75,9 @@ class Heads:
         known = range(len(label_map.slots)) if public_set is not None else ()
         heard = Heard(takes, self._nothing, self._none)
         material = head_material(label_map, known, heard, self.statistics, public_set, of_fleet, denied=denied)
-        training = TrainingConfig()
-        weights = train_head(
-            self.model,
-            self._initial,
-            label_map,
-            material,
-            training.teach_epochs,
-            training.teach_learning_rate,
-            seed,
-            own if material.own is not None else None,
-        )
+        epochs, rate = TrainingConfig().teach_epochs, TrainingConfig().teach_learning_rate
+        taught = own if material.own is not None else None
+        weights = train_head(self.model, self._initial, label_map, material, epochs, rate, seed, taught)
         return Listener(weights, label_map)
 
     def refuses(self, own: Listener, result: Listener, takes: Takes, public_set: PublicSet) -> bool:

@@ -33,7 +33,7 @@ from fleet_simulator.experiment.sections import UserSection, ZeroShotExperiment
 from fleet_simulator.partition.zero_shot_clips import UserClips, as_clips, variants
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
-from fleet_simulator.simulation.federation import Devices, State
+from fleet_simulator.simulation.federation import Devices, State, part_of
 from fleet_simulator.simulation.tasks import device_id
 
 
@@ -78,10 +78,7 @@ class VirtualUser:
                 self.take_up(event.bundle, self.label_map)
 
     def contribute(self, work: Work, context: RoundContext, *, evaluated: bool) -> Contribution:
-        """Do what a device does when it is asked to contribute.
-
-        Raises DivergedError, WorkerError: the training diverged, or failed otherwise; names the user.
-        """
+        """Do what a device does when it is asked to contribute. Raises DivergedError, WorkerError: names the user."""
         drawn = self.clips.of_round(self.number, work.round_id)
         job = self._job(work, context)
         try:
@@ -206,10 +203,7 @@ class Users(Devices):
         super().restore(state)
         self._words = state.document.get("words", {})
         for user, kept in zip(self.users, state.document.get("users", ()), strict=False):
-            trained, listening = (
-                {name.removeprefix(prefix): array for name, array in state.devices.items() if name.startswith(prefix)}
-                for prefix in (f"user-{user.number}/", f"listening-{user.number}/")
-            )
+            trained, listening = (part_of(state.devices, f"{of}-{user.number}") for of in ("user", "listening"))
             label_map, unheard = LabelMap.from_json(kept["label_map"]), tuple(kept["unheard"])
             user.take_up(Path(kept["bundle"]), label_map, trained, listening or None, unheard)
 

@@ -32,10 +32,7 @@ class Pool(AbstractContextManager["Pool"]):
 
     @abstractmethod
     def run(self, tasks: Iterable[Task]) -> list[Any]:
-        """Return the tasks' answers, in the order of the tasks.
-
-        Raises WorkerError: a task failed, or what did it ended.
-        """
+        """Return the tasks' answers, in their order. Raises WorkerError: a task failed, or what did it ended."""
 
     def __exit__(self, *_: object) -> None:
         """Leave nothing behind."""

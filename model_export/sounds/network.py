@@ -26,10 +26,7 @@ class SoundNetwork(tf.Module):  # type: ignore[misc]
     """The network: scaled log-mel features, float32 [clips, frames, 128], to embeddings [clips, numbers]."""
 
     def __init__(self, convolutions: Mapping[str, Convolution], projection: Projection | None = None) -> None:
-        """Take the weights, as :func:`model_export.sounds.weights.fold` makes them.
-
-        ``projection`` is of the 384 numbers; None: they are the embedding.
-        """
+        """Take the weights, as ``weights.fold`` makes them; without a projection the embedding are the 384 numbers."""
         super().__init__()
         self._layers = {
             name: (tf.constant(layer.kernel), tf.constant(layer.bias)) for name, layer in convolutions.items()
@@ -86,10 +83,7 @@ def _hard_swish(x: Tensor) -> Tensor:
 
 
 def half_graph(network: SoundNetwork) -> bytes:
-    """Convert the network to a graph for clips of any length: weights are float16 on disk and float32 at work.
-
-    Raises OperatorError: it needs an operator that a runtime lacks.
-    """
+    """Convert the network for clips of any length, weights float16 on disk, float32 at work. Raises OperatorError."""
     return _converted(network, (None, None, BANDS), half=True)
 
 
