@@ -6,7 +6,6 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from aggregator_server.errors import AggregatorError, ServerError
 from fleet_protocol.addresses import address_problem
@@ -61,11 +60,6 @@ class Client:
             return answer.json() if answer.content else None
         except ValueError as error:
             raise ServerError(f"{self.url} answers what no aggregator would; check the address") from error
-
-
-def part(text: str) -> str:
-    """Return a text as one part of an address, such as a class' identifier."""
-    return quote(text, safe="")
 
 
 def _trust(authority: Path | None) -> ssl.SSLContext:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from aggregator_server.client import Client, part
+from aggregator_server.client import Client
 from aggregator_server.commands import add_json, show, tell
 from aggregator_server.commands.targets import Named, add_server, connect, resolve
 
@@ -50,7 +51,7 @@ def _list(options: argparse.Namespace) -> int:
 
 def _change(options: argparse.Namespace) -> int:
     client = connect(options)
-    address = f"/v1/classes/{part(_identifier(client, options.class_id))}"
+    address = f"/v1/classes/{quote(_identifier(client, options.class_id), safe='')}"
     if options.into is not None:
         changed = client.send("PATCH", address, {"merge_into": _identifier(client, options.into)})
     elif options.name is not None:

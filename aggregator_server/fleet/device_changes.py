@@ -6,7 +6,8 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import InvalidRequestError
 from aggregator_server.fleet.audit import SERVER, Actor, audit
-from aggregator_server.fleet.devices import end_membership, require_device, require_fleets_features, require_not_revoked
+from aggregator_server.fleet.devices import OTHER_FRONT_END, end_membership, require_device, require_not_revoked
+from aggregator_server.fleet.public_sets import require_fleets_features
 from aggregator_server.fleet.reputation import put_in_quarantine, reputation_of
 from aggregator_server.names import check_name
 from aggregator_server.store import Tables
@@ -45,7 +46,8 @@ def change_devices(
 
 def _admit(session: Session, row: DeviceRow, now: float, by: Actor) -> None:
     require_not_revoked(row)
-    require_fleets_features(session, FeatureSettings.from_json(row.features), row.name)
+    settings = FeatureSettings.from_json(row.features)
+    require_fleets_features(session, settings, f"device {row.name!r}", OTHER_FRONT_END)
     if row.waiting:
         row.waiting = False
         audit(session, "device_admitted", by, now, device_id=row.device_id, name=row.name)

@@ -11,7 +11,7 @@ from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.fleet.invitations import require_open
-from aggregator_server.fleet.public_sets import current_version
+from aggregator_server.fleet.public_sets import require_fleets_features
 from aggregator_server.fleet.reputation import with_reputation
 from aggregator_server.fleet.versions import check_versions, is_outdated
 from aggregator_server.limits import CLIPS, DEVICES_PER_ENROLMENT_TOKEN
@@ -21,7 +21,7 @@ from aggregator_server.security import hash_secret, same
 from aggregator_server.store import Store, Tables
 from aggregator_server.store.expressions import batches, begins_with, folded
 from aggregator_server.store.tables import DeviceRow, LearnedRow, table_of
-from fleet_protocol.errors import FeatureMismatchError, ProtocolError
+from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.limits import LABELS
 from fleet_protocol.messages import Enrolled, Enrolment, Versions
@@ -33,6 +33,7 @@ LISTED = 500
 """Devices at most in one list."""
 MEANT = 50
 """Devices at most that one name or the beginning of an identifier is looked for among."""
+OTHER_FRONT_END = "the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). "
 _MINUTE_S, _HOUR_S = 60.0, 3_600.0
 
 
@@ -76,7 +77,7 @@ def enrol(store: Store, enrolment: Enrolment, now: float, entry: Entry = Entry()
     secret_hash = hash_secret(enrolment.secret)
     with store.writing(durable=False) as session:
         row = session.get(DeviceRow, enrolment.device_id)
-        require_fleets_features(session, settings, enrolment.name)
+        require_fleets_features(session, settings, f"device {enrolment.name!r}", OTHER_FRONT_END)
         if row is None:
             row = _insert(session, enrolment, secret_hash, now, entry)
         elif not same(row.secret_hash, secret_hash):
@@ -278,21 +279,6 @@ def _check(enrolment: Enrolment) -> FeatureSettings:
         return FeatureSettings.from_json(enrolment.features)
     except ProtocolError as error:
         raise errors.InvalidRequestError(f"features: {error}") from error
-
-
-def require_fleets_features(session: Session, settings: FeatureSettings, name: str) -> None:
-    """Check that a device has the fleet's features. Raises RefusedError: it has others."""
-    public_set = current_version(session)
-    if public_set is None:
-        return
-    try:
-        ours = FeatureSettings.from_json(public_set.features)
-        ours.require_same(settings, "the public set", f"device {name!r}")
-    except FeatureMismatchError as error:
-        raise errors.RefusedError(
-            "feature_mismatch",
-            f"the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). {error}",
-        ) from error
 
 
 def require_active(row: DeviceRow | Standing) -> None:

@@ -16,6 +16,7 @@ from aggregator_server.aggregation.input_bounds import FeatureRange
 from aggregator_server.fleet.classes import all_classes
 from aggregator_server.store import Store
 from aggregator_server.store.tables import BlobRow, PublicSetRow, table_of
+from fleet_protocol.errors import FeatureMismatchError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
 
@@ -32,6 +33,16 @@ _NEWEST = (
 def current_version(session: Session) -> PublicSetRow | None:
     """Return the newest version of the public set."""
     return session.scalar(select(PublicSetRow).order_by(PublicSetRow.version.desc()).limit(1))
+
+
+def require_fleets_features(session: Session, settings: FeatureSettings, whose: str, hint: str = "") -> None:
+    """Check that features are those of the public set, where there is one. Raises RefusedError: they are others."""
+    public_set = current_version(session)
+    if public_set is not None:
+        try:
+            public_set.settings.require_same(settings, "the public set", whose)
+        except FeatureMismatchError as error:
+            raise errors.RefusedError("feature_mismatch", f"{hint}{error}") from error
 
 
 def upload_terms(session: Session) -> UploadTerms:

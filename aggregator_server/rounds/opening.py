@@ -26,11 +26,10 @@ from aggregator_server.rounds.queries import is_done, newest_done, open_round_id
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import data_sizes, select
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, PublicSetRow, RoundRow, table_of
+from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, RoundRow, table_of
 from aggregator_server.strategies.registry import FleetKind, recommended
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
-from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import RoundPlan
 from fleet_protocol.personalisations import personalisations
 
@@ -66,12 +65,12 @@ def insert_round(
         raise errors.RefusedError(
             "no_public_set", "there is no public set yet; publish one with `auricle-aggregator publish`"
         )
-    if how.needs_embeddings and not are_embeddings(public_set):
-        settings = FeatureSettings.from_json(public_set.features)
+    if how.needs_embeddings and not public_set.settings.is_embedding:
         raise errors.RefusedError(
             "invalid_plan",
             f"strategy {how.name!r} compares embeddings of one network, and the public set's features are "
-            f"{settings.describe()}; publish a public set with the features of a pretrained front end, such as base",
+            f"{public_set.settings.describe()}; publish a public set with the features of a pretrained front end, such "
+            "as base",
         )
     follows, index = (None, None) if group is None else (group.follows, group.index)
     version, weights, state = None, None, None
@@ -111,7 +110,7 @@ def insert_round(
 def fleet_kind(session: Session) -> FleetKind:
     """Return what the recommended strategy depends on."""
     public_set, model = current_version(session), current_model(session)
-    embeddings = public_set is not None and are_embeddings(public_set)
+    embeddings = public_set is not None and public_set.settings.is_embedding
     if model is None:
         return FleetKind(embeddings=embeddings, shares_network=False)
     one, other = (
@@ -136,11 +135,6 @@ def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
         DeviceStatistics(row.device_id, int(count), float(row.label_entropy or 0.0))
         for row, count in zip(reported, clips, strict=True)
     )
-
-
-def are_embeddings(public_set: PublicSetRow) -> bool:
-    """Tell whether a public set's features are embeddings of a pretrained front end."""
-    return FeatureSettings.from_json(public_set.features).is_embedding
 
 
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes
-from aggregator_server.fleet.public_sets import current_version, public_set_row, published_set
+from aggregator_server.fleet.public_sets import current_version, public_set_row, published_set, require_fleets_features
 from aggregator_server.fleet.shared_models import check_capacity, current_model, published_model
 from aggregator_server.names import check_name
 from aggregator_server.rounds.history import newest_with_model
@@ -18,7 +18,7 @@ from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.tables import ACTIVE, IS_ACTIVE, BlobRow, ClassRow, DeviceRow, ModelRow
 from fleet_protocol.bundle import Manifest, unpack_bundle
-from fleet_protocol.errors import FeatureMismatchError, ProtocolError
+from fleet_protocol.errors import ProtocolError
 from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Buffer
@@ -72,7 +72,7 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
         current = current_model(session)
         if current is None or current.sha256 != sha256:
             _require_no_open_round(session, "model")
-            _require_fleets_features(session, manifest)
+            require_fleets_features(session, manifest.feature_settings, "the model")
             check_capacity(session, manifest.slots)
             _note_blob(session, sha256, "model")
             numbers = {"capacity": manifest.slots, "parameters": manifest.parameters}
@@ -155,13 +155,3 @@ def _read_manifest(data: Buffer) -> Manifest:
     except (ProtocolError, errors.InvalidRequestError) as error:
         raise errors.RefusedError("malformed_model", f"the body cannot be used as a model: {error}") from error
     return manifest
-
-
-def _require_fleets_features(session: Session, manifest: Manifest) -> None:
-    public_set = current_version(session)
-    if public_set is not None:
-        try:
-            ours = FeatureSettings.from_json(public_set.features)
-            ours.require_same(manifest.feature_settings, "the public set", "the model")
-        except FeatureMismatchError as error:
-            raise errors.RefusedError("feature_mismatch", str(error)) from error

@@ -6,12 +6,13 @@ A round is inserted open (rounds/opening.py), or done where an operator made its
 module compares states or changes them.
 """
 
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
@@ -45,6 +46,7 @@ _ACTIVE = (
     & _DEVICES.c.device_id.not_in(QUARANTINED)
 )
 _REASON_LENGTH = 1_000
+T = TypeVar("T")
 _WAITING = select(
     _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
 ).where(_IS_OPEN)
@@ -172,14 +174,17 @@ def read_history(session: Session, strategy: str) -> History:
     return History(len(losses), tuple(loss for loss in losses if loss is not None))
 
 
+def of_uploads(session: Session, round_id: int, column: InstrumentedAttribute[T]) -> Sequence[T]:
+    """Return a column of a round's uploads, by device; without those of devices that were revoked or quarantined."""
+    found = select(column).join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
+    found = found.where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None))
+    trusted = DeviceRow.revoked_at.is_(None) & DeviceRow.device_id.not_in(QUARANTINED)
+    return session.scalars(found.where(trusted).order_by(ParticipantRow.device_id)).all()
+
+
 def training_loss(session: Session, round_id: int) -> float | None:
     """Return the median of the training losses that a round's devices uploaded: no single device can move it far."""
-    reported = session.scalars(
-        select(ParticipantRow.metrics)
-        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
-        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None), DeviceRow.revoked_at.is_(None))
-        .where(DeviceRow.device_id.not_in(QUARANTINED))
-    )
+    reported = of_uploads(session, round_id, ParticipantRow.metrics)
     losses = [float(metrics["training_loss"]) for metrics in reported if "training_loss" in metrics]
     return median(losses) if losses else None
 

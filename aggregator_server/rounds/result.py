@@ -11,7 +11,7 @@ from sys import intern
 from typing import Any
 
 import numpy as np
-from sqlalchemy import bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import bindparam, delete, insert, tuple_, update
 from sqlalchemy.orm import Session
 
 from aggregator_server.aggregation.contract import Contribution, RoundInputs, RoundResult, SharedModel
@@ -19,11 +19,12 @@ from aggregator_server.aggregation.updates import in_blocks
 from aggregator_server.errors import AggregationError, BlobError
 from aggregator_server.fleet.audit import SERVER, audit
 from aggregator_server.fleet.public_sets import public_set_row
-from aggregator_server.fleet.reputation import QUARANTINED, note_round
-from aggregator_server.rounds.queries import mark_done, training_loss
+from aggregator_server.fleet.reputation import note_round
+from aggregator_server.rounds.queries import mark_done, of_uploads, training_loss
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
-from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, DeviceRow, ParticipantRow, table_of
+from aggregator_server.store.expressions import batches
+from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, ParticipantRow, table_of
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
@@ -214,21 +215,11 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     session.flush()
     _assign(session, round_id, result)
     screened = (result.details.get("aggregation") or {}).get("screened", {})
-    quarantined = note_round(session, round_id, _uploaders(session, round_id), screened, now)
+    uploaders = of_uploads(session, round_id, ParticipantRow.device_id)
+    quarantined = note_round(session, round_id, uploaders, screened, now)
     columns = {f"result_{kind}": stored.blobs.get(kind) for kind in KINDS}
     details = result.details | {"quarantined": list(quarantined)}
     mark_done(session, round_id, now, columns | {"details": details, "training_loss": training_loss(session, round_id)})
-
-
-def _uploaders(session: Session, round_id: int) -> tuple[str, ...]:
-    uploaded = (
-        select(ParticipantRow.device_id)
-        .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
-        .where(ParticipantRow.round_id == round_id, ParticipantRow.upload.is_not(None))
-        .where(DeviceRow.revoked_at.is_(None), DeviceRow.device_id.not_in(QUARANTINED))
-        .order_by(ParticipantRow.device_id)
-    )
-    return tuple(session.scalars(uploaded))
 
 
 def _assign(session: Session, round_id: int, result: RoundResult) -> None:
@@ -237,7 +228,6 @@ def _assign(session: Session, round_id: int, result: RoundResult) -> None:
         return
     rows = [{**dataclasses.asdict(a), "round_id": round_id, "acknowledged": False} for a in result.assignments]
     keys = [(a.device_id, a.slot) for a in result.assignments]
-    for start in range(0, len(keys), 500):  # a statement takes only so many parameters
-        batch = keys[start : start + 500]
+    for batch in batches(keys):
         session.execute(delete(AssignmentRow).where(tuple_(AssignmentRow.device_id, AssignmentRow.slot).in_(batch)))
     session.execute(insert(AssignmentRow), rows)

@@ -194,10 +194,6 @@ class BlobStore(ABC):
         """Open a blob to read a part of it, unchecked; it can be sought in. Raises BlobError: it is missing."""
 
     @abstractmethod
-    def size(self, sha256: str) -> int:
-        """Return a blob's bytes; 0 where it is gone."""
-
-    @abstractmethod
     def exists(self, sha256: str) -> bool:
         """Say whether a blob is there."""
 
@@ -247,10 +243,6 @@ class BlobFolder(BlobStore):
 
     def shown(self, sha256: str = "") -> str:  # noqa: D102
         return str(self.path(sha256) if sha256 else self.folder)
-
-    def size(self, sha256: str) -> int:  # noqa: D102
-        path = self.path(sha256)
-        return path.stat().st_size if path.exists() else 0
 
     def exists(self, sha256: str) -> bool:  # noqa: D102
         return self.path(sha256).is_file()

@@ -1,7 +1,7 @@
 """Expressions that each database writes in its own way, for indices and for the queries that use them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, String, func
 from sqlalchemy.ext.compiler import compiles
@@ -66,10 +66,11 @@ def begins_with(text: ColumnElement[str], beginning: str) -> ColumnElement[bool]
 
 
 _LAST = "\U0010ffff"
+T = TypeVar("T")
 _PARAMETERS = 500  # a statement takes only so many
 
 
-def batches(values: Sequence[str]) -> Iterator[Sequence[str]]:
+def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Yield values in parts that a statement takes as parameters."""
     for first in range(0, len(values), _PARAMETERS):
         yield values[first : first + _PARAMETERS]

@@ -55,10 +55,6 @@ class ObjectBlobs(BlobStore):
     def shown(self, sha256: str = "") -> str:  # noqa: D102
         return f"{self._address.rstrip('/')}/{_key(sha256)}" if sha256 else self._address
 
-    def size(self, sha256: str) -> int:  # noqa: D102
-        found = self._head(sha256)
-        return 0 if found is None else int(found["size"])
-
     def exists(self, sha256: str) -> bool:  # noqa: D102
         return self._head(sha256) is not None
 

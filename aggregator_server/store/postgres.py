@@ -108,8 +108,8 @@ class Postgres(Database):
     def _autocommitting(self) -> Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # not of those that others wait for
-        connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
         bound(connection, _READER_S + 1)
+        connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
         return connection
 
     def _begin(self, connection: Connection) -> None:
@@ -235,10 +235,7 @@ class Postgres(Database):
 
     def listening(self) -> Connection:
         """Return a connection for :class:`Servers`: each statement on it is a transaction."""
-        connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        connection.detach()
-        bound(connection, _READER_S + 1)
-        return connection
+        return self._autocommitting()
 
     def hurry(self, seconds: float) -> None:
         """Wait for the database no longer than some seconds, for the server ends. Any thread may call this."""

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Mapped, mapped_column
 
 from aggregator_server.store.expressions import folded, program_of
+from fleet_protocol.feature_settings import FeatureSettings
 from fleet_protocol.messages import RoundState
 
 Json = dict[str, Any]
@@ -208,6 +209,11 @@ class PublicSetRow(Base):
     synthetic: Mapped[int]
     features: Mapped[Json]
     round_id: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
+
+    @property
+    def settings(self) -> FeatureSettings:
+        """Settings of its features."""
+        return FeatureSettings.from_json(self.features)
 
 
 class ClassRow(Base):

@@ -245,6 +245,8 @@ def _is_added(backup: BackupWriter, blobs: BlobStore, sha256: str) -> bool:
     """Add a blob; say whether it is whole."""
     try:
         with blobs.open(sha256) as file:
-            return backup.add(f"blobs/{sha256[:2]}/{sha256}", file, blobs.size(sha256)) == sha256
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            return backup.add(f"blobs/{sha256[:2]}/{sha256}", file, size) == sha256
     except (BlobError, BackupFormatError):
         return False

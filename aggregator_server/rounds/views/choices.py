@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
-from aggregator_server.rounds.opening import are_embeddings, fleet_kind
+from aggregator_server.rounds.opening import fleet_kind
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ModelRow, PublicSetRow
@@ -44,7 +44,7 @@ def list_choices(store: Store) -> tuple[StrategyChoice, ...]:
 def _obstacle(strategy: Strategy, public_set: PublicSetRow | None, model: ModelRow | None) -> str | None:
     if public_set is None:
         return "There is no public set yet (auricle-aggregator publish)."
-    if strategy.needs_embeddings and not are_embeddings(public_set):
+    if strategy.needs_embeddings and not public_set.settings.is_embedding:
         return "The fleet's features are no embeddings of a pretrained front end."
     if strategy.shares_model and model is None:
         return "There is no shared model yet (auricle-aggregator publish-model)."

@@ -32,16 +32,6 @@ class Visit:
     secret: str = field(repr=False)
     actor: Actor
 
-    @property
-    def may_operate(self) -> bool:
-        """Whether the person is an operator, or more."""
-        return self.person.may("operator")
-
-    @property
-    def may_administer(self) -> bool:
-        """Whether the person is an administrator."""
-        return self.person.may("admin")
-
 
 def secret_of(request: Request) -> str:
     """Return the session's secret that the browser keeps; empty where it keeps none."""

@@ -31,12 +31,6 @@ class RoundView:
     hidden: int  # number of devices that the page leaves out
     late: int
 
-    @property
-    def standing(self) -> str:
-        """How the round stands, in one word: ``open``, ``done``, ``failed`` or ``undone``."""
-        summary = self.detail.summary
-        return "undone" if summary.undone_by else summary.state
-
 
 def round_view(store: Store, round_id: int, now: float) -> RoundView:
     """Return a round with the state of each of its devices. Raises RoundNotFoundError: there is no such round."""
