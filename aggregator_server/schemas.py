@@ -20,15 +20,8 @@ Recognised = Literal["own", "taught", "public"]
 """Clips: a device's own that no round trains on; its own, which its models learned; recordings of the public set."""
 PartState = Literal["waiting", "late", "uploaded", "missing", "learned", "kept_own"]
 """What a device has done in a round so far; after the round it is ``missing`` without an upload."""
-Role = Literal["viewer", "operator", "admin"]
-"""Each may do what those before it may."""
-RECOMMENDED = "recommended"
-"""Instead of a strategy's name: the one that serves a fleet's users best."""
-
-
-def moment(seconds: float) -> datetime:
-    """Return seconds since 1970 as a time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC)
+Role = Literal["viewer", "operator", "admin"]  # each may do what those before it may
+RECOMMENDED = "recommended"  # instead of a strategy's name: the one that serves a fleet's users best
 
 
 def reply(kind: type[T], row: object, **differing: Any) -> T:  # noqa: ANN401  (of any field)
@@ -41,7 +34,7 @@ def reply(kind: type[T], row: object, **differing: Any) -> T:  # noqa: ANN401  (
         if name not in values and hasattr(row, name):
             value = getattr(row, name)
             is_time = isinstance(value, float) and (name == "at" or name.endswith("_at"))
-            values[name] = moment(value) if is_time else value
+            values[name] = datetime.fromtimestamp(value, UTC) if is_time else value
     return kind(**values)
 
 

@@ -14,8 +14,7 @@ from fleet_protocol.atomic_files import write_durably
 ADMIN_VARIABLE = "AURICLE_ADMIN_TOKEN"
 ENROL_VARIABLE = "AURICLE_ENROL_TOKEN"
 _PREFIX = "aur_"
-USER_PREFIX = f"{_PREFIX}user_"
-"""What the tokens of people begin with."""
+USER_PREFIX = f"{_PREFIX}user_"  # what the tokens of people begin with
 _MIN_LENGTH = 16
 
 

@@ -21,8 +21,7 @@ from fleet_protocol.setting import Setting
 BYZANTINE = Setting(
     0.2, "share of Byzantine clients, rounded down to f; n >= 2 f + 3 uploads are needed", 0.0, LESS_THAN_HALF
 )
-MOST = 4_096
-"""Number of uploads up to which all pairs are compared."""
+MOST = 4_096  # number of uploads up to which all pairs are compared
 _ROWS = 512
 
 

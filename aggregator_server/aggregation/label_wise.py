@@ -21,8 +21,7 @@ from aggregator_server.errors import AggregationError
 from fleet_protocol.arrays import Bools, Doubles, Floats, Ints
 from fleet_protocol.setting import Setting
 
-DETAILED = 10_000
-"""Devices up to which a round's details have every owner's weight of every class."""
+DETAILED = 10_000  # devices up to which a round's details have every owner's weight of every class
 
 
 @dataclass(frozen=True)

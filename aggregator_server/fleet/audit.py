@@ -50,10 +50,8 @@ class Actor:
     address: str | None = None  # network address of the request; None where there was none
 
 
-SERVER = Actor("server")
-"""What happens by itself, such as the end of a round."""
-COMMAND_LINE = Actor("command line")
-"""What a person did with ``auricle-aggregator`` on the server's own machine."""
+SERVER = Actor("server")  # what happens by itself, such as the end of a round
+COMMAND_LINE = Actor("command line")  # what a person did with ``auricle-aggregator`` on the server's own machine
 
 
 def audit(session: Session, what: What, by: Actor, now: float, **details: str | float | None) -> None:

@@ -29,10 +29,8 @@ from fleet_protocol.messages import Enrolled, Enrolment, Versions
 _DEVICE_ID = re.compile(r"[0-9a-f]{32}")
 _NETWORK = re.compile(r"[0-9a-f]{64}")
 _SECRET = re.compile(r"[!-~]{32,256}")
-LISTED = 500
-"""Devices at most in one list."""
-MEANT = 50
-"""Devices at most that one name or the beginning of an identifier is looked for among."""
+LISTED = 500  # devices at most in one list
+MEANT = 50  # devices at most that one name or the beginning of an identifier is looked for among
 OTHER_FRONT_END = "the fleet has another front end: name its bundle in the device's edge.toml ([model] bundle). "
 _MINUTE_S, _HOUR_S = 60.0, 3_600.0
 

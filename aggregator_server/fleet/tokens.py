@@ -44,8 +44,7 @@ class Person:
             raise RefusedError("role_too_low", f"{self.name} has the role {self.role}; this needs the role {role}")
 
 
-FIRST = Person("administrator's token", "admin")
-"""Who has the token of ``tokens.json`` or the environment."""
+FIRST = Person("administrator's token", "admin")  # who has the token of ``tokens.json`` or the environment
 
 
 def add_token(tables: Tables, wanted: TokenRequest, by: Actor, now: float) -> NewToken:

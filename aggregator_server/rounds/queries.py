@@ -50,8 +50,7 @@ T = TypeVar("T")
 _WAITING = select(
     _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
 ).where(_IS_OPEN)
-OPEN_ROUND = select(_ROUNDS.c.round_id).where(_IS_OPEN)
-"""The number of the open round."""
+OPEN_ROUND = select(_ROUNDS.c.round_id).where(_IS_OPEN)  # the number of the open round
 
 
 def is_open(row: RoundRow) -> bool:

@@ -50,8 +50,7 @@ class StoredResult:
     grown: bool  # whether there are new classes, and so another public set
 
 
-Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]
-"""Makes a round's result, or says why it has none."""
+Compute = Callable[[BlobStore, RoundSnapshot], StoredResult | str]  # makes a round's result, or says why it has none
 
 
 class StoredRound:

@@ -185,7 +185,7 @@ class Store(Tables):
             self._servers.tell(kind)
 
     def leading(self) -> AbstractContextManager[int | None]:
-        """A step of the rounds: a number that grows after steps of another server; 0: none; None: it leads now.
+        """A step of the rounds: a number that grows with other servers' steps; 0: no other is there; None: one leads.
 
         A write within it raises LeaseLostError once another server may make steps.
         """

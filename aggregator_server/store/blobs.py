@@ -21,8 +21,7 @@ from aggregator_server import limits
 from aggregator_server.errors import BlobError, RefusedError
 from fleet_protocol.atomic_files import flush_folder, make_folder, rename_durably, write_durably
 
-IDENTITY = "fleet.id"
-"""Name of the note beside the blobs which says whose they are."""
+IDENTITY = "fleet.id"  # name of the note beside the blobs which says whose they are
 _PIECE = 1 << 20
 
 

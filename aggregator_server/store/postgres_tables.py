@@ -29,8 +29,7 @@ _REMOVALS = Table(
     Column("sha256", String(64, collation="C"), primary_key=True),
     Column("holds_until", DateTime(timezone=True), nullable=False),
 )
-REFUSED = "AU001"
-"""What the database says of a row that names one of these (SQLSTATE)."""
+REFUSED = "AU001"  # what the database says of a row that names one of these (SQLSTATE)
 _MAKE = """
 CREATE FUNCTION auricle_refuse_removed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -51,8 +50,7 @@ RETURNING sha256
 """
 _OVER = "DELETE FROM removals WHERE holds_until <= clock_timestamp()"
 Fill = Callable[[Connection], object]
-SERVER = 2
-"""What an advisory lock of this number holds: the fleet, by a server or a command."""
+SERVER = 2  # what an advisory lock of this number holds: the fleet, by a server or a command
 
 
 def prepare(

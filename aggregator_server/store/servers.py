@@ -26,8 +26,7 @@ from aggregator_server.errors import LeaseLostError
 Kind = Literal["work", "round"]
 """What another server is told: that devices may have work, or that the open round may be due."""
 
-LOCKS = 0x41555249
-"""Advisory locks have two numbers, this one and that of what is locked."""
+LOCKS = 0x41555249  # advisory locks have two numbers, this one and that of what is locked
 WRITER = 1
 
 _LEASE = Table(

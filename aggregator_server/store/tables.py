@@ -25,8 +25,7 @@ from fleet_protocol.messages import RoundState
 
 Json = dict[str, Any]
 
-# The values of ClassRow.state. An active class is one of the fleet's. An operator merges and
-# retires active ones; the round that discovered an undone one was undone.
+# The values of ClassRow.state. An operator merges and retires active ones; an undone one's round was undone.
 ACTIVE, RETIRED, MERGED, UNDONE = ("active", "retired", "merged", "undone")
 
 # The values of RoundRow.state (fleet_protocol.messages.RoundState). rounds/queries.py reads and changes them.
@@ -60,24 +59,16 @@ def table_of(kind: type[Base]) -> Table:
 
 
 class BlobRow(Base):
-    """A blob on disk; an update only until its round is over.
-
-    ``kind``: devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state.
-    """
+    """A blob on disk; an update only until its round is over."""
 
     __tablename__ = "blobs"
     sha256: Mapped[str] = mapped_column(_text(64), primary_key=True)
+    # Devices may fetch public_set, consensus, model, weights, prototypes; not update, server_state.
     kind: Mapped[str] = mapped_column(_text(16))
 
 
 class DeviceRow(Base):
-    """An enrolled device. Its secret is kept only as a hash.
-
-    ``clips`` is the number of clips that it last reported, 0 before that. ``label_entropy`` is the entropy of their
-    labels, in nats. ``network`` is the digest of its bundle's network, where it says. ``trouble`` is why it could not
-    contribute, in its own words; None where nothing is wrong. ``versions`` is what it runs (the protocol's ``Versions``
-    without empty texts), None where it does not say. ``waiting`` devices are to be admitted by an operator.
-    """
+    """An enrolled device. Its secret is kept only as a hash."""
 
     __tablename__ = "devices"
     device_id: Mapped[str] = mapped_column(_text(32), primary_key=True)
@@ -87,17 +78,17 @@ class DeviceRow(Base):
     features: Mapped[Json]
     features_digest: Mapped[str] = mapped_column(_text(16))
     labels: Mapped[list[str]]
-    clips: Mapped[int]
-    label_entropy: Mapped[float | None]
-    network: Mapped[str | None] = mapped_column(_text(64))
-    trouble: Mapped[str | None] = mapped_column(_text(200))
-    versions: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))
+    clips: Mapped[int]  # that it last reported, 0 before that
+    label_entropy: Mapped[float | None]  # of these clips, in nats
+    network: Mapped[str | None] = mapped_column(_text(64))  # digest of its bundle's network, where it says
+    trouble: Mapped[str | None] = mapped_column(_text(200))  # why it could not contribute, in its own words
+    versions: Mapped[Json | None] = mapped_column(JSON(none_as_null=True))  # what it says that it runs, no empty texts
     enrolled_at: Mapped[float]
     seen_at: Mapped[float]
     revoked_at: Mapped[float | None]
     invitation_id: Mapped[int | None] = mapped_column(ForeignKey("invitations.invitation_id"))
     group_name: Mapped[str | None] = mapped_column(_text(200))
-    waiting: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
+    waiting: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())  # for an operator to admit it
 
 
 # For queries: the devices that may take part.
@@ -105,21 +96,18 @@ IS_ACTIVE = DeviceRow.revoked_at.is_(None) & DeviceRow.waiting.is_(False)
 
 
 class ReputationRow(Base):
-    """How a device behaved: its uploads that ``counted``, that the screen dropped, and that were ``refused``.
-
-    ``refused_in`` is the round that refused one last, ``refusal`` why. ``reason`` says why it is in quarantine.
-    """
+    """How a device behaved: its uploads that ``counted``, that the screen dropped, and that were ``refused``."""
 
     __tablename__ = "conduct"
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
     counted: Mapped[int]
     screened: Mapped[int]
     refused: Mapped[int]
-    refused_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    refusal: Mapped[str | None] = mapped_column(_text(1000))
+    refused_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))  # the last round that refused one
+    refusal: Mapped[str | None] = mapped_column(_text(1000))  # why
     suspicion: Mapped[int]
     quarantined_at: Mapped[float | None]
-    reason: Mapped[str | None] = mapped_column(_text(1000))
+    reason: Mapped[str | None] = mapped_column(_text(1000))  # of the quarantine
 
 
 # For queries: the devices whose uploads stood out lately. With a parameter for the 0, no index would answer it.
@@ -129,11 +117,7 @@ IS_SUSPECTED = ReputationRow.suspicion > literal_column("0")
 class RoundRow(Base):
     """A round: its plan, the blobs that it started from, and once it is done those that it led to.
 
-    ``training_loss`` is the median of the losses that its devices uploaded. A round within a group ``follows`` the
-    fleet's round whose ``groups`` holds the schedule, and ``group_index`` is the index of its group.
-
-    The result of an operator's operation (:class:`OperationRow`) is a round without devices. No later round starts from
-    one that is ``undone_by`` such a round.
+    The result of an operator's operation (:class:`OperationRow`) is a round without devices.
     """
 
     __tablename__ = "rounds"
@@ -157,11 +141,11 @@ class RoundRow(Base):
     server_state: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_weights: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
     result_server_state: Mapped[str | None] = mapped_column(ForeignKey("blobs.sha256"))
-    training_loss: Mapped[float | None]
-    follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    group_index: Mapped[int | None]
-    undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)
+    training_loss: Mapped[float | None]  # median of those that its devices uploaded
+    follows: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))  # of a group's round: the fleet's before
+    group_index: Mapped[int | None]  # of that group
+    undone_by: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))  # since which no round starts from it
+    groups: Mapped[Json | None] = mapped_column(JSON(none_as_null=True), deferred=True)  # schedule of groups
     details: Mapped[Json] = mapped_column(deferred=True)  # large; only read where people look at one round
 
     __table_args__ = (
@@ -172,23 +156,17 @@ class RoundRow(Base):
 
 
 class OperationRow(Base):
-    """What an operator did to the fleet; the round ``round_id`` has its result, and no devices.
-
-    ``restores`` is the round whose state it brought back. ``details`` are for people.
-    """
+    """What an operator did to the fleet; the round ``round_id`` has its result, and no devices."""
 
     __tablename__ = "operations"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
     what: Mapped[str] = mapped_column(_text(16))
-    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
-    details: Mapped[Json]
+    restores: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))  # the state after this one
+    details: Mapped[Json]  # for people
 
 
 class ModelRow(Base):
-    """A shared model that was published; the highest version is the current one.
-
-    ``network`` is the digest of its network; None in folders that were made before it was kept.
-    """
+    """A shared model that was published; the highest version is the current one."""
 
     __tablename__ = "models"
     version: Mapped[int] = mapped_column(_WHOLE, primary_key=True)
@@ -196,7 +174,7 @@ class ModelRow(Base):
     architecture: Mapped[str] = mapped_column(_text(200))
     capacity: Mapped[int]
     parameters: Mapped[int]
-    network: Mapped[str | None] = mapped_column(_text(64))
+    network: Mapped[str | None] = mapped_column(_text(64))  # its digest
 
 
 class PublicSetRow(Base):
@@ -217,15 +195,13 @@ class PublicSetRow(Base):
 
 
 class ClassRow(Base):
-    """A class that the fleet has or had.
-
-    ``position`` is its column in scores; ``folded`` is the name without case. Of a class that is not active they are a
-    number below 0, and what no name can be (fleet/classes.py).
-    """
+    """A class that the fleet has or had."""
 
     __tablename__ = "classes"
     class_id: Mapped[str] = mapped_column(_text(64), primary_key=True)
     name: Mapped[str] = mapped_column(_text(200))
+    # The name without case, and the column in scores; of a class that is not active what no name can be, and a number
+    # below 0 (fleet/classes.py).
     folded: Mapped[str] = mapped_column(_text(600), unique=True)
     position: Mapped[int] = mapped_column(_WHOLE, unique=True)
     discovered_in: Mapped[int | None] = mapped_column(ForeignKey("rounds.round_id"))
@@ -248,16 +224,13 @@ class ParticipantRow(Base):
 
 
 class LearnedRow(Base):
-    """A device learned from a round's result.
-
-    ``personalised`` says whether it also fine-tuned it on its own clips, ``kept_own`` whether it refused the result.
-    """
+    """A device learned from a round's result."""
 
     __tablename__ = "learned"
     round_id: Mapped[int] = mapped_column(ForeignKey("rounds.round_id"), primary_key=True)
     device_id: Mapped[str] = mapped_column(ForeignKey("devices.device_id"), primary_key=True)
-    personalised: Mapped[bool] = mapped_column(Boolean)
-    kept_own: Mapped[bool] = mapped_column(Boolean)
+    personalised: Mapped[bool] = mapped_column(Boolean)  # whether it also fine-tuned it on its own clips
+    kept_own: Mapped[bool] = mapped_column(Boolean)  # whether it refused the result
     metrics: Mapped[Json]
 
 
@@ -286,15 +259,12 @@ class TokenRow(Base):
 
 
 class SessionRow(Base):
-    """Somebody who signed in to the dashboard. ``session_hash`` is that of what the browser keeps.
-
-    ``token_id`` is the person's token. That of ``tokens.json`` has no number: ``proof`` shows that it was this one, to
-    whoever has both it and what the browser keeps.
-    """
+    """Somebody who signed in to the dashboard."""
 
     __tablename__ = "sessions"
-    session_hash: Mapped[str] = mapped_column(_text(64), primary_key=True)
+    session_hash: Mapped[str] = mapped_column(_text(64), primary_key=True)  # of what the browser keeps
     token_id: Mapped[int | None] = mapped_column(ForeignKey("tokens.token_id"))
+    # The token of ``tokens.json`` has no number: this shows, to whoever has both secrets, that it was this one.
     proof: Mapped[str | None] = mapped_column(_text(64))
     made_at: Mapped[float]
     expires_at: Mapped[float]

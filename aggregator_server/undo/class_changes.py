@@ -41,7 +41,8 @@ def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) ->
 def merge_class(store: Store, class_id: str, into: str, now: float, by: Actor = SERVER) -> None:
     """Make a class one with another, which keeps its identifier and name.
 
-    Raises ClassNotFoundError: one is none. InvalidRequestError: both are the same. RefusedError: they cannot be now.
+    Raises ClassNotFoundError: one of them is no class of the fleet. InvalidRequestError: both are the same.
+    RefusedError: they cannot be merged now.
     """
     if class_id == into:
         raise InvalidRequestError(f"class {class_id!r} cannot be merged into itself; name another class")

@@ -10,8 +10,7 @@ from aggregator_server.schemas import ClassDetail, ClassReportInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.tables import AssignmentRow, ClassRow, table_of
 
-REPORTS, REPORTS_IN_LIST = 200, 10
-"""Reports of a class at most where one class is shown, and where all are."""
+REPORTS, REPORTS_IN_LIST = 200, 10  # reports of a class at most where one class is shown, and where all are
 
 _REPORTS = table_of(AssignmentRow)
 _FIRST_REPORTS = (

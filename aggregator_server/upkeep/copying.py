@@ -25,8 +25,7 @@ from aggregator_server.store.tables import Base
 _ROWS = 1_000
 _AT_ONCE = 8  # blobs, each whole in memory
 
-Digests = dict[str, tuple[int, str]]
-"""Of each table: how many rows it has, and the SHA-256 of all."""
+Digests = dict[str, tuple[int, str]]  # of each table: how many rows it has, and the SHA-256 of all
 
 
 @contextmanager

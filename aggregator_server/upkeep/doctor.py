@@ -41,8 +41,7 @@ class Observation:
     way_out: str = ""
 
 
-Found = Iterator[tuple[str, State, str, str]]
-"""Observations, by their attributes."""
+Found = Iterator[tuple[str, State, str, str]]  # observations, by their attributes
 
 
 def examine(place: Path | Location, now: float) -> list[Observation]:

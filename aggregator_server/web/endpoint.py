@@ -17,8 +17,7 @@ from fleet_protocol.addresses import is_loopback
 
 Tls = Literal["off", "auto", "proxy"]
 ProxyNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
-PROXY_PORT = 8470
-"""Of the proxy in front, as systemd/nginx.conf has it."""
+PROXY_PORT = 8470  # of the proxy in front, as systemd/nginx.conf has it
 
 _log = logging.getLogger(__name__)
 
