@@ -89,9 +89,7 @@ REFUSALS_NOTED_OF_ADDRESS = 20
 DEVICES_PER_MINUTE = 60
 # Devices, revoked ones included, that the enrolment token may bring in all.
 DEVICES_PER_ENROLMENT_TOKEN = 5_000
-# Largest number of devices of one invitation.
-DEVICES_PER_INVITATION = 1_000
-
+DEVICES_PER_INVITATION = 1_000  # at most
 
 # What an upload may hold (aggregation/input_bounds.py). Trained weights stay below a hundred; squares and sums of a
 # thousand times that still fit float32.

@@ -99,14 +99,6 @@ def aggregate_weights(
     details |= more
     if values["server_optimiser"] == "none":
         return uploads.layout.split(combined), {}, details
-    moved, state = server_step(
-        values["server_optimiser"],
-        start,
-        combined,
-        state,
-        learning_rate=values["server_learning_rate"],
-        beta_1=values["server_beta_1"],
-        beta_2=values["server_beta_2"],
-        tau=values["server_tau"],
-    )
+    rates = {name: values[f"server_{name}"] for name in ("learning_rate", "beta_1", "beta_2", "tau")}
+    moved, state = server_step(values["server_optimiser"], start, combined, state, **rates)
     return uploads.layout.split(moved), state, details

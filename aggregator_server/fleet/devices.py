@@ -118,16 +118,8 @@ def _insert(session: Session, enrolment: Enrolment, secret_hash: str, now: float
         group_name=None if invitation is None else invitation.group_name,
     )
     session.add(row)
-    audit(
-        session,
-        "device_enrolled",
-        entry.by,
-        now,
-        device_id=row.device_id,
-        name=enrolment.name,
-        waiting=entry.approve,
-        group=row.group_name,
-    )
+    about: dict[str, str | None] = {"device_id": row.device_id, "name": enrolment.name, "group": row.group_name}
+    audit(session, "device_enrolled", entry.by, now, waiting=entry.approve, **about)
     return row
 
 

@@ -10,7 +10,7 @@ import hmac
 import math
 import secrets
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
 
 from sqlalchemy import delete, select
 
@@ -59,13 +59,13 @@ def add_token(tables: Tables, wanted: TokenRequest, by: Actor, now: float) -> Ne
         session.add(row)
         session.flush()
         audit(session, "token_made", by, now, token_id=row.token_id, name=row.name, role=row.role)
-        return NewToken(info=_info(row), token=token)
+        return NewToken(info=reply(TokenInfo, row), token=token)
 
 
 def list_tokens(tables: Tables) -> tuple[TokenInfo, ...]:
     """Return every token, revoked and expired ones too, oldest first."""
     with tables.reading() as session:
-        return tuple(_info(row) for row in session.scalars(select(TokenRow).order_by(TokenRow.token_id)))
+        return tuple(reply(TokenInfo, row) for row in session.scalars(select(TokenRow).order_by(TokenRow.token_id)))
 
 
 def revoke_token(tables: Tables, token_id: int, by: Actor, now: float) -> None:
@@ -98,7 +98,7 @@ def _owner(row: TokenRow, now: float) -> Person:
     if row.revoked_at is not None or (row.expires_at is not None and row.expires_at <= now):
         what = "has expired" if row.revoked_at is None else "was revoked"
         raise NotAuthenticatedError(f"token {row.token_id} of {row.name!r} {what}; ask an administrator for another")
-    return Person(f"{row.name} (token {row.token_id})", _role(row.role))
+    return Person(f"{row.name} (token {row.token_id})", cast("Role", row.role))
 
 
 def expiry(seconds: float | None, now: float) -> float | None:
@@ -108,14 +108,6 @@ def expiry(seconds: float | None, now: float) -> float | None:
     if not (math.isfinite(seconds) and 0 < seconds <= _LONGEST_S):
         raise InvalidRequestError(f"expires_s must be above 0 and at most {_LONGEST_S:g} seconds, not {seconds}")
     return now + seconds
-
-
-def _role(name: str) -> Role:
-    return next(role for role in ROLES if role == name)
-
-
-def _info(row: TokenRow) -> TokenInfo:
-    return reply(TokenInfo, row, role=_role(row.role))
 
 
 def sign_in(tables: Tables, token: str, first: str, address: str | None, now: float) -> str:

@@ -50,15 +50,10 @@ def open_requested(session: Session, request: RoundRequest, now: float) -> Round
 def insert_round(
     session: Session, how: Strategy, plan: RoundPlan, new_classes: int | None, now: float, group: Group | None = None
 ) -> RoundRow:
-    """Open a round; no other may be open.
+    """Open a round of a group, or of the fleet; no other may be open.
 
-    Args:
-        new_classes: how many there are among the reports, where it is known.
-        group: whose round it is; None: the fleet's.
-
-    Raises:
-        RefusedError: there is nothing to score; the strategy shares a model, and there is none that would do; there is
-            nobody to do it; the strategy needs embeddings, and the public set has other features.
+    ``new_classes``: how many there are among the reports, where it is known. Raises RefusedError: there is nothing to
+    score, or nobody to do it, or the public set or the shared model is not what the strategy needs.
     """
     public_set = current_version(session)
     if public_set is None:

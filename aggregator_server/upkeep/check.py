@@ -13,7 +13,7 @@ from aggregator_server.store import alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
 from aggregator_server.store.location import Location, locate, way_back
-from aggregator_server.store.needed import OpenUpload, lasting, open_uploads
+from aggregator_server.store.needed import lasting, open_uploads
 from aggregator_server.store.tables import ParticipantRow
 from aggregator_server.upkeep.backup import require_folder
 
@@ -66,22 +66,16 @@ def _uploads(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Fi
         if blobs.is_whole(upload.sha256):
             continue
         if repair:
-            _forget(session, blobs, upload)
+            own = (ParticipantRow.round_id == upload.round_id) & (ParticipantRow.device_id == upload.device_id)
+            forgotten: dict[str, object] = {"upload": None, "uploaded_at": None, "clips": None, "metrics": {}}
+            session.execute(update(ParticipantRow).where(own).values(forgotten))
+            blobs.remove(upload.sha256)
         yield Finding(
             f"blob {blobs.shown(upload.sha256)} (upload of device {upload.device_id} in round {upload.round_id}) is "
             "missing or damaged",
             "the device sends it again" if repair else _REPAIR,
             repaired=repair,
         )
-
-
-def _forget(session: Session, blobs: BlobStore, upload: OpenUpload) -> None:
-    session.execute(
-        update(ParticipantRow)
-        .where(ParticipantRow.round_id == upload.round_id, ParticipantRow.device_id == upload.device_id)
-        .values(upload=None, uploaded_at=None, clips=None, metrics={})
-    )
-    blobs.remove(upload.sha256)
 
 
 def _left(session: Session, blobs: BlobStore, *, repair: bool) -> Iterator[Finding]:

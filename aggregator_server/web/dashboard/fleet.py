@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request
@@ -135,20 +135,10 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
     now = time.time()
     found, following = find_page(service.store, wanted, now)
     with service.store.reading() as session:
-        every = count_devices(session, true())
+        every, outdated = count_devices(session, true()), count_outdated(session)
         present = every - count_devices(session, DeviceRow.revoked_at.is_not(None))
-        outdated = count_outdated(session)
-    return render(
-        request,
-        "fleet.html",
-        found=found,
-        following=following,
-        all=every,
-        present=present,
-        outdated=outdated,
-        wanted=wanted,
-        states=STATES,
-    )
+    counts: dict[str, Any] = {"all": every, "present": present, "outdated": outdated}
+    return render(request, "fleet.html", found=found, following=following, wanted=wanted, states=STATES, **counts)
 
 
 @router.get("/fleet/{device_id}")

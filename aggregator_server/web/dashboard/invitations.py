@@ -62,17 +62,8 @@ def _list(
     form: Form | None = None,
 ) -> Response:
     listed = invitations.list_invitations(service.store)[::-1]
-    return render(
-        request,
-        "invitations.html",
-        error=error,
-        form=form,
-        invitations=listed,
-        made=made,
-        link=link,
-        code=code_of(link) if link else None,
-        now=time.time(),
-    )
+    shown = {"made": made, "link": link, "code": code_of(link) if link else None, "now": time.time()}
+    return render(request, "invitations.html", error=error, form=form, invitations=listed, **shown)
 
 
 def code_of(link: str) -> Markup:
