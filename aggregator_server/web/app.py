@@ -23,12 +23,12 @@ from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
 from aggregator_server.web.guard import Guard
 from aggregator_server.web.intake import Addresses, Intake
-from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, uploads, work
+from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms
 
 # A request is compared with one after the other: those that a whole fleet sends come first.
-_ROUTES = (work, uploads, blobs, health, devices, tokens, publications, rounds, classes)
+_ROUTES = (work, blobs, health, devices, tokens, publications, rounds, classes)
 PAGES = (open_pages, overview, fleet, round_pages, class_pages, invitations)
 _DESCRIPTION = (
     "Combines what devices learned about sounds, without their audio. Every error, that of an unknown address (404) "

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 import psycopg
 
-from aggregator_server.rounds.views.replies import describe_round, list_rounds
+from aggregator_server.rounds.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
 from fleet_protocol.client.server_client import Identity, ServerClient

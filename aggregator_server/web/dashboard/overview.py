@@ -7,11 +7,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from aggregator_server.fleet.audit import What, list_entries
+from aggregator_server.fleet.classes import list_class_history
 from aggregator_server.fleet.health import count_health
-from aggregator_server.rounds.views.replies import list_progress, list_rounds
+from aggregator_server.rounds.replies import list_progress, list_rounds
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.tables import ACTIVE
-from aggregator_server.undo.reports import list_class_history
 from aggregator_server.web.dashboard.access import Signed
 from aggregator_server.web.dashboard.rendering import PageRoute, render
 from aggregator_server.web.dashboard.round_figures import open_round_view

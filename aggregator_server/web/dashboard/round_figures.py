@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from aggregator_server.errors import RoundNotFoundError
 from aggregator_server.fleet.devices import find_devices
 from aggregator_server.rounds.queries import open_round_id
-from aggregator_server.rounds.views.replies import describe_round
+from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import DeviceInfo, ParticipantInfo, RoundDetail
 from aggregator_server.store import Store
 

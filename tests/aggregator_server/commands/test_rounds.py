@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from aggregator_server.commands.watching import accuracy_of
-from aggregator_server.rounds.views.replies import recognition_of
+from aggregator_server.rounds.replies import recognition_of
 from fleet_protocol.messages import ClassReport
 from tests.support.aggregator_process import FakeDevice, Fleet
 from tests.support.commands import answer, command, failed, printed, start

@@ -9,7 +9,7 @@ from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import open_round
 from aggregator_server.rounds.plan import make_plan
-from aggregator_server.rounds.views.replies import describe_round, summarise_round
+from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
 from fleet_protocol.messages import Choice, Learned
 from fleet_protocol.tensors import unpack

@@ -11,7 +11,7 @@ from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import list_devices
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.publishing import describe_public_set
-from aggregator_server.rounds.views.replies import describe_round, list_rounds, summarise_round
+from aggregator_server.rounds.replies import describe_round, list_rounds, summarise_round
 from fleet_protocol.messages import ClassAssignment, Learned
 from fleet_protocol.public_set import PublicSet
 from tests.support.aggregator_process import FakeDevice, SharingDevice

@@ -1,9 +1,9 @@
 """What the chart of the fleet's progress shows: means of what devices reported, and the number of classes."""
 
 from aggregator_server.rounds.devices.work import acknowledge
-from aggregator_server.rounds.views.choices import list_choices
-from aggregator_server.rounds.views.replies import list_progress
+from aggregator_server.rounds.replies import list_progress
 from aggregator_server.strategies.registry import strategies
+from aggregator_server.web.dashboard.rounds import list_choices
 from fleet_protocol.messages import Learned
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from aggregator_server.rounds.lifecycle import cancel_round
+from aggregator_server.rounds.replies import describe_round
 from aggregator_server.rounds.retention import remove_left_uploads
-from aggregator_server.rounds.views.replies import describe_round
 from tests.support.aggregator_process import SharingDevice
 from tests.support.core_fleet import CoreFleet, devices
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.queries import read_history
-from aggregator_server.rounds.views.replies import describe_round, summarise_round
+from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.selection.draw import Candidate, History, select, selections
 from aggregator_server.selection.dynamic import settled_after
 from aggregator_server.strategies.registry import complete

@@ -18,8 +18,8 @@ from sqlalchemy.exc import IntegrityError
 from aggregator_server.cli import main
 from aggregator_server.errors import BackupError, BlobError, StartError, StateAwayError
 from aggregator_server.fleet.audit import list_entries
+from aggregator_server.rounds.replies import describe_round
 from aggregator_server.rounds.retention import sweep
-from aggregator_server.rounds.views.replies import describe_round
 from aggregator_server.store import Store, alone, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location, locate_by

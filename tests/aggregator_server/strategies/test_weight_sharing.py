@@ -8,7 +8,7 @@ import pytest
 from aggregator_server.aggregation.contract import Contribution, UploadTerms
 from aggregator_server.errors import MalformedUpdateError, RefusedError
 from aggregator_server.rounds.publishing import describe_model
-from aggregator_server.rounds.views.replies import describe_round
+from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.store.tables import RoundRow
 from aggregator_server.strategies.fedkws_ui import adaptive_local_training

@@ -5,11 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from aggregator_server.fleet.classes import list_classes, rename_class
+from aggregator_server.fleet.classes import list_class_history, list_classes, rename_class
 from aggregator_server.rounds.publishing import describe_public_set
-from aggregator_server.rounds.views.replies import describe_round, list_rounds
+from aggregator_server.rounds.replies import describe_round, list_rounds
 from aggregator_server.undo.class_changes import merge_class, remove_class
-from aggregator_server.undo.reports import list_class_history
 from aggregator_server.undo.restoring import restore_round
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes

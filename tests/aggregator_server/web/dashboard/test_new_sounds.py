@@ -1,6 +1,6 @@
 """What a page says of a round's new sounds: which reports became one class, and how alike they are."""
 
-from aggregator_server.rounds.views.replies import describe_round
+from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import DiscoveryInfo, GroupInfo, ReportInfo
 from aggregator_server.web.dashboard.new_sounds import describe, new_sounds_of
 from aggregator_server.web.dashboard.rendering import environment

@@ -1,1 +1,0 @@
-"""Rounds as people see them."""
