@@ -18,17 +18,8 @@ from fleet_protocol.known_sounds import KnownSounds
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 _SHRINKAGE = 0.05
-_RANKS = {
-    "means": 2,
-    "counts": 1,
-    "within_covariance": 2,
-    "samples": 3,
-    "noise": 2,
-    "varied_means": 2,
-    "varied_covariance": 2,
-    "speech_means": 2,
-    "speech_covariance": 2,
-}
+_OTHERS = ("varied_means", "varied_covariance", "speech_means", "speech_covariance")
+_RANKS = {"means": 2, "counts": 1, "within_covariance": 2, "samples": 3, "noise": 2, **dict.fromkeys(_OTHERS, 2)}
 
 
 @dataclass(frozen=True)

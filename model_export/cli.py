@@ -137,11 +137,9 @@ def _build(chosen: argparse.Namespace) -> list[str]:
     """Write what was asked for; return what the user should know of it."""
     folder = len(chosen.architecture) > 1 or chosen.output.is_dir()
     front_end = find_front_end(chosen.features, chosen.front_end_precision)
-    settings = front_end.settings
+    settings, normalisation = front_end.settings, front_end.normalisation
     if chosen.recordings:
         normalisation = Normalisation.measure(features_of(chosen.recordings, settings))
-    else:
-        normalisation = front_end.normalisation or Normalisation.default(settings)
     options = chosen.capacity, chosen.batch, chosen.width, chosen.seed, front_end.statistics, chosen.alphabet
     specifications = [Specification(name, settings, normalisation, *options) for name in chosen.architecture]
 

@@ -31,10 +31,10 @@ SHIPPED = {path.stem: path for path in sorted(FRONT_ENDS.glob(f"*{FRONT_END_SUFF
 
 @dataclass(frozen=True)
 class FoundFrontEnd:
-    """A front end, and what its file knows of its features."""
+    """A front end, and what is known of its features."""
 
     settings: FeatureSettings  # of its features
-    normalisation: Normalisation | None = None  # of them; None for a preset, which has no file
+    normalisation: Normalisation  # of them
     statistics: tuple[bytes, ...] = ()  # the words of each network's pretraining, packed; none for a preset
 
 
@@ -45,7 +45,7 @@ def find_front_end(name: str, precision: str) -> FoundFrontEnd:
     read, or the choices contradict one another; ProtocolError: the file's settings cannot be read.
     """
     if name in PRESETS:
-        return FoundFrontEnd(PRESETS[name])
+        return FoundFrontEnd(PRESETS[name], Normalisation.default(PRESETS[name]))
     if name == JointSettings.kind:
         return _joint(precision)
     if name not in SHIPPED and not name.endswith(FRONT_END_SUFFIX):
@@ -58,12 +58,10 @@ def find_front_end(name: str, precision: str) -> FoundFrontEnd:
     if precision == "int8" and not file.int8:
         raise ExportError(f"{name} has no int8 form: its float32 network has weights of float16 on disk; take float32")
     network = FrozenNetwork.of(file.int8 if precision == "int8" else file.float32)
-    statistics = EmbeddingStatistics.unpack(
-        pack(file.statistics, {"words": list(file.words), "known": list(file.known)})
-    )
-    return FoundFrontEnd(
-        dataclasses.replace(settings, network=network), _measured(statistics.samples), (statistics.pack(),)
-    )
+    document = {"words": list(file.words), "known": list(file.known)}
+    statistics = EmbeddingStatistics.unpack(pack(file.statistics, document))
+    settings = dataclasses.replace(settings, network=network)
+    return FoundFrontEnd(settings, _measured(statistics.samples), (statistics.pack(),))
 
 
 def _joint(precision: str) -> FoundFrontEnd:
@@ -71,8 +69,6 @@ def _joint(precision: str) -> FoundFrontEnd:
     words, sounds = (find_front_end(name, precision) for name in JOINED)
     assert isinstance(words.settings, EmbeddingSettings)
     assert isinstance(sounds.settings, EmbeddingSettings)
-    assert words.normalisation is not None
-    assert sounds.normalisation is not None
     normalisation = Normalisation(
         words.normalisation.mean + sounds.normalisation.mean,
         words.normalisation.std + tuple(_SOUNDS_SCALE * one for one in sounds.normalisation.std),

@@ -21,7 +21,6 @@ from fleet_protocol.feature_settings import PRESETS, JointSettings
 from fleet_protocol.ready_bundles import FIRST_CHOICE, FOLDER, SUFFIX
 from fleet_protocol.tensors import digest
 from model_export.errors import ExportError
-from model_export.feature_statistics import Normalisation
 from model_export.front_ends import JOINED, SHIPPED, find_front_end
 from model_export.pretraining import front_end_file
 from model_export.specification import Specification
@@ -75,10 +74,8 @@ def build(recipe: Recipe) -> bytes:
     from model_export.bundle import build_bundle
 
     front_end = find_front_end(recipe.features, recipe.precision)
-    normalisation = front_end.normalisation or Normalisation.default(front_end.settings)
-    data = build_bundle(
-        Specification(recipe.architecture, front_end.settings, normalisation, statistics=front_end.statistics)
-    )
+    features = front_end.settings, front_end.normalisation
+    data = build_bundle(Specification(recipe.architecture, *features, statistics=front_end.statistics))
     return without_shipped(data) if recipe.thin else data
 
 

@@ -165,21 +165,13 @@ def _speech(source: ModuleType, x: Tensor, share: Share, sizes: tuple[int, ...],
     return source.Dense(share(units), activation="relu", name="dense")(x)
 
 
-_FIRST = Block("Conv2D", 16, 5, 2, "same")
+_NARROW, _FIRST = Block("Conv2D", 8, 5, 2, "same"), Block("Conv2D", 16, 5, 2, "same")
 ARCHITECTURES: Mapping[str, Design] = {
     "ann3": Design(_dense, ((16, 16, 32),)),
     "cnn1": Design(_blocks, (_FIRST,)),
     "cnn2": Design(_blocks, (_FIRST, Block("Conv2D", 32))),
     "cnn3": Design(_blocks, (_FIRST, Block("Conv2D", 16), Block("Conv2D", 32))),
-    "cnn4": Design(
-        _blocks,
-        (
-            Block("Conv2D", 8, 5, 2, "same"),
-            Block("Conv2D", 16),
-            Block("Conv2D", 16, padding="same"),
-            Block("Conv2D", 32),
-        ),
-    ),
+    "cnn4": Design(_blocks, (_NARROW, Block("Conv2D", 16), Block("Conv2D", 16, padding="same"), Block("Conv2D", 32))),
     "crnn_base": Design(_crnn, ((64, 64), 128, True)),
     "crnn_deep": Design(_crnn, ((64, 128, 128), 128, True)),
     "crnn_lite": Design(_crnn, ((32, 32), 64)),

@@ -25,8 +25,8 @@ from fleet_protocol.feature_settings import EmbeddingSettings
 from fleet_protocol.messages import ClassInfo, ClassReport, Update
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import Arrays
-from fleet_simulator.data.log_mel import pictures, read_pictures
-from model_export.pretraining.pictures import LOG_POWERS
+from fleet_simulator.data.log_mel import pictures
+from model_export.pretraining.pictures import LOG_POWERS, decode
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 ARCHITECTURES = ("linear", "hidden")
@@ -86,7 +86,7 @@ def build(front_end: Path, folder: Path) -> None:
 def read(archive: Path, bundles: Path) -> Corpus:
     """Read the archive's words as the features of bundles."""
     entries = [entry for entry in pictures(archive) if entry.label in WORDS]
-    pixels = read_pictures(archive, entries)
+    pixels = decode(archive, [entry.path for entry in entries])
     model = ModelRuntime.open(bundles / f"{ARCHITECTURES[0]}.auricle")
     settings = model.manifest.feature_settings
     assert isinstance(settings, EmbeddingSettings)

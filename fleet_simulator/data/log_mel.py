@@ -23,12 +23,11 @@ from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, Mfc
 from fleet_simulator.data.recording_layouts import BACKGROUNDS, NOBODY, Entry
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection
-from model_export.errors import ExportError
 from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, decode, mel_power, picture_paths
 
 
 def pictures(archive: Path) -> tuple[Entry, ...]:
-    """List the pictures of an archive. Raises CorpusError: it is no such archive."""
+    """List the pictures of an archive. Raises CorpusError, ExportError: it is no such archive."""
     if not archive.is_file():
         raise CorpusError(f"there is no log-mel archive {archive}")
     status = archive.stat()
@@ -37,24 +36,12 @@ def pictures(archive: Path) -> tuple[Entry, ...]:
 
 @functools.lru_cache(maxsize=2)
 def _listed(archive: Path, _mtime_ns: int, _size: int) -> tuple[Entry, ...]:
-    try:
-        paths = picture_paths(archive)
-    except ExportError as error:
-        raise CorpusError(str(error)) from error
     entries = []
-    for path in paths:
+    for path in picture_paths(archive):
         speaker, spoken, rest = path.name.partition("_nohash_")
         word = rest.split(".")[1] if rest.count(".") > 1 else ""
         entries.append(Entry(path, path.parent.name, speaker if spoken else NOBODY, word))
     return tuple(entries)
-
-
-def read_pictures(archive: Path, entries: Sequence[Entry]) -> NDArray[np.uint8]:
-    """Decode pictures, uint8 [clips, frames, bands]. Raises CorpusError: Pillow is missing, or one is damaged."""
-    try:
-        return decode(archive, [entry.path for entry in entries])
-    except ExportError as error:
-        raise CorpusError(str(error)) from error
 
 
 def features_of_power(power: Floats, settings: FeatureSettings) -> Floats:
@@ -176,9 +163,9 @@ def picture_features(
     """Return features of pictures, and what devices have instead, as :func:`.corpora.recording_features` does."""
     assert data.path is not None
     settings = manifest.feature_settings
-    pixels = read_pictures(data.path, entries)
-    noise = [entry for entry in pictures(data.path) if entry.label in BACKGROUNDS] if data.variants else []
-    backgrounds = mel_power(read_pictures(data.path, noise))
+    pixels = decode(data.path, [entry.path for entry in entries])
+    noise = [entry.path for entry in pictures(data.path) if entry.label in BACKGROUNDS] if data.variants else []
+    backgrounds = mel_power(decode(data.path, noise))
     x = np.empty((len(pixels), *settings.shape), np.float32)
     trained = np.empty((len(pixels), 1 + data.variants, *settings.shape), np.float32) if data.changed else None
     for start in range(0, len(x), _CHUNK):

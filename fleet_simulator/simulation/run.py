@@ -52,8 +52,8 @@ def run(
         cluster: address of a Ray cluster to run them on; None: this machine.
         inputs: clips and models of other runs of this process, to be reused.
 
-    Raises SimulationError: the data, the run's folder or a worker is at fault; ProtocolError: a bundle or a plugin
-    cannot be used; AggregatorError: the strategy cannot combine the uploads.
+    Raises SimulationError, ExportError: the data, the run's folder or a worker is at fault; ProtocolError: a bundle or
+    a plugin cannot be used; AggregatorError: the strategy cannot combine the uploads.
     """
     use_plugins(experiment.plugins)
     make_folder(folder, 0o755)

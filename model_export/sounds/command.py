@@ -151,28 +151,15 @@ class _Heard:
         return _Heard(self.clips @ by.matrix + by.offset, self.kinds, self.speech @ by.matrix + by.offset)
 
 
+# As the network was trained, half of each number of samples.
+_FILTERS = {"mel_bands": 128, "fft_size": 512, "low_hz": 0.0, "high_hz": 15_000.0, "filters": KALDI_32K}
+_INPUT = {"offset": 4.5, "scale": 5.0, "floor": 1e-5}
+
+
 def _settings(seconds: int, network: FrozenNetwork) -> EmbeddingSettings:
-    """Return the settings of a front end that hears so many seconds: as the network was trained, half of each number
-    of samples.
-    """
-    return EmbeddingSettings(
-        "sounds",
-        sample_sounds.RATE_HZ,
-        float(seconds),
-        0.025,
-        0.01,
-        frames=100 * seconds - 2,
-        numbers=NUMBERS,
-        network=network,
-        mel_bands=128,
-        fft_size=512,
-        low_hz=0.0,
-        high_hz=15_000.0,
-        offset=4.5,
-        scale=5.0,
-        floor=1e-5,
-        filters=KALDI_32K,
-    )
+    """Return the settings of a front end that hears so many seconds."""
+    parts: dict[str, Any] = {"frames": 100 * seconds - 2, "numbers": NUMBERS, "network": network, **_FILTERS, **_INPUT}
+    return EmbeddingSettings("sounds", sample_sounds.RATE_HZ, float(seconds), 0.025, 0.01, **parts)
 
 
 def _projection(heard: _Heard, classifier: weights.Classifier) -> weights.Projection:

@@ -15,9 +15,9 @@ import numpy as np
 
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.feature_settings import preset
-from fleet_simulator.data.log_mel import pictures, read_pictures
+from fleet_simulator.data.log_mel import pictures
 from fleet_simulator.data.recording_layouts import NOBODY, Entry
-from model_export.pretraining.pictures import mel_power
+from model_export.pretraining.pictures import decode, mel_power
 from studies.fleets import StudyError
 from studies.speech.ctc import BLANK
 
@@ -115,7 +115,7 @@ def said(entry: Entry) -> str:
 
 def words(archive: Path, entries: Sequence[Entry]) -> list[Word]:
     """Read recordings and cut the silence off. Raises CorpusError: a picture is damaged."""
-    power = mel_power(read_pictures(archive, entries))
+    power = mel_power(decode(archive, [entry.path for entry in entries]))
     return [cut(said(entry), clip) for entry, clip in zip(entries, power, strict=True)]
 
 

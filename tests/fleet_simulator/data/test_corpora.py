@@ -10,12 +10,12 @@ from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.data.corpora import read_corpus, with_white_noise
-from fleet_simulator.data.log_mel import cepstra, mel_filters, pictures, read_pictures
+from fleet_simulator.data.log_mel import cepstra, mel_filters, pictures
 from fleet_simulator.data.log_mel import with_white_noise as picture_noise
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection
-from model_export.pretraining.pictures import mel_power
+from model_export.pretraining.pictures import decode, mel_power
 from tests.support.checkout import DATA
 
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"there is no {DATA}; set AURICLE_DATA")
@@ -96,7 +96,7 @@ def test_noise_in_pictures_is_what_noise_in_their_recordings_would_be(snr_db):
     for path in sorted((DATA / "gsc_v2_test").glob("[a-z]*/*")):
         recordings[path.parent.name, path.name.split(".")[0]] = path
     entries = [e for e in pictures(archive) if (e.label, e.path.name.split(".")[0]) in recordings][::25]
-    power = mel_power(read_pictures(archive, entries))
+    power = mel_power(decode(archive, [entry.path for entry in entries]))
     found, wanted = [], []
     for entry, picture in zip(entries, power, strict=True):
         samples = read_recording(recordings[entry.label, entry.path.name.split(".")[0]], 16_000)
