@@ -11,7 +11,7 @@ from edge_client.clips.files import DELETED, Clip, choose_known, clip_files, is_
 from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
-from edge_client.questions.answers import answers, store_of, take_back
+from edge_client.questions.answers import answers, in_words, store_of, take_back
 from edge_client.room.store import forget_room
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
@@ -117,8 +117,8 @@ def changes(teaching: Teaching) -> list[Change]:
         count = sum(is_label(move.source) or not one.label for move in one.moves)
         found.append(Change("renamed" if one.label else "deleted", one.number, one.at, one.former, one.label, count))
     for said in answers(teaching):
-        asked = said.question
-        found.append(Change("answered", asked.number, asked.said_at, asked.label, said.now, int(bool(asked.folder))))
+        count = int(bool(said.folder))
+        found.append(Change("answered", said.number, said.said_at, said.label, in_words(said), count))
     return sorted(found, key=lambda change: -change.number)
 
 
@@ -130,8 +130,8 @@ def undo(teaching: Teaching, change: Change) -> int:
     """
     with teaching.store.changing():
         for said in answers(teaching):
-            if change.kind == "answered" and said.question.number == change.number:
-                return take_back(teaching, said.question)
+            if change.kind == "answered" and said.number == change.number:
+                return take_back(teaching, said)
         for renaming in teaching.state.choices.renamings():
             if change.kind != "answered" and renaming.number == change.number:
                 return _undo_renaming(teaching, renaming)

@@ -15,9 +15,8 @@ import numpy as np
 
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
-from edge_client.features.embedding import Embedding
+from edge_client.features.embedding import Embedding, JointEmbedding
 from edge_client.features.front_end import hop_frames, open_front_end, open_sliding
-from edge_client.features.joint_embedding import JointEmbedding
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import FeatureSettings
 

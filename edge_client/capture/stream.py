@@ -33,24 +33,14 @@ _OUTPUT = "-i pipe:0 -map 0:a:0 -vn -sn -dn -ac 1 -f s16le"
 
 def open_stream(config: MicrophoneConfig, model_hz: int, cancelled: threading.Event) -> PcmStream:  # noqa: ARG001
     """Begin to receive the configured stream, at the model's rate unless one is set. Raises AudioError."""
-    require_ffmpeg()
+    if shutil.which("ffmpeg") is None:
+        raise AudioError("[microphone] url needs ffmpeg, which is not installed: sudo apt install ffmpeg")
     parts = urlsplit(config.url)
     rate_hz = config.rate_hz or model_hz
     command = [*_COMMAND.split(), _PROTOCOLS[parts.scheme], *_OUTPUT.split(), "-ar", str(rate_hz), "pipe:1"]
     process = PcmProcess("ffmpeg", command, _playlist(config.url, parts), _secrets(config.url, parts))
-    return PcmStream(process, public_address(config.url), rate_hz, channels=1)
-
-
-def require_ffmpeg() -> None:
-    """Raise AudioError if ffmpeg is not installed."""
-    if shutil.which("ffmpeg") is None:
-        raise AudioError("[microphone] url needs ffmpeg, which is not installed: sudo apt install ffmpeg")
-
-
-def public_address(url: str) -> str:
-    """Return what may be shown of a stream's address: paths of cameras hold tokens too."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # without the path: those of cameras hold tokens too
+    return PcmStream(process, shown, rate_hz, channels=1)
 
 
 def _playlist(url: str, parts: SplitResult) -> bytes:

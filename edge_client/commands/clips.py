@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from edge_client.commands import Command, Commands, confirm, open_teaching, report, set_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from edge_client.clips.files import Clip
     from edge_client.clips.store import ClipStore
 
@@ -55,7 +53,12 @@ def _list(options: argparse.Namespace) -> int:
     teaching = open_teaching(options)
     store = teaching.store
     if options.label is not None:
-        return _list_label(_of_label(store, options.label), json=options.json)
+        clips = [_described(clip) for clip in _of_label(store, options.label)]
+        rows = (
+            f"{one['id']:<18} {one['taken'].replace('T', ' ')} {one['seconds']:6.1f} s  {one['damage']}".rstrip()
+            for one in clips
+        )
+        return report(clips, rows, json=options.json)
     labels = sorted({*store.labels(), *teaching.chosen})
     found = [_summary(store, label) for label in (*labels, *store.rejected_folders())]
     used, advice = store.size_bytes() / _MB, teaching.state.advice()
@@ -75,15 +78,6 @@ def _summary(store: ClipStore, label: str) -> dict[str, Any]:
     clips = store.clips(label)
     seconds, size = sum(map(_seconds, clips)), sum(clip.path.stat().st_size for clip in clips)
     return {"label": label, "clips": len(clips), "seconds": round(seconds, 3), "mb": round(size / _MB, 3)}
-
-
-def _list_label(clips: Sequence[Clip], *, json: bool) -> int:
-    found = [_described(clip) for clip in clips]
-    lines = (
-        f"{one['id']:<18} {one['taken'].replace('T', ' ')} {one['seconds']:6.1f} s  {one['damage']}".rstrip()
-        for one in found
-    )
-    return report(found, lines, json=json)
 
 
 def _described(clip: Clip) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""``init``: a configuration file from three questions, or from options."""
+"""``init``: a configuration file from three questions, or from options; ``devices``: lists the microphones."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import socket
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ _SHARING = "   May the fleet read your words for sounds, such as names of people
 
 
 def add(commands: Commands) -> None:
-    """Add the command."""
+    """Add the commands."""
     init = commands.add_parser("init", help="write the configuration: it asks three questions, or takes these options")
     init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
     init.add_argument("--play", type=Path, metavar="PATH", help="recordings in its place: a file, or a folder of them")
@@ -42,6 +43,7 @@ def add(commands: Commands) -> None:
     )
     init.add_argument("--force", action="store_true", help="replace a configuration")
     set_command(init, _init, search=False)
+    set_command(commands.add_parser("devices", help="list the microphones"), _devices, config=False)
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -106,7 +108,11 @@ def _choose_microphone(options: argparse.Namespace, *, asking: bool) -> None:
     if options.microphone is None:
         options.microphone = ""
         if asking:
-            _ask_for_microphone(options, found)
+            default = "the system's default" if found else "one that will be plugged in later: the system's default"
+            choices = [(default, "")]
+            choices += [(f"{device.name} {device.description}".rstrip(), device.name) for device in found]
+            choices.append(("none: this device does not listen", _NO_MICROPHONE))
+            options.microphone = _choose("1. Which microphone shall it listen with?", choices)
 
 
 def _microphones(wanted: str | None) -> list[CaptureDevice]:
@@ -156,9 +162,13 @@ def _choose(question: str, choices: Sequence[tuple[str, Any]]) -> Any:  # noqa: 
         print(f"{given!r} is none of these numbers", file=sys.stderr)
 
 
-def _ask_for_microphone(options: argparse.Namespace, found: Sequence[CaptureDevice]) -> None:
-    default = "the system's default" if found else "one that will be plugged in later: the system's default"
-    choices = [(default, "")]
-    choices += [(f"{device.name} {device.description}".rstrip(), device.name) for device in found]
-    choices.append(("none: this device does not listen", _NO_MICROPHONE))
-    options.microphone = _choose("1. Which microphone shall it listen with?", choices)
+def _devices(options: argparse.Namespace) -> int:
+    from edge_client.capture.arecord import arecord_devices
+    from edge_client.capture.sound_devices import presence
+
+    found = arecord_devices()
+    lines = (f"{device.name}  {device.description}".rstrip() for device in found)
+    report([dataclasses.asdict(device) for device in found], lines, json=options.json)
+    if not found:
+        print(presence(found), file=sys.stderr)
+    return 0 if found else 1

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import Commands, open_teaching, report, set_command
-from edge_client.commands.waiting import progress
 from fleet_protocol.command_line import INTERRUPTED, print_json
 from fleet_protocol.feature_settings import PRESETS
 
@@ -52,6 +53,20 @@ def add(commands: Commands) -> None:
     set_command(public, _public_set, config=False)
 
 
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal while the body works; yield what it calls with how much is done, and of how much."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _of: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
+
+
 def _record(options: argparse.Namespace) -> int:
     from edge_client.capture.playback import Cues
     from edge_client.clips.recorder import display_for
@@ -84,7 +99,7 @@ def _import(options: argparse.Namespace) -> int:
         label, check = options.rejected, teaching.require_rejectable
     summary = Summary()
     try:
-        with progress("importing") as advance:
+        with _progress("importing") as advance:
             import_folder(options.folder, label, teaching.store, teaching.settings, check, summary, advance)
     except KeyboardInterrupt:
         _print(summary, "Interrupted; the same command goes on from there.", json=options.json)
@@ -164,7 +179,7 @@ def _public_set(options: argparse.Namespace) -> int:
     if options.bundle is not None:
         settings = read_bundle(find_bundle(options.bundle)).manifest.feature_settings
     labels = options.labels.split(",") if options.labels else None
-    with progress("computing features") as advance:
+    with _progress("computing features") as advance:
         public_set = build_public_set(options.folder, settings, labels, options.per_label, options.seed, advance)
     write_durably(options.output, public_set.pack(), mode=0o644)
     count, classes = len(public_set.labels), public_set.class_ids

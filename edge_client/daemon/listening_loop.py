@@ -46,9 +46,9 @@ def load_listening(config: Config) -> Loaded:
     state = DeviceState(config.device.state)
     saved = state.model.load(config.bundle)
     model = ModelRuntime(saved.listening_bundle, config.device.threads)
-    tails = {label: Tail(*numbers) for label, numbers in saved.progress.listening_tails.items()}
-    labels, near = saved.progress.listening_labels, saved.progress.listening_prototypes
-    known = saved.progress.listening_known
+    progress = saved.progress.for_listening
+    tails = {label: Tail(*numbers) for label, numbers in progress.tails.items()}
+    labels, near, known = progress.listening_labels, progress.prototypes, progress.known
     here = tails_here(config, state, model, labels, tails, near, known)
     # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
     taught = (one["label"] for one in state.advice() if one.get("kind") == SOUND)

@@ -123,7 +123,7 @@ def model_status(progress: Progress) -> dict[str, Any]:
         "labels": progress.label_map.labels,
         "provisional": progress.provisional_labels,
         "not_listened_for": [names[slot] for slot in progress.silent],
-        "known": dict(progress.listening_known),
+        "known": dict(progress.for_listening.known),
         "round": {"round_id": progress.learned, "kept_own": kept_own, **judged} if progress.judged else None,
     }
 

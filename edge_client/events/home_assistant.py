@@ -92,21 +92,17 @@ def _node(device_id: str) -> str:
 
 
 def _sounds(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    sounds = [*dict.fromkeys((*labels, "unknown"))]
     return {
-        ("event", "sound"): {
-            "name": "Sound",
-            "icon": "mdi:ear-hearing",
-            "state_topic": f"{base}/event",
-            "event_types": [*dict.fromkeys((*labels, "unknown"))],
-        },
-        ("sensor", "last_sound"): {
-            "name": "Last sound",
-            "icon": "mdi:waveform",
-            "state_topic": f"{base}/last",
-            "value_template": "{{ value_json.label }}",
-            "json_attributes_topic": f"{base}/last",
-        },
+        ("event", "sound"): _shown("Sound", "ear-hearing", f"{base}/event", event_types=sounds),
+        ("sensor", "last_sound"): _shown("Last sound", "waveform", f"{base}/last", "{{ value_json.label }}"),
     }
+
+
+def _shown(name: str, icon: str, topic: str, value: str = "", **more: object) -> dict[str, Any]:
+    """Return the document of what a topic shows, by the template of its ``value``, with all else as attributes."""
+    shown = {"value_template": value, "json_attributes_topic": topic} if value else {}
+    return {"name": name, "icon": f"mdi:{icon}", "state_topic": topic, **shown, **more}
 
 
 def question_topics(device_id: str) -> list[str]:
@@ -120,26 +116,14 @@ def _questions(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[s
     def button(key: str, name: str, icon: str) -> dict[str, Any]:
         return {"name": name, "icon": icon, "command_topic": f"{base}/{ANSWER}", "payload_press": key}
 
+    icon, value = "help-circle-outline", "{{ value_json.question }}"
     return {
-        ("event", "asked"): {
-            "name": "Asks",
-            "icon": "mdi:help-circle-outline",
-            "state_topic": f"{base}/{ASKED}",
-            "event_types": ["asked"],
-        },
-        ("sensor", "question"): {
-            "name": "Question",
-            "icon": "mdi:help-circle-outline",
-            "state_topic": f"{base}/{QUESTION}",
-            "value_template": "{{ value_json.question }}",
-            "json_attributes_topic": f"{base}/{QUESTION}",
-        },
+        ("event", "asked"): _shown("Asks", icon, f"{base}/{ASKED}", event_types=["asked"]),
+        ("sensor", "question"): _shown("Question", icon, f"{base}/{QUESTION}", value),
         ("button", "question_yes"): button("yes", "Question: yes", "mdi:check"),
         ("button", "question_no"): button("no", "Question: no", "mdi:close"),
         ("select", "question_was"): {
-            "name": "Question: it was",
-            "icon": "mdi:pencil-outline",
-            "state_topic": f"{base}/{QUESTION}",
+            **_shown("Question: it was", "pencil-outline", f"{base}/{QUESTION}"),
             "value_template": "{{ value_json.was }}",  # null: nothing is chosen until somebody does
             "command_topic": f"{base}/{ANSWER}",
             "command_template": '{"answer": "was", "label": {{ value | tojson }}}',

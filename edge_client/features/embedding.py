@@ -16,7 +16,7 @@ from edge_client.features.log_mel import LogMel
 from edge_client.features.samples import require_network
 from edge_client.model.interpreter import open_network
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import EmbeddingSettings
+from fleet_protocol.feature_settings import EmbeddingSettings, JointSettings
 
 _shared: WeakValueDictionary[str, Embedding] = WeakValueDictionary()
 _sharing = threading.Lock()
@@ -66,3 +66,16 @@ class Embedding:
                 f"the front end's network makes {found.shape[1:]} of a clip, not the {numbers} numbers of its settings"
             )
         return found[:, None]
+
+
+class JointEmbedding:
+    """Computes the features of some settings; may be shared by threads. ``parts``: embeddings of words, of sounds."""
+
+    def __init__(self, settings: JointSettings) -> None:
+        """Open both networks. Errors are those of :class:`Embedding`."""
+        self.settings = settings
+        self.parts = Embedding(settings.words), Embedding(settings.sounds)
+
+    def __call__(self, samples: Array) -> Floats:
+        """Return float32 [1, numbers of both], or [clips, 1, numbers of both]; samples and errors as ``FrontEnd``."""
+        return np.concatenate([part(samples) for part in self.parts], axis=-1)

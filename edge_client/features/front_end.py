@@ -13,8 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from edge_client.errors import FeatureError
-from edge_client.features.embedding import Embedding, shared_embedding
-from edge_client.features.joint_embedding import JointEmbedding
+from edge_client.features.embedding import Embedding, JointEmbedding, shared_embedding
 from edge_client.features.log_mel import LogMel
 from edge_client.features.mfcc import Mfcc
 from fleet_protocol.arrays import Array, Floats

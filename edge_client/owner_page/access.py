@@ -93,9 +93,7 @@ class Access:
 
     def knows(self, host: str) -> bool:
         """Return whether a browser may ask for the page under this name, without a port."""
-        if host.lower() in self.names:
-            return True
-        return self.any_address and _is_address(host)
+        return host.lower() in self.names or (self.any_address and _is_address(host))
 
     def is_token(self, given: str) -> bool:
         """Return whether somebody gave the token; blanks, dashes and case do not count."""

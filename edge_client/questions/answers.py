@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.clips.files import Clip, is_label
@@ -15,14 +14,6 @@ from edge_client.questions.store import NO, SAYINGS, WAS, WEEK_S, YES, Question,
 from edge_client.room.store import add_wrong_detections, remove_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.atomic_files import remove_durably
-
-
-@dataclass(frozen=True)
-class Answered:
-    """An answer that can be undone. ``now``: what the sound counts as, for people."""
-
-    question: Question
-    now: str
 
 
 def store_of(teaching: Teaching) -> QuestionStore:
@@ -104,11 +95,11 @@ def open_questions(teaching: Teaching) -> list[Question]:
     return [one for one in store.open_questions() if one.label in known]
 
 
-def answers(teaching: Teaching, now: float | None = None) -> list[Answered]:
+def answers(teaching: Teaching, now: float | None = None) -> list[Question]:
     """Return the answers of a week, the newest first; they can be undone."""
     now = time.time() if now is None else now
     found = [one for one in store_of(teaching).read().questions if one.said and abs(now - one.said_at) < WEEK_S]
-    return [Answered(one, in_words(one)) for one in sorted(found, key=lambda one: -one.number)]
+    return sorted(found, key=lambda one: -one.number)
 
 
 def in_words(said: Question) -> str:

@@ -70,25 +70,15 @@ class Progress:
         return dataclasses.replace(self.label_map, reserved=reserved, off=self.unheard)
 
     @property
-    def listening_tails(self) -> Mapping[str, tuple[float, float]]:
-        """The tails for listening: none from a round's result on, until the device went over its clips again."""
-        return self.tails if self.background_trained else {}
-
-    @property
-    def listening_prototypes(self) -> Mapping[str, Floats]:
-        """The prototypes for listening, which go with the tails."""
-        return self.prototypes if self.background_trained else {}
-
-    @property
-    def listening_known(self) -> Mapping[str, str]:
-        """The sounds known from the start, for listening, which go with the tails."""
-        return self.known if self.background_trained else {}
+    def for_listening(self) -> Progress:
+        """With tails, prototypes and known sounds only once the device went over its clips since a round's result."""
+        return self if self.background_trained else dataclasses.replace(self, tails={}, prototypes={}, known={})
 
     @property
     def silent(self) -> tuple[int, ...]:
         """Slots of labels that are not listened for: the weights never learned them, nor are they known."""
-        names, given_up = self.label_map.names, self.label_map.given_up
-        return tuple(slot for slot in self.unheard if slot not in given_up and names[slot] not in self.listening_known)
+        names, given_up, known = self.label_map.names, self.label_map.given_up, self.for_listening.known
+        return tuple(slot for slot in self.unheard if slot not in given_up and names[slot] not in known)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,9 @@ class ClientUpdate:
         self.work, self.context = work, context
         self.own_weights: Arrays | None = None
         self.settings: Mapping[str, Value] = work.plan.local.settings
-        self.rng = round_rng(work, device_id)
+        # A device that is killed must do the very same work when it is reassigned.
+        kind = ("contribute", "learn").index(work.kind)
+        self.rng = np.random.default_rng([work.plan.seed, work.round_id, kind, int(device_id, 16)])
 
     def take_labels(self, labels: Sequence[str]) -> None:
         """Give every label that the owner taught a slot (``class_links.take_labels``). Raises LabelError."""
@@ -166,12 +168,6 @@ class DeviceRound(Protocol):
 # (runtime of the device's bundle, its label map, the work, what came along, the device's identifier, runtime of the
 # shared model) -> the work of a method that trains a network.
 StartUpdate = Callable[[ModelRuntime, LabelMap, Work, RoundContext, str, ModelRuntime | None], ClientUpdate]
-
-
-def round_rng(work: Work, device_id: str) -> np.random.Generator:
-    """Return the work's random numbers: a device that is killed must do the very same work when it is reassigned."""
-    kind = ("contribute", "learn").index(work.kind)
-    return np.random.default_rng([work.plan.seed, work.round_id, kind, int(device_id, 16)])
 
 
 def percent(metrics: dict[str, float]) -> dict[str, float]:

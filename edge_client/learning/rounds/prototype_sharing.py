@@ -154,8 +154,11 @@ class PrototypeRound:
         """Write the report, and then the model. Raises LabelError without a slot, ModelError on divergence."""
         self._exchange.apply_result(self._config.device.learn_discovered)
         self.label_map = self._exchange.label_map
+        provisional: tuple[str, ...] = ()
+        if self.work.prototypes is not None:
+            provisional = FleetPrototypes.unpack(self._state.blobs.read(self.work.prototypes)).provisional
         progress = after_round(self._saved.progress, self)
-        progress = dataclasses.replace(progress, provisional=self._provisional(), unheard=())
+        progress = dataclasses.replace(progress, provisional=provisional, unheard=())
         made = go_over(self._config, self._state, dataclasses.replace(self._saved, progress=progress))
         if made is None:
             raise RecordingError(f"no readable clips in {self._config.clips_folder}; record or import some first")
@@ -166,8 +169,3 @@ class PrototypeRound:
         report = Learned(round_id, metrics, personalised=self.work.fine_tune, kept_own=verdict.kept_own)
         self._state.outbox.put(self._state.outbox.learned_path(round_id), json.dumps(to_json(report)).encode())
         chosen.save(self._state)
-
-    def _provisional(self) -> tuple[str, ...]:
-        if self.work.prototypes is None:
-            return ()
-        return FleetPrototypes.unpack(self._state.blobs.read(self.work.prototypes)).provisional

@@ -54,7 +54,10 @@ class WeightSharing(ClientUpdate):
         super().__init__(model, label_map, work, context, device_id)
         self.method = method
         self.bundle: Bundle = context.model
-        _require_features(model.manifest, self.bundle.manifest, context)
+        named = {"this device's bundle": model.manifest, "the fleet's shared model": self.bundle.manifest}
+        for what, manifest in named.items():
+            used = f"{what} ({manifest.architecture})"
+            manifest.feature_settings.require_same(context.public_set.settings, used, "the public set")
         if not method.any_architecture:
             _require_same_model(model.manifest, self.bundle.manifest, method.name)
         self.shared = shared
@@ -137,12 +140,6 @@ class WeightSharing(ClientUpdate):
         mask[:count] = 1.0
         scores = self.shared.predict(self._public.x[real], mask)[:, :count]
         return accuracy(scores, self.context.public_set.labels[real], range(count))
-
-
-def _require_features(own: Manifest, shared: Manifest, context: RoundContext) -> None:
-    public = context.public_set.settings
-    for manifest, what in ((own, "this device's bundle"), (shared, "the fleet's shared model")):
-        manifest.feature_settings.require_same(public, f"{what} ({manifest.architecture})", "the public set")
 
 
 def _require_same_model(own: Manifest, shared: Manifest, method: str) -> None:

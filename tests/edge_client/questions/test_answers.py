@@ -8,7 +8,7 @@ import pytest
 from edge_client.errors import ClipError, QuotaError
 from edge_client.owner import Teaching
 from edge_client.owner_changes import changes, purge, undo
-from edge_client.questions.answers import answer, answers, open_questions, store_of
+from edge_client.questions.answers import answer, answers, in_words, open_questions, store_of
 from edge_client.questions.store import DAY_S
 from edge_client.room.store import read_wrong_detections
 from tests.support.asked_device import ask, sound, taught
@@ -70,7 +70,7 @@ def test_a_near_miss_that_was_not_is_neither_wrong_nor_learned(owner):
     assert owner.says(question, "no") == "It was not taken for kettle: nothing is to learn."
     assert read_wrong_detections(owner.device.state.database) == []
     assert (owner.count("_not_/kettle"), owner.sounds()) == (before, 0)
-    assert [one.now for one in answers(owner.teaching)] == ["not kettle"]
+    assert [in_words(one) for one in answers(owner.teaching)] == ["not kettle"]
     assert owner.undo() == 0
     assert answers(owner.teaching) == open_questions(owner.teaching) == []
 

@@ -36,8 +36,8 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     )
     store.save(trained, listening, saved)
     again = store.load(bundles["cnn1"])
-    np.testing.assert_array_equal(again.progress.listening_prototypes["yes"], saved.prototypes["yes"])
-    assert not dataclasses.replace(again.progress, background_trained=False).listening_prototypes
+    np.testing.assert_array_equal(again.progress.for_listening.prototypes["yes"], saved.prototypes["yes"])
+    assert not dataclasses.replace(again.progress, background_trained=False).for_listening.prototypes
     assert again.progress == saved
     assert store.taught() == "0123456789abcdef"
     assert again.progress.listening_labels.mask[:3].tolist() == [1, 0, 0]  # what it never learned is off

@@ -109,8 +109,8 @@ def test_a_part_of_a_phrase_its_repetition_and_the_other_order_are_not_the_phras
         (device.clips / "phrase" / f"{number:08x}_nohash_0.wav").write_bytes(wave)
     saved = device.teach()
     model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    front_end, near = open_front_end(model.manifest.feature_settings), saved.progress.listening_prototypes["phrase"]
-    threshold = Tail(*saved.progress.listening_tails["phrase"]).threshold(1.0)
+    front_end, near = open_front_end(model.manifest.feature_settings), saved.progress.for_listening.prototypes["phrase"]
+    threshold = Tail(*saved.progress.for_listening.tails["phrase"]).threshold(1.0)
 
     def heard(parts, prototype):
         features = front_end(np.stack([phrase(parts, np.random.default_rng(take)) for take in range(8)]))
