@@ -62,11 +62,8 @@ class KnownSounds:
             hidden, hidden_bias, rows, bias = (arrays[name].astype(np.float32) for name in _ARRAYS[:-1])
             sound = arrays[_ARRAYS[-1]].astype(np.int64)
             known = cls(tuple(map(str, names)), hidden, hidden_bias, rows, bias, sound)
-            fits = (hidden.shape[1:], rows.shape, bias.shape) == (
-                hidden_bias.shape,
-                (hidden.shape[1], len(sound)),
-                sound.shape,
-            )
+            shapes = hidden_bias.shape, (hidden.shape[1], len(sound)), sound.shape
+            fits = (hidden.shape[1:], rows.shape, bias.shape) == shapes
             if not fits or set(sound.tolist()) != set(range(len(known.names))):
                 raise ValueError("their shapes differ")
         except (KeyError, TypeError, ValueError, IndexError) as error:

@@ -34,14 +34,10 @@ Registry = dict[str, T]
 
 @cache
 def discover(package: str, attribute: str, group: str, kind: Any) -> Registry[Any]:  # noqa: ANN401  (a class or a union)
-    """Return the methods that a package's modules and installed packages export.
+    """Return the methods, of a class or a union ``kind``, that a package's modules and installed packages export.
 
-    Args:
-        package: its direct modules are imported, and asked for ``attribute``; modules without it are passed over. A
-            module that is no package has a table of methods, named in the plural.
-        attribute: the name under which a module exports its method.
-        group: the entry points' group. An entry point must have the name of the method that it leads to.
-        kind: class, or union of classes, of the methods.
+    The direct modules of ``package`` are imported, and asked for ``attribute``; a module that is no package has a table
+    of methods, named in the plural. An entry point of ``group`` must have the name of the method that it leads to.
 
     Raises PluginError: a method cannot be loaded, is of another kind, or has a name that is taken.
     """

@@ -71,7 +71,7 @@ def view(data: Buffer, bounds: TensorBounds = BOUNDS) -> tuple[Arrays, dict[str,
     """
     length = _header_length(bytes(data[:_LENGTH_BYTES]), len(data), bounds)
     start = _LENGTH_BYTES + length
-    header = _header(bytes(data[_LENGTH_BYTES:start]), bounds)
+    header = _object(bytes(data[_LENGTH_BYTES:start]), bounds.header, "the header")
     metadata = header.pop("__metadata__", None)
     if len(header) > bounds.arrays:
         raise TensorError(f"the file holds {len(header)} arrays; at most {bounds.arrays} are read")
@@ -89,7 +89,7 @@ def read_document(file: BinaryIO, bounds: TensorBounds = BOUNDS) -> dict[str, An
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     length = _header_length(file.read(_LENGTH_BYTES), size, bounds)
-    return _document(_header(file.read(length), bounds).get("__metadata__"), bounds)
+    return _document(_object(file.read(length), bounds.header, "the header").get("__metadata__"), bounds)
 
 
 def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:
@@ -105,14 +105,14 @@ def _header_length(start: bytes, size: int, bounds: TensorBounds) -> int:
     return length
 
 
-def _header(text: bytes, bounds: TensorBounds) -> dict[str, Any]:
+def _object(text: bytes, bounds: JsonBounds, what: str) -> dict[str, Any]:
     try:
-        header = parse_json(text, bounds.header, "the header")
+        found = parse_json(text, bounds, what)
     except JsonError as error:
         raise TensorError(f"not a readable safetensors file: {error}") from error
-    if not isinstance(header, dict):
-        raise TensorError("not a readable safetensors file: its header is no JSON object")
-    return header
+    if not isinstance(found, dict):
+        raise TensorError(f"not a readable safetensors file: {what} is no JSON object")
+    return found
 
 
 def _array(name: str, entry: Any, whole: memoryview) -> tuple[Array, int, int]:  # noqa: ANN401
@@ -145,13 +145,7 @@ def _document(metadata: object, bounds: TensorBounds) -> dict[str, Any]:
     text = metadata.get(_METADATA_KEY) if isinstance(metadata, dict) else None
     if not isinstance(text, str):
         raise TensorError(f"the file's header holds no {_METADATA_KEY!r} document: it was not written by Auricle")
-    try:
-        document = parse_json(text.encode("utf-8", "surrogatepass"), bounds.document, f"the {_METADATA_KEY!r} document")
-    except JsonError as error:
-        raise TensorError(f"the file's header: {error}") from error
-    if not isinstance(document, dict):
-        raise TensorError(f"the header's document must be a JSON object, not {type(document).__name__}")
-    return document
+    return _object(text.encode("utf-8", "surrogatepass"), bounds.document, f"the header's {_METADATA_KEY!r} document")
 
 
 def digest(data: bytes) -> str:

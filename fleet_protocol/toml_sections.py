@@ -1,7 +1,7 @@
 """TOML files whose sections are dataclasses that check themselves.
 
 Every error names the file, the line, the section, the key, the value and what is allowed. The parser does not tell
-where a key stands; :func:`place` finds it in the text.
+where a key stands; :meth:`TomlFile.place` finds it in the text.
 """
 
 from __future__ import annotations
@@ -55,8 +55,26 @@ class TomlFile:
             raise error(f"{path} is not valid TOML: {cause}") from cause
 
     def place(self, section: str | None, key: str | None = None, nth: Nth = ()) -> str:
-        """Return ``FILE, line N`` of a section, or of a key in it; see :func:`place`."""
-        return place(self.path, self.text, section, key, nth)
+        """Return ``FILE, line N`` of a key, or of its section where the key is not found; the file where neither is.
+
+        ``section`` is dotted, or None for keys before the first one; ``key`` is in it or in a table inside it. ``nth``:
+        of sections that are there more than once (``[[a.b]]``), which a, and which b of that a, from 1.
+        """
+        current, found = None, 0
+        counts: dict[str, int] = {}
+        for number, line in enumerate(self.text.splitlines(), start=1):
+            stripped = line.strip()
+            if stripped.startswith("["):
+                current = stripped.strip("[]").split("]")[0].strip()
+                counts = {name: count for name, count in counts.items() if not name.startswith(current + ".")}
+                counts[current] = counts.get(current, 0) + 1
+            inside = _is_inside(current, section, counts, nth)
+            if inside and stripped.startswith("[") and (current == section or not found):
+                found = number
+            name = stripped.partition("=")[0].strip().strip("\"'")
+            if key is not None and inside and (name == key or name.split(".")[0] == key):
+                return f"{self.path}, line {number}"
+        return f"{self.path}, line {found}" if found else str(self.path)
 
     def require_known(self, known: Collection[str], whose: str = "") -> None:
         """Refuse an unknown section, and say ``whose`` after its name. Raises AuricleError: of the file's class.
@@ -78,7 +96,7 @@ class TomlFile:
 
         Relative paths are relative to the file. Where the dataclass has a ``BundlePath``, the file may name a ready
         bundle. Of ``name``, as messages write it, the first word is the name in the file; ``nth`` is as of
-        :func:`place`. Raises AuricleError: of the file's class.
+        :meth:`place`. Raises AuricleError: of the file's class.
         """
         header = name.split()[0]
         values = self.table(name, values)
@@ -132,29 +150,6 @@ def _as_declared(hint: Any, value: Any) -> Any:  # noqa: ANN401  (a type hint; w
     if typing.get_origin(hint) is dict and isinstance(value, dict):
         return {key: _as_declared(parts[1], item) for key, item in value.items()}
     return value
-
-
-def place(path: Path, text: str, section: str | None, key: str | None = None, nth: Nth = ()) -> str:
-    """Return ``FILE, line N`` of a key, or of its section where the key is not found; the file where neither is.
-
-    ``section`` is dotted, or None for keys before the first one; ``key`` is in it or in a table inside it. ``nth``: of
-    sections that are there more than once (``[[a.b]]``), which a, and which b of that a, from 1.
-    """
-    current, found = None, 0
-    counts: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if stripped.startswith("["):
-            current = stripped.strip("[]").split("]")[0].strip()
-            counts = {name: count for name, count in counts.items() if not name.startswith(current + ".")}
-            counts[current] = counts.get(current, 0) + 1
-        inside = _is_inside(current, section, counts, nth)
-        if inside and stripped.startswith("[") and (current == section or not found):
-            found = number
-        name = stripped.partition("=")[0].strip().strip("\"'")
-        if key is not None and inside and (name == key or name.split(".")[0] == key):
-            return f"{path}, line {number}"
-    return f"{path}, line {found}" if found else str(path)
 
 
 def _is_inside(current: str | None, section: str | None, counts: dict[str, int], nth: Nth) -> bool:

@@ -89,13 +89,12 @@ def _opened(
     assert isinstance(experiment, Experiment)
     fleet = DealtFleet(experiment, folder, inputs, in_memory=workers == 0 and cluster is None)
     federation = Federation(experiment, fleet, folder)
-    with _pool(fleet, workers, cluster, inputs) as fleet.pool:
-        yield federation
-
-
-def _pool(fleet: DealtFleet, count: int | None, cluster: str | None, inputs: Inputs) -> Pool:
+    pool: Pool
     if cluster is not None:
-        return RayWorkers(fleet.setup, count, cluster)
-    if count == 0:
-        return InThisProcess(fleet.setup, fleet.shards, inputs)
-    return Workers(fleet.setup, count or available_cores())
+        pool = RayWorkers(fleet.setup, workers, cluster)
+    elif workers == 0:
+        pool = InThisProcess(fleet.setup, fleet.shards, inputs)
+    else:
+        pool = Workers(fleet.setup, workers or available_cores())
+    with pool as fleet.pool:
+        yield federation

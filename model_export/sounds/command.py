@@ -47,11 +47,26 @@ Progress = TextIO
 
 @dataclass(frozen=True)
 class Material:
-    """Windows of the longest front end, float32 [windows, samples], and what they hold."""
+    """Windows of the longest front end, float32 [windows, samples], or their embeddings, float32 [windows, numbers]."""
 
     clips: Floats  # Of sounds and of noise
     kinds: NDArray[np.str_]  # What each of them is
     speech: Floats  # In which people talk
+
+    def embedded(self, network: SoundNetwork, seconds: int) -> Material:
+        """Return the embeddings of windows of so many seconds: the loudest of each."""
+        features = _settings(seconds, FrozenNetwork(""))
+        log_mel = LogMel(features.log_mel)
+
+        def embeddings(windows: Floats) -> Floats:
+            scaled = [log_mel(loudest_stretch(window, features)) for window in windows]
+            return network.embeddings((np.stack(scaled) + np.float32(features.offset)) / np.float32(features.scale))
+
+        return Material(embeddings(self.clips), self.kinds, embeddings(self.speech))
+
+    def projected(self, by: weights.Projection) -> Material:
+        """Return what the network with a projection makes of embeddings."""
+        return Material(self.clips @ by.matrix + by.offset, self.kinds, self.speech @ by.matrix + by.offset)
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -91,7 +106,7 @@ def make(chosen: argparse.Namespace, progress: Progress) -> str:
     noise = BackgroundNoise(tuple(artificial_noise(12, _settings(1, FrozenNetwork("")), rng)))
     varied = dataclasses.replace(material, clips=augment_takes(material.clips, sample_sounds.RATE_HZ, rng, noise))
     whole = SoundNetwork(convolutions)
-    heard = {seconds: (_Heard.of(whole, material, seconds), _Heard.of(whole, varied, seconds)) for seconds in SECONDS}
+    heard = {seconds: (material.embedded(whole, seconds), varied.embedded(whole, seconds)) for seconds in SECONDS}
     classifier = weights.Classifier.of(arrays)
     projected = _projection(heard[1][0], classifier)
     network = SoundNetwork(convolutions, projected)
@@ -126,31 +141,6 @@ def make(chosen: argparse.Namespace, progress: Progress) -> str:
     return "\n".join(description["file"] for description in descriptions)
 
 
-@dataclass(frozen=True)
-class _Heard:
-    """Embeddings of a material, float32 [windows, numbers]."""
-
-    clips: Floats
-    kinds: NDArray[np.str_]
-    speech: Floats
-
-    @classmethod
-    def of(cls, network: SoundNetwork, material: Material, seconds: int) -> _Heard:
-        """Compute them for windows of so many seconds: the loudest of each."""
-        features = _settings(seconds, FrozenNetwork(""))
-        log_mel = LogMel(features.log_mel)
-
-        def embeddings(windows: Floats) -> Floats:
-            scaled = [log_mel(loudest_stretch(window, features)) for window in windows]
-            return network.embeddings((np.stack(scaled) + np.float32(features.offset)) / np.float32(features.scale))
-
-        return cls(embeddings(material.clips), material.kinds, embeddings(material.speech))
-
-    def projected(self, by: weights.Projection) -> _Heard:
-        """Return what the network with a projection makes of them."""
-        return _Heard(self.clips @ by.matrix + by.offset, self.kinds, self.speech @ by.matrix + by.offset)
-
-
 # As the network was trained, half of each number of samples.
 _FILTERS = {"mel_bands": 128, "fft_size": 512, "low_hz": 0.0, "high_hz": 15_000.0, "filters": KALDI_32K}
 _INPUT = {"offset": 4.5, "scale": 5.0, "floor": 1e-5}
@@ -162,7 +152,7 @@ def _settings(seconds: int, network: FrozenNetwork) -> EmbeddingSettings:
     return EmbeddingSettings("sounds", sample_sounds.RATE_HZ, float(seconds), 0.025, 0.01, **parts)
 
 
-def _projection(heard: _Heard, classifier: weights.Classifier) -> weights.Projection:
+def _projection(heard: Material, classifier: weights.Classifier) -> weights.Projection:
     from model_export.pretraining.measurement import scatter_of
 
     sounds = heard.kinds != NOISE
@@ -171,7 +161,7 @@ def _projection(heard: _Heard, classifier: weights.Classifier) -> weights.Projec
     return weights.project(every, scatter_of([group.astype(np.float64) for group in groups]), classifier, NUMBERS)
 
 
-def _statistics(clips: _Heard, variants: _Heard, seed: int) -> EmbeddingStatistics:
+def _statistics(clips: Material, variants: Material, seed: int) -> EmbeddingStatistics:
     from model_export.pretraining.measurement import Embedded, measure
 
     speech = np.concatenate([clips.speech, variants.speech])

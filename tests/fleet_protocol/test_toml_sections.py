@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.toml_sections import TomlFile, place
+from fleet_protocol.toml_sections import TomlFile
 
 TEXT = """title = "x"
 [data]
@@ -24,6 +24,7 @@ name = "second"
 [[users.events]]
 round = 3
 """
+FILE = TomlFile(Path("e.toml"), TEXT, {}, AuricleError)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +44,11 @@ round = 3
     ],
 )
 def test_the_line_is_that_of_the_key_or_of_its_section(section, key, nth, line):
-    assert place(Path("e.toml"), TEXT, section, key, nth) == f"e.toml, line {line}"
+    assert FILE.place(section, key, nth) == f"e.toml, line {line}"
 
 
 def test_what_is_nowhere_has_no_line():
-    assert place(Path("e.toml"), TEXT, "nowhere", "x") == "e.toml"
+    assert FILE.place("nowhere", "x") == "e.toml"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
