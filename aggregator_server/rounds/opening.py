@@ -22,7 +22,7 @@ from aggregator_server.fleet.shared_models import current_model, with_network
 from aggregator_server.limits import LABEL_ENTROPY, SELECTION_CAP
 from aggregator_server.rounds.history import Group, kept_state, schedule_of, starting_point
 from aggregator_server.rounds.plan import make_plan, parsed_plan
-from aggregator_server.rounds.queries import is_done, newest_done, open_round_id, read_columns, read_history
+from aggregator_server.rounds.queries import is_done, newest_done, read_columns, read_history, require_no_open_round
 from aggregator_server.schemas import RoundRequest
 from aggregator_server.selection.draw import data_sizes, select
 from aggregator_server.store.expressions import batches
@@ -39,11 +39,7 @@ def open_requested(session: Session, request: RoundRequest, now: float) -> Round
     request = recommended(request, fleet_kind(session))
     chosen = lookup(request.strategy)
     plan = make_plan(request, chosen)
-    open_id = open_round_id(session)
-    if open_id is not None:
-        raise errors.RefusedError(
-            "round_open", f"round {open_id} is open; wait for it, or cancel it with DELETE /v1/rounds/{open_id}"
-        )
+    require_no_open_round(session, "; wait for it, or cancel it with DELETE /v1/rounds/{}")
     return insert_round(session, chosen, plan, request.new_classes, now)
 
 
@@ -68,11 +64,8 @@ def insert_round(
             "as base",
         )
     follows, index = (None, None) if group is None else (group.follows, group.index)
-    version, weights, state = None, None, None
-    if how.shares_model:
-        version, weights, state = starting_point(session, group)
-    else:
-        state = kept_state(session, how.name)
+    start = starting_point(session, group) if how.shares_model else (None, None, kept_state(session, how.name))
+    version, weights, state = start
     local = how.prepare(plan.local, _statistics(session), len(all_classes(session)))
     plan, newest = replace(plan, local=local), newest_done(session)
     row = RoundRow(

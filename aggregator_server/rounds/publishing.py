@@ -12,7 +12,7 @@ from aggregator_server.fleet.public_sets import current_version, public_set_row,
 from aggregator_server.fleet.shared_models import check_capacity, current_model, published_model
 from aggregator_server.names import check_name
 from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import newest_done, open_round_id
+from aggregator_server.rounds.queries import newest_done, require_no_open_round
 from aggregator_server.schemas import ModelInfo, PublicSetInfo, reply
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
@@ -35,7 +35,7 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
     with store.writing() as session:
         current = current_version(session)
         if current is None or current.sha256 != sha256:
-            _require_no_open_round(session, "public set")
+            require_no_open_round(session, "; let it end or cancel it before publishing another public set")
             if newest_done(session) is not None:
                 raise errors.RefusedError(
                     "public_set_in_use",
@@ -52,13 +52,14 @@ def publish_public_set(store: Store, incoming: Incoming, by: Actor = SERVER) -> 
             session.add(public_set_row(sha256, public_set, None))
             session.flush()
             audit(session, "public_set_published", by, time.time(), sha256=sha256)
-        return _describe_public_set(session)
+    return describe_public_set(store)
 
 
 def describe_public_set(store: Store) -> PublicSetInfo:
     """Return the current public set without its arrays. Raises RefusedError: none has been published."""
     with store.reading() as session:
-        return _describe_public_set(session)
+        row, classes, newest = published_set(session), all_classes(session), newest_done(session)
+        return reply(PublicSetInfo, row, classes=classes, consensus=None if newest is None else newest.result_consensus)
 
 
 def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> ModelInfo:
@@ -71,7 +72,7 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
     with store.writing() as session:
         current = current_model(session)
         if current is None or current.sha256 != sha256:
-            _require_no_open_round(session, "model")
+            require_no_open_round(session, "; let it end or cancel it before publishing another model")
             require_fleets_features(session, manifest.feature_settings, "the model")
             check_capacity(session, manifest.slots)
             _note_blob(session, sha256, "model")
@@ -79,32 +80,15 @@ def publish_model(store: Store, incoming: Incoming, by: Actor = SERVER) -> Model
             session.add(ModelRow(sha256=sha256, architecture=network, network=manifest.network, **numbers))
             session.flush()
             audit(session, "model_published", by, time.time(), sha256=sha256, architecture=network)
-        return _describe_model(session)
+    return describe_model(store)
 
 
 def describe_model(store: Store) -> ModelInfo:
     """Return the shared model without its arrays. Raises RefusedError: none has been published."""
     with store.reading() as session:
-        return _describe_model(session)
-
-
-def _describe_public_set(session: Session) -> PublicSetInfo:
-    row, classes, newest = published_set(session), all_classes(session), newest_done(session)
-    return reply(PublicSetInfo, row, classes=classes, consensus=None if newest is None else newest.result_consensus)
-
-
-def _describe_model(session: Session) -> ModelInfo:
-    model = published_model(session)
-    newest = newest_with_model(session, model.version)
-    return reply(ModelInfo, model, weights=None if newest is None else newest.result_weights)
-
-
-def _require_no_open_round(session: Session, what: str) -> None:
-    round_id = open_round_id(session)
-    if round_id is not None:
-        raise errors.RefusedError(
-            "round_open", f"round {round_id} is open; let it end or cancel it before publishing another {what}"
-        )
+        model = published_model(session)
+        newest = newest_with_model(session, model.version)
+        return reply(ModelInfo, model, weights=None if newest is None else newest.result_weights)
 
 
 def _note_blob(session: Session, sha256: str, kind: str) -> None:

@@ -11,10 +11,10 @@ from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import ColumnElement, ScalarSelect, Select, bindparam, exists, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, exists, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from aggregator_server.errors import RoundNotFoundError
+from aggregator_server.errors import RefusedError, RoundNotFoundError
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.selection.draw import Columns, History
 from aggregator_server.store import Store
@@ -50,6 +50,12 @@ T = TypeVar("T")
 _WAITING = select(
     _ROUNDS.c.deadline_at, exists().where(_ACTIVE, _PARTICIPANTS.c.upload.is_(None)).label("missing")
 ).where(_IS_OPEN)
+# The digests of what was uploaded for rounds that are over.
+UPLOADS_OF_CLOSED_ROUNDS = (
+    select(ParticipantRow.upload)
+    .join(RoundRow, (ParticipantRow.round_id == RoundRow.round_id) & (RoundRow.state != OPEN))
+    .where(ParticipantRow.upload.is_not(None))
+)
 OPEN_ROUND = select(_ROUNDS.c.round_id).where(_IS_OPEN)  # the number of the open round
 
 
@@ -120,6 +126,13 @@ def lock_open_round(session: Session) -> RoundRow | None:
     return session.scalar(select(RoundRow).where(RoundRow.state == OPEN))
 
 
+def require_no_open_round(session: Session, way_out: str) -> None:
+    """Check that no round is open; ``way_out`` has {} for its number. Raises RefusedError: one is."""
+    row = lock_open_round(session)
+    if row is not None:
+        raise RefusedError("round_open", f"round {row.round_id} is open{way_out.format(row.round_id)}")
+
+
 def newest_of_fleet() -> ScalarSelect[int]:
     """Return a select of the number of the newest round of the whole fleet that is done and was not undone."""
     found = select(_ROUNDS.c.round_id).where(
@@ -132,12 +145,6 @@ def newest_done(session: Session, *conditions: ColumnElement[bool]) -> RoundRow 
     """Return the newest round that is done, was not undone, and meets the conditions."""
     done = select(RoundRow).where(COUNTS, *conditions)
     return session.scalar(done.order_by(RoundRow.round_id.desc()).limit(1))
-
-
-def uploads_of_closed_rounds() -> Select[str | None]:
-    """Return a select of the digests of what was uploaded for rounds that are over."""
-    over = (ParticipantRow.round_id == RoundRow.round_id) & (RoundRow.state != OPEN)
-    return select(ParticipantRow.upload).join(RoundRow, over).where(ParticipantRow.upload.is_not(None))
 
 
 _READ = 10_000  # rows at a time

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from aggregator_server.limits import UNNAMED_S
-from aggregator_server.rounds.queries import uploads_of_closed_rounds
+from aggregator_server.rounds.queries import UPLOADS_OF_CLOSED_ROUNDS
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ParticipantRow, RoundRow
 
@@ -20,7 +20,7 @@ _BATCH = 500  # a statement takes only so many parameters
 def remove_uploads(store: Store, round_id: int) -> None:
     """Remove the files of a round that has just ended."""
     with store.reading() as session:
-        uploads = session.scalars(uploads_of_closed_rounds().where(RoundRow.round_id == round_id)).all()
+        uploads = session.scalars(UPLOADS_OF_CLOSED_ROUNDS.where(RoundRow.round_id == round_id)).all()
     _remove(store, uploads)
 
 
@@ -29,7 +29,7 @@ def remove_left_uploads(store: Store) -> None:
     present = store.blobs.digests()
     while batch := list(islice(present, _BATCH)):
         with store.reading() as session:
-            over = session.scalars(uploads_of_closed_rounds().where(ParticipantRow.upload.in_(batch))).all()
+            over = session.scalars(UPLOADS_OF_CLOSED_ROUNDS.where(ParticipantRow.upload.in_(batch))).all()
         _remove(store, over)
 
 

@@ -8,6 +8,7 @@ from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes, require_class, set_columns
 from aggregator_server.fleet.shared_models import model_blob
+from aggregator_server.rounds.queries import require_no_open_round
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, RoundRow
 from aggregator_server.undo.columns import (
@@ -17,7 +18,7 @@ from aggregator_server.undo.columns import (
     changed_prototypes,
     changed_public_set,
 )
-from aggregator_server.undo.restoring import ensure_no_open_round, insert_operation, lines, note_public_set
+from aggregator_server.undo.restoring import WAY_OUT, insert_operation, lines, note_public_set
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo
@@ -70,7 +71,7 @@ def _change(store: Store, now: float, by: Actor, operation: Operation, class_id:
                 continue
             if all_classes(session) != classes:
                 continue
-            ensure_no_open_round(session)
+            require_no_open_round(session, WAY_OUT)
             for row, results in zip(present, stored, strict=True):
                 inserted = insert_operation(session, row, now, operation, results, details)
             note_public_set(session, str(inserted.result_public_set), public_set, inserted.round_id)

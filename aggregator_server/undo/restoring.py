@@ -17,7 +17,14 @@ from aggregator_server.fleet.classes import all_classes, set_columns
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_done, lock_open_round, newest_done, require_round
+from aggregator_server.rounds.queries import (
+    COUNTS,
+    OF_FLEET,
+    is_done,
+    newest_done,
+    require_no_open_round,
+    require_round,
+)
 from aggregator_server.rounds.result import KINDS
 from aggregator_server.store import Store
 from aggregator_server.store.tables import (
@@ -38,6 +45,7 @@ from fleet_protocol.public_set import PublicSet
 _log = logging.getLogger(__name__)
 RESULTS = {kind: f"result_{kind}" for kind in KINDS}
 """Columns of a round's results, by what takes their place in the next round."""
+WAY_OUT = ", and works with the classes as they are; wait for it, or cancel it with DELETE /v1/rounds/{}"
 
 
 def lines(session: Session) -> tuple[RoundRow, ...]:
@@ -51,17 +59,6 @@ def lines(session: Session) -> tuple[RoundRow, ...]:
         )
     trained = None if model is None else newest_with_model(session, model.version)
     return (newest,) if trained is None or trained.round_id == newest.round_id else (trained, newest)
-
-
-def ensure_no_open_round(session: Session) -> None:
-    """Make sure that no round is open. Raises RefusedError: devices work for one."""
-    row = lock_open_round(session)
-    if row is not None:
-        raise RefusedError(
-            "round_open",
-            f"round {row.round_id} is open, and works with the classes as they are; wait for it, or cancel it with "
-            f"DELETE /v1/rounds/{row.round_id}",
-        )
 
 
 def insert_operation(
@@ -124,7 +121,7 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
             if _last_round(session) != last:
                 continue
             based_on = _require_restorable(session, round_id)
-            ensure_no_open_round(session)
+            require_no_open_round(session, WAY_OUT)
             results = {name: getattr(based_on, name) for name in RESULTS.values()}
             row = insert_operation(session, based_on, now, "restore", results, {}, restores=round_id)
             note_public_set(session, str(based_on.result_public_set), public_set, row.round_id)
