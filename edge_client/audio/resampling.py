@@ -74,10 +74,7 @@ class StreamResampler:
         self._pending = np.zeros(reach, np.float32)
 
     def push(self, samples: Floats) -> Floats:
-        """Take the next block, float32 [any]; return what is certain by now, float32 [any, also none].
-
-        What it still holds back is a few milliseconds, at most the filter's length and one step.
-        """
+        """Take the next block, float32 [any]; return what is certain by now, milliseconds late, float32 [any]."""
         if self._same:
             return samples
         pending = np.concatenate([self._pending, samples])

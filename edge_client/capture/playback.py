@@ -19,15 +19,6 @@ _KEPT = ((660.0, 0.08), (990.0, 0.12))
 _REFUSED = ((330.0, 0.25),)
 
 
-def play_samples(samples: Floats, sample_rate_hz: int) -> str:
-    """Play float32 [samples] in -1..1 to their end; return why this machine cannot, or ""."""
-    try:
-        result = subprocess.run(["aplay", "-q"], input=encode_wave(samples, sample_rate_hz), capture_output=True)
-    except OSError as error:
-        return f"cannot run aplay: {error.strerror}: sudo apt install alsa-utils"
-    return "" if result.returncode == 0 else last_line(result.stderr) or f"aplay ended with {result.returncode}"
-
-
 class Cues:
     """Plays cues on the device's own output. After the first failure nothing is played, and ``problem`` says why."""
 
@@ -43,8 +34,15 @@ class Cues:
         self._play(_KEPT if kept else _REFUSED)
 
     def _play(self, tones: tuple[tuple[float, float], ...]) -> None:
-        if not self.problem:
-            self.problem = play_samples(np.concatenate([_tone(*tone) for tone in tones]), _RATE_HZ)
+        if self.problem:
+            return
+        sound = encode_wave(np.concatenate([_tone(*tone) for tone in tones]), _RATE_HZ)
+        try:
+            result = subprocess.run(["aplay", "-q"], input=sound, capture_output=True)
+            if result.returncode:
+                self.problem = last_line(result.stderr) or f"aplay ended with {result.returncode}"
+        except OSError as error:
+            self.problem = f"cannot run aplay: {error.strerror}: sudo apt install alsa-utils"
 
 
 def _tone(pitch_hz: float, seconds: float) -> Floats:

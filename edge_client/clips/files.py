@@ -79,13 +79,8 @@ def folder_of(path: Path, store: Path) -> str:
 
 def clip_files(folder: Path) -> list[Path]:
     """Return every clip, every piece of background, and what is not a label, in the order of folders and names."""
-    suffixes = tuple(SUFFIXES)
-    return [
-        label / name
-        for label in label_folders(folder)
-        for name in _names(label)
-        if not name.startswith(".") and name.lower().endswith(suffixes)
-    ]
+    named = ((label, name) for label in label_folders(folder) for name in _names(label) if name[0] != ".")
+    return [label / name for label, name in named if name.lower().endswith(tuple(SUFFIXES))]
 
 
 def clips_of_a_round(folder: Path, max_per_label: int) -> int:

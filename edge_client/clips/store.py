@@ -96,10 +96,7 @@ class ClipStore:
                 self.delete(Clip(BACKGROUND, path))
 
     def take_in(self, source: Path, label: str) -> Path:
-        """Move a file of the store's own format in, without a moment at which a power cut could lose it.
-
-        Raises ClipError, QuotaError as :meth:`add` does; RecordingError if it is damaged.
-        """
+        """Move a file of the store's own format in, safe at any power cut. Raises as :meth:`add`, or RecordingError."""
         require_whole(source)
         data = source.read_bytes()
         path = self._place(check_folder(label), data)

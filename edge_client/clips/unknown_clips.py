@@ -53,10 +53,7 @@ class UnknownClips:
         return self._unknown_count
 
     def add(self, heard_at: float, score: float, window: Floats) -> None:
-        """Keep a sound, float32 [samples], of a time in seconds since 1970, with the best score of any label, 0..1.
-
-        The oldest go once there are too many, or when they have expired.
-        """
+        """Keep float32 [samples] by time, s since 1970, and best score, 0..1; the oldest go if there are too many."""
         if not self.count:
             return
         data = encode_wave(window, self._rate_hz)

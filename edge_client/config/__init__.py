@@ -77,10 +77,7 @@ class Config:
 
 
 def load_config(path: Path) -> Config:
-    """Read and check a configuration file, to which its relative paths are relative.
-
-    Raises ConfigError, which names the file, the line, the key, the value and what is allowed.
-    """
+    """Read and check a file, to which its relative paths are relative. Raises ConfigError, which names the place."""
     file = TomlFile.read(path, "configuration", ConfigError)
     own = section_classes()
     file.require_known((*own, _MICROPHONES))

@@ -45,18 +45,11 @@ class Event:
 
     def to_json(self) -> Document:
         """Return the event JSON-ready, its times in ISO 8601; without the end, and the input, where it has none."""
-        more: Document = {"input": self.input} if self.input else {}
-        if self.ended is not None:
-            more["ended"] = _iso(self.ended)
-        return {
-            "time": _iso(self.time),
-            "kind": self.kind,
-            "label": self.label,
-            "class_id": self.class_id,
-            "score": round(self.score, 4),
-            "level_db": round(self.level_db, 1),
-            **more,
-        }
+        found: Document = {"time": _iso(self.time), "kind": self.kind, "label": self.label, "class_id": self.class_id}
+        found |= {"score": round(self.score, 4), "level_db": round(self.level_db, 1)}
+        if self.input:
+            found["input"] = self.input
+        return found if self.ended is None else found | {"ended": _iso(self.ended)}
 
     def to_end_json(self) -> Document:
         """Return what says that the sound is over, JSON-ready: the event, of the kind ``ended``."""

@@ -32,10 +32,7 @@ Block = tuple[slice, slice, Doubles]
 
 
 def blocks_of(filters: Doubles) -> tuple[Block, ...]:
-    """Return filters, float64 [bins, bands], as blocks of neighbouring bands.
-
-    Parts are the bins' real and imaginary parts in turn, so each bin's weight stands twice.
-    """
+    """Return filters, float64 [bins, bands], as blocks of bands; each bin's weight stands for both of its parts."""
     bands = filters.shape[1]
     blocks = []
     for chosen in np.array_split(np.arange(bands), min(_BAND_BLOCKS, bands)):

@@ -53,10 +53,7 @@ def client_of_member(url: str, state: DeviceState) -> ServerClient:
 
 
 def enrol(client: ServerClient, config: Config, store: IdentityStore, token: str) -> tuple[Enrolment, Enrolled]:
-    """Say who this device is; saying it again changes nothing. Return what was said, and the answer.
-
-    Without a token, of an invitation or for enrolment, the device shows its own secret.
-    """
+    """Say who this device is, by a token, else its own secret; return what was said, and the answer."""
     message = describe(config, store.load())
     return message, client.enrol(message, token or message.secret)
 

@@ -44,20 +44,13 @@ def train_epoch(
 
     Targets are float32 [rows, capacity], the mask is float32 [capacity]; the model is trained in place.
     """
-    order = rng.permutation(len(x))
-    batch = model.manifest.batch
-    total = 0.0
+    order, batch, total = rng.permutation(len(x)), model.manifest.batch, 0.0
+    step = {"momentum": optimiser.momentum, "temperature": optimiser.temperature}
+    step["learning_rate"] = optimiser.learning_rate * optimiser.temperature**2
+    step["proximal"] = optimiser.proximal / optimiser.temperature**2
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
-        total += len(rows) * model.train_step(
-            x[rows],
-            targets[rows],
-            mask,
-            learning_rate=optimiser.learning_rate * optimiser.temperature**2,
-            momentum=optimiser.momentum,
-            temperature=optimiser.temperature,
-            proximal=optimiser.proximal / optimiser.temperature**2,
-        )
+        total += len(rows) * model.train_step(x[rows], targets[rows], mask, **step)
     return total / len(x) if len(x) else float("nan")
 
 

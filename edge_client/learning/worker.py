@@ -22,7 +22,6 @@ from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import TrainingJob, checked_plan, from_line
 from edge_client.logs import set_up_log
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.messages import Work
 
@@ -67,7 +66,10 @@ def run(config: Config, job: TrainingJob) -> None:
 
 def _take_part(config: Config, state: DeviceState, job: Work) -> None:
     work = dataclasses.replace(job, plan=checked_plan(job.plan))
-    saved = _following(config, state.model.load(config.bundle), work)
+    saved = state.model.load(config.bundle)
+    labels = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
+    followed = follow_fleet(saved.progress.label_map, work, labels)
+    saved = dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, label_map=followed))
     method, known = work.plan.local.name, local_methods()
     if method not in known:
         raise WorkError(
@@ -75,12 +77,6 @@ def _take_part(config: Config, state: DeviceState, job: Work) -> None:
         )
     part = known[method].open_round(config, state, saved, work)
     part.contribute() if work.kind == "contribute" else part.learn()
-
-
-def _following(config: Config, saved: SavedModel, work: Work) -> SavedModel:
-    labels = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
-    followed = follow_fleet(saved.progress.label_map, work, labels)
-    return dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, label_map=followed))
 
 
 if __name__ == "__main__":

@@ -108,10 +108,7 @@ class ModelRuntime:
     def input_gradient(
         self, x: Floats, targets: Floats, mask: Floats, temperature: float = 1.0
     ) -> tuple[Floats, float]:
-        """Return the gradient of the SUM of the rows' losses with respect to x, and that sum.
-
-        A row's gradient, float32 [frames, coefficients], so depends on that row alone.
-        """
+        """Return the gradient of the SUM of the rows' losses, so each row's own, with respect to x, and that sum."""
         x, targets, mask = self._checked(x, mask, targets)
         batch, scale = self.manifest.batch, _temperature(temperature)
         gradients, loss = [], 0.0

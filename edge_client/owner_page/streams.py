@@ -40,10 +40,7 @@ _LEVEL_S = 0.1
 
 
 class _Viewed(StreamingResponse):
-    """The stream of a page, which is counted until it ends, also where its browser is gone before it begins.
-
-    Its events are hops, and about once a second why there are none.
-    """
+    """A page's stream of hops, or why there are none, counted to its end, also if its browser is gone before."""
 
     def __init__(self, viewers: set[asyncio.Queue[str]], queue: asyncio.Queue[str]) -> None:
         super().__init__(_forever(queue), headers=UNBUFFERED, media_type="text/event-stream")

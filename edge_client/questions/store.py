@@ -75,10 +75,7 @@ class Question:
 
 
 class Candidate(NamedTuple):
-    """A doubtful sound, of which nothing else is kept: when it was considered, what it was worth, which kind it was.
-
-    ``worth`` is how open the question is times how new the sound is, 0..1.
-    """
+    """A doubtful sound of which no more is kept. ``worth``: how open the question is times how new the sound, 0..1."""
 
     at: float
     worth: float

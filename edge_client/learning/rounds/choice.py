@@ -74,16 +74,9 @@ def _of_its_own(made: DeviceModel, new: tuple[int, ...]) -> DeviceModel:
 
 def _keeping_own(saved: SavedModel, after: Progress, new: tuple[int, ...]) -> SavedModel:
     """Return the device's model as it was, with the fleet's classes; it never learned the new ones."""
-    before = saved.progress
-    progress = dataclasses.replace(
-        before,
-        label_map=after.label_map,
-        learned=after.learned,
-        fine_tuned=after.fine_tuned,
-        provisional=after.provisional,
-        unheard=(*before.unheard, *new),
-    )
-    return dataclasses.replace(saved, progress=progress)
+    of_fleet = {name: getattr(after, name) for name in ("label_map", "learned", "fine_tuned", "provisional")}
+    unheard = (*saved.progress.unheard, *new)
+    return dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, **of_fleet, unheard=unheard))
 
 
 def _listener(saved: SavedModel) -> Listener:

@@ -45,27 +45,27 @@ def require_finite(work: Work, loss: float, weights: Iterable[Floats]) -> None:
 def build_update(
     work: Work,
     device_id: str,
-    *,
     features: str,
     label_map: LabelMap,
     slots: Ints,
-    classes: Sequence[str],
-    known: Sequence[int] = (),
-    new: Sequence[int] = (),
-    share_names: bool = False,
+    of_fleet: Sequence[int],
+    *,
+    known: Sequence[int],
+    new: Sequence[int],
+    share_names: bool,
 ) -> Update:
     """Return the document of an upload, still without metrics.
 
-    ``slots`` are of the clips that the device trained on, int64 [clips]; ``classes`` those of the fleet that the upload
-    describes, in the order of its columns; ``known`` and ``new`` the slots of classes, and of new sounds, that it
-    describes.
+    ``slots`` are of the clips that the device trained on, int64 [clips]; ``of_fleet`` those of the classes that the
+    upload describes, in the order of its columns; ``known`` and ``new`` those of classes, and of new sounds, with a
+    description.
     """
     return Update(
         round_id=work.round_id,
         device_id=device_id,
         features=features,
         public_set=work.public_set,
-        classes=tuple(classes),
+        classes=tuple(str(label_map.class_ids[slot]) for slot in of_fleet),
         clips=len(slots),
         reports=tuple(
             ClassReport(slot, label_map.names[slot] if share_names else None, int((slots == slot).sum()))
@@ -141,17 +141,8 @@ class ClientUpdate:
         if new:
             x0, mask = self.model.normalise(self.context.public_set.features), self.label_map.mask
             arrays = describe(self.model, mask, clips, x0, known + new, self.settings, self.rng)
-        update = build_update(
-            self.work,
-            self.device_id,
-            features=self.model.manifest.feature_settings.digest,
-            label_map=self.label_map,
-            slots=clips.slots,
-            classes=[str(self.label_map.class_ids[slot]) for slot in of_fleet],
-            known=known,
-            new=new,
-            share_names=share_names,
-        )
+        whose = self.work, self.device_id, self.model.manifest.feature_settings.digest, self.label_map
+        update = build_update(*whose, clips.slots, of_fleet, known=known, new=new, share_names=share_names)
         return update, arrays
 
 

@@ -38,16 +38,9 @@ def to_train_on(config: Config, client: ClientUpdate, source: Split) -> Clips:
     if (folder := config.recordings.background) is not None:
         noise = BackgroundNoise.load(folder, client.model.manifest.feature_settings.sample_rate_hz)
     how = Augmentation(*(float(settings[name]) for name in ("shift_s", "noise_volume", "noise_probability")))
-    return gather(
-        source,
-        client.work.round_id,
-        slots_of(client, source.labels()),
-        client.model,
-        client.rng,
-        copies=int(settings["augmented_copies"]),
-        noise=noise,
-        augmented=functools.partial(augment, how=how),
-    )
+    slots, copies = slots_of(client, source.labels()), int(settings["augmented_copies"])
+    drawn = source, client.work.round_id, slots, client.model, client.rng
+    return gather(*drawn, copies=copies, noise=noise, augmented=functools.partial(augment, how=how))
 
 
 def evidence(config: Config, client: ClientState, *, taught: bool) -> Evidence:

@@ -72,17 +72,8 @@ class PrototypeExchange:
         new = to_report(label_map, with_clips)
         of_fleet = {info.class_id for info in self._work.classes}
         known = [slot for slot in with_clips if label_map.class_ids[slot] in of_fleet]
-        update = build_update(
-            self._work,
-            device_id,
-            features=self._settings.digest,
-            label_map=label_map,
-            slots=owners,
-            classes=[str(label_map.class_ids[slot]) for slot in known],
-            known=known,
-            new=new,
-            share_names=share_names,
-        )
+        whose = self._work, device_id, self._settings.digest, label_map
+        update = build_update(*whose, owners, known, known=known, new=new, share_names=share_names)
         own = np.concatenate([clips[:, 0] for clips in takes.values()])
         means = np.stack([_mean(own[owners == slot])[None] for slot in (*known, *new)])
         counts = np.array([np.count_nonzero(owners == slot) for slot in (*known, *new)], np.float32)
@@ -137,12 +128,10 @@ class PrototypeRound:
             raise RecordingError(
                 f"round {self.work.round_id}: no readable clips in {self._config.clips_folder}; record or import some"
             )
-        shared = self._config.device.share_corrections
+        device, own_id = self._config.device, self._state.identity.load().device_id
+        rejected = heard.rejected if device.share_corrections else {}
         update, arrays = self._exchange.contribute(
-            heard.takes,
-            self._state.identity.load().device_id,
-            share_names=self._config.device.share_names,
-            rejected=heard.rejected if shared else {},
+            heard.takes, own_id, share_names=device.share_names, rejected=rejected
         )
         label_map, before = self._exchange.label_map, self._saved.progress
         unheard = (*before.unheard, *label_map.new_since(before.label_map))

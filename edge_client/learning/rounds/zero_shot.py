@@ -153,11 +153,8 @@ class ZeroShot(ClientUpdate):
     def _owned(self) -> tuple[list[int], list[int]]:
         """Return the slots that are linked to classes of the public set, and these classes' columns."""
         columns = {class_id: column for column, class_id in enumerate(self.context.public_set.class_ids)}
-        pairs = [
-            (slot, columns[class_id])
-            for slot, class_id in enumerate(self.label_map.class_ids)
-            if class_id is not None and class_id in columns
-        ]
+        linked = enumerate(self.label_map.class_ids)
+        pairs = [(slot, columns[one]) for slot, one in linked if one is not None and one in columns]
         if not pairs:
             raise ProtocolError(
                 f"none of this device's labels ({', '.join(self.label_map.names) or 'none'}) is a class of the public "
