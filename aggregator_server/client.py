@@ -32,11 +32,11 @@ class Client:
         self._tls: ssl.SSLContext | bool = _trust(authority) if url.startswith("https:") else False
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401  (whatever JSON says)
-        """Return the answer to ``GET``; ``query`` stands behind ``?``. Raises ServerError: none came, or no."""
+        """Return the answer to ``GET``; ``query`` stands behind ``?``. Raises ServerError: none, or a refusal."""
         return self._ask("GET", path, params=query)
 
     def send(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
-        """Send JSON, or nothing; return the answer, None where it is empty. Raises ServerError: none came, or no."""
+        """Send JSON or nothing; return the answer, None if it is empty. Raises ServerError: none, or a refusal."""
         return self._ask(method, path, json=document)
 
     def put(self, path: str, body: bytes, **query: object) -> Any:  # noqa: ANN401

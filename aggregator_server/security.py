@@ -42,7 +42,7 @@ def draw(kind: str) -> str:
 
 
 def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
-    """Return the environment's tokens, else those of ``tokens.json``, drawn at first. Raises StartError: unusable."""
+    """Return the environment's tokens, or those of ``tokens.json``, drawn at first. Raises StartError: one is bad."""
     path = folder / "tokens.json"
     given = {"admin": environment.get(ADMIN_VARIABLE), "enrol": environment.get(ENROL_VARIABLE)}
     try:

@@ -38,7 +38,7 @@ def note_address(folder: Path, url: str, authority: str | None) -> None:
 
 
 def read_address(folder: Path) -> tuple[str | None, str | None]:
-    """Return (the server's address, its authority's SHA-256), None if unknown. Raises AggregatorError: damaged."""
+    """Return (the server's address, its authority's SHA-256), each None if unknown. Raises AggregatorError."""
     try:
         noted = json.loads((folder / _NAME).read_bytes())
     except FileNotFoundError:

@@ -36,7 +36,7 @@ Shapes = dict[str, tuple[int | None, ...]]
 
 
 def check_document(terms: UploadTerms, update: Update) -> None:
-    """Check the classes and new sounds that an upload's document names. Raises MalformedUpdateError: says what."""
+    """Check the classes and new sounds that an upload names. Raises MalformedUpdateError: they are wrong; says what."""
     if not update.classes and not update.reports:
         raise MalformedUpdateError("the upload names no class and reports no new sound, so it says nothing")
     needed = len(terms.class_ids) + len(update.reports)

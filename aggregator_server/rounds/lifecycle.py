@@ -22,7 +22,7 @@ from aggregator_server.store.tables import RoundRow
 
 
 def open_round(store: Store, request: RoundRequest, now: float, by: Actor = SERVER) -> int:
-    """Open a round with the devices enrolled now, and return its number. Raises RefusedError: that cannot be now."""
+    """Open a round with the devices enrolled now; return its number. Raises RefusedError: one is open, or cannot be."""
     write_seen(store)
     with store.writing() as session:
         row = open_requested(session, request, now)

@@ -34,7 +34,7 @@ from fleet_protocol.tensors import Arrays
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
-    """Check an upload's document, prototypes and numbers of clips. Raises MalformedUpdateError: says what is wrong."""
+    """Check an upload's document, prototypes and numbers of clips. Raises MalformedUpdateError: one is wrong."""
     check_document(terms, update)
     if update.known != update.classes:
         raise MalformedUpdateError(

@@ -20,7 +20,7 @@ from fleet_protocol.tensors import Arrays
 
 
 def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
-    """Check an upload's document and scores. Raises MalformedUpdateError: says what is wrong."""
+    """Check an upload's document and scores. Raises MalformedUpdateError: they are wrong; says what."""
     check_document(terms, update)
     check_arrays(terms, update, arrays, {"scores": (terms.samples, len(update.classes))})
     check_probabilities("scores", arrays["scores"])

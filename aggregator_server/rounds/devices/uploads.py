@@ -171,7 +171,7 @@ def _terms(store: Store, _round_id: int, model: str | None) -> UploadTerms:
 
 
 def note_update(store: Store, update: Update, sha256: str, now: float) -> Receipt:
-    """Note an upload that was checked and is on disk; final once flushed. Raises RefusedError: it has no place now."""
+    """Note an upload, checked and on disk; its receipt holds once flushed. Raises RefusedError: it came too late."""
     with store.writing(durable=False) as session:
         try:
             found = _admit(session, update.round_id, update.device_id, sha256, now)
