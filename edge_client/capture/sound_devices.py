@@ -24,7 +24,7 @@ class CaptureDevice:
 
 
 def matching_device(wanted: str, devices: Sequence[CaptureDevice]) -> CaptureDevice:
-    """Return the one device whose name or description contains ``wanted``, or is it. Raises AudioError, with names."""
+    """Return the one device whose name or description holds ``wanted``; a whole name goes first. Raises AudioError."""
     text = wanted.casefold()
     exact = [one for one in devices if text in (one.name.casefold(), *one.description.casefold().split("; "))]
     found = exact or [device for device in devices if text in f"{device.name}\n{device.description}".casefold()]

@@ -161,7 +161,7 @@ class ClipStore:
         return [clip for clip in self._all() if (is_label(clip.label) if label is None else clip.label == label)]
 
     def find(self, given: str) -> Clip:
-        """Return the clip whose identifier begins so, in any case; ``LABEL/`` narrows it. Raises ClipError."""
+        """Return the clip whose identifier begins like this, case ignored; ``LABEL/`` narrows it. Raises ClipError."""
         label, _, start = given.rpartition("/")
         start = start.lower()
         found = [clip for clip in self.clips(label or None) if clip.clip_id.startswith(start)]

@@ -58,7 +58,7 @@ class Asker:
 
     @classmethod
     def open(cls, config: Config, state: DeviceState, manifest: Manifest) -> Asker | None:
-        """Return it; None where none are wanted (then former ones go), or the front end cannot learn from answers."""
+        """Return it; None where no questions are wanted (former ones then go), or answers cannot be learned from."""
         store = QuestionStore(state, manifest.feature_settings.digest)
         statistics, per_day = manifest.embedding_statistics, config.learning.questions
         if not per_day:
