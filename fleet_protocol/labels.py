@@ -89,7 +89,7 @@ class LabelMap:
         """The owner's names in slot order."""
         return tuple(slot.name for slot in self.slots)
 
-    @property
+    @cached_property
     def given_up(self) -> tuple[int, ...]:
         """The slots whose label was given up."""
         return tuple(number for number, slot in enumerate(self.slots) if slot == _given_up(number))
@@ -97,7 +97,7 @@ class LabelMap:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the labels, without slots that were given up."""
-        return tuple(slot.name for number, slot in enumerate(self.slots) if slot != _given_up(number))
+        return tuple(slot.name for number, slot in enumerate(self.slots) if number not in self.given_up)
 
     @property
     def room(self) -> int:

