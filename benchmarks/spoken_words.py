@@ -4,19 +4,12 @@
 `auricle-export pretrain --data`. docs/pretraining.md names the collections, their licences and the folders of SOURCES.
 Speakers of Speech Commands' official test set are left out. So are clips that ``--pictures`` has already. Seconds of
 connected speech go to ``FOLDER/_speech_``.
-
-`python -m benchmarks.spoken_words SOURCES FOLDER --marks FILE` cuts the words of read speech instead, for
-`auricle-export pretrain --more-words`. FILE is JSON, as an aligner writes it: ``[{"recording": stem of a file below
-SOURCES, "speaker": .., "words": [[word, first frame, last frame], ..]}, ..]``, in frames of 10 ms.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import gzip
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import SUFFIXES, encode_wave, loudest_stretch, read_recording
+from edge_client.audio.recordings import encode_wave, loudest_stretch, read_recording
 from edge_client.errors import RecordingError
 from fleet_protocol.arrays import Floats
 from model_export.pretraining.corpus import SETTINGS, SPEECH
@@ -44,11 +37,6 @@ _NAME = re.compile(r"(?P<speaker>[0-9a-f]{8})_nohash_(?P<take>\d+)$")
 _TEST_PERCENT = (10, 20)
 _MOST = 2**27 - 1  # the largest number that Speech Commands maps to per cent
 _QUIET = 0.25  # a second of speech whose root mean square is less than this share of the loudest is left out
-
-_FRAME = SETTINGS.sample_rate_hz // 100
-_SHORTEST = 17  # frames that a word takes in the middle; shorter ones (the, a, of) have hardly a shape of their own
-_FEWEST = 2  # times that a word is said
-_SILENCED = 10**-1.5  # of the words beside it, in every other clip
 
 
 def of_test_set(speaker: str) -> bool:
@@ -81,33 +69,6 @@ def _connected(sources: Path) -> Iterator[tuple[Path, str]]:
             yield path, path.stem
 
 
-def _read_words(sources: Path, marks: Path) -> Iterator[tuple[str, str, Floats]]:
-    """Yield the words of read speech: word, name of the clip, and its second, float32 [samples]."""
-    opened = gzip.open if marks.suffix == ".gz" else open
-    with opened(marks, "rt", encoding="utf-8") as file:
-        said = json.load(file)
-    lengths = collections.defaultdict(list)
-    for line in said:
-        for word, first, last in line["words"]:
-            lengths[word].append(last - first + 1)
-    wanted = {word for word, found in lengths.items() if len(found) >= _FEWEST and np.median(found) >= _SHORTEST}
-    paths = {path.stem: path for path in sources.rglob("*") if path.suffix.lower() in SUFFIXES}
-    if missing := sorted({line["recording"] for line in said} - set(paths)):
-        raise RecordingError(f"{marks} names {missing[0]!r}, which {sources} lacks")
-    for line in said:
-        samples = read_recording(paths[line["recording"]], SETTINGS.sample_rate_hz)
-        padded = np.pad(samples, SETTINGS.clip_samples)
-        for number, (word, first, last) in enumerate(line["words"]):
-            if word in wanted:
-                begin, end = (SETTINGS.clip_samples + frame * _FRAME for frame in (first, last + 1))
-                start = (begin + end - SETTINGS.clip_samples) // 2
-                clip = padded[start : start + SETTINGS.clip_samples].copy()
-                if number % 2:
-                    clip[: max(0, begin - start)] *= _SILENCED
-                    clip[end - start :] *= _SILENCED
-                yield word, f"{line['speaker']}_{line['recording']}-{number}", clip
-
-
 def _seconds(samples: Floats) -> Floats:
     """Return the seconds in which somebody speaks, float32 [seconds, samples]."""
     size = SETTINGS.clip_samples
@@ -122,7 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("sources", type=Path, help="folder that holds the collections")
     parser.add_argument("folder", type=Path, help="folder that gets the corpus")
     parser.add_argument("--pictures", type=Path, help="archive of log-mel pictures whose clips are left out")
-    parser.add_argument("--marks", type=Path, help="where the words of read speech are; only these are written")
     chosen = parser.parse_args(arguments)
     known = set()
     for picture in picture_paths(chosen.pictures) if chosen.pictures else ():
@@ -130,10 +90,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known.add((word, name))
     rate, unreadable = SETTINGS.sample_rate_hz, 0
     try:
-        if chosen.marks:
-            for word, name, samples in _read_words(chosen.sources, chosen.marks):
-                _write(chosen.folder / word / f"{name}.wav", samples)
-            return 0
         for path, word, name in _clips(chosen.sources, known):
             try:
                 samples = read_recording(path, rate)

@@ -1,77 +1,29 @@
 """What a training step sees: variants of clips drawn by class, and which class each belongs to.
 
 The classes are the words, the same words played backwards, noise, and connected speech where the corpus has any.
-Backward words cost nothing, and widen what the embedding must tell apart. Variants are moved, stretched, spoken by
-another throat, through another microphone, in a room, in noise or before other talkers, partly hidden (masks: Park et
-al. 2019); what a waveform's picture would show is computed on powers, in which sound and noise add.
+Backward words cost nothing, and widen what the embedding must tell apart. JAX draws where it trains.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import random
 from numpy.typing import NDArray
 
 from edge_client.features.front_end import open_front_end
 from fleet_protocol import sample_sounds
-from fleet_protocol.arrays import Array, Floats
+from fleet_protocol.arrays import Floats
 from model_export.pretraining.corpus import NOISE, SETTINGS, SPEECH, Corpus
-from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, LOG_POWERS, to_pixels
-
-_LOG_FLOOR = np.float32(np.log(FLOOR))
-_NEPERS = np.float32(np.log(10) / 10)  # of a decibel of power
-_MEAN, _SCALE = np.float32(6.0), np.float32(0.2)
-
-
-@dataclass(frozen=True)
-class Augmentation:
-    """How much the pictures vary."""
-
-    shift_frames: int = 20  # largest move in time, frames of 10 ms
-    stretch: tuple[float, float] = (0.87, 1.15)  # slowest and fastest pace, as a share of the original's
-    warp: tuple[float, float] = (0.86, 1.16)  # how much higher or lower all bands may lie
-    gain_db: tuple[float, float] = (-13.0, 10.0)  # quietest and loudest level against the original's, dB
-    noise: float = 0.8  # share of the clips that get noise
-    snr_db: tuple[float, float] = (-2.0, 30.0)  # smallest and largest distance of sound and noise, dB of power
-    microphones: float = 0.0  # share of the clips that another microphone colours
-    rooms: float = 0.0  # share of the clips that get late reverberation
-    second_noise: float = 0.0  # share of the noises that are two
-    talk: float = 0.0  # share of the noises that are one to four people
-    sources: int = 0  # synthesised sounds of a household and a street among the noises, one of each source
-    masks: int = 1  # hidden stretches of time, and of bands, each
-    mask_frames: int = 16  # longest hidden stretch, frames
-    mask_bands: int = 6  # broadest hidden stretch, bands
-
-
-def normalised(log_power: Array) -> Floats:
-    """Return the network's input, (x + 6) / 5, float32 of the same shape."""
-    return np.asarray((log_power + _MEAN) * _SCALE, np.float32)
-
-
-def augment(log_power: Floats, noise: Floats, settings: Augmentation, rng: np.random.Generator) -> Floats:
-    """Return variants of clips, float32 [clips, 98, 40], before :func:`normalised`.
-
-    Args:
-        log_power: ln(power + 1e-6), float32 [clips, 98, 40].
-        noise: the same of noises, one for each clip.
-    """
-    moved = _resampled(log_power, settings, rng)
-    noise = _rolled(noise, rng)
-    power = np.exp(moved)
-    if settings.microphones:
-        power *= _coloured(len(power), settings.microphones, rng)
-    if settings.rooms:
-        power = _reverberant(power, settings.rooms, rng)
-    power *= np.exp(_NEPERS * _draw(settings.gain_db, len(moved), rng))
-    noise_power = np.exp(noise)
-    wanted = power.mean((1, 2), keepdims=True) * np.exp(-_NEPERS * _draw(settings.snr_db, len(moved), rng))
-    level = wanted / noise_power.mean((1, 2), keepdims=True)
-    level *= rng.random((len(moved), 1, 1)) < settings.noise
-    power += noise_power * level.astype(np.float32)
-    varied: Floats = np.log(power + FLOOR)
-    return _masked(varied, settings, rng)
+from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, LOG_POWERS, normalised, to_pixels
+from model_export.pretraining.read_speech import ReadSpeech
+from model_export.pretraining.variants import NEPERS, Augmentation, Draws, augment, even
 
 
 def coloured_noise(count: int, rng: np.random.Generator) -> Floats:
@@ -88,90 +40,34 @@ def coloured_noise(count: int, rng: np.random.Generator) -> Floats:
     return np.asarray(np.log(np.exp(tilt + bumps + level) * scatter + FLOOR), np.float32)
 
 
-_COLOUR_DB = 3.0  # of a microphone: standard deviation of its response over the bands
-_FALL_S, _DIRECT_DB = (0.12, 0.9), (-2.0, 14.0)  # a room's reverberation time; direct against reverberant sound
-_DECAY = 13.8 * 0.01  # nepers of power that are lost in 10 ms, times the reverberation time in seconds: 60 dB
-
-
-def _coloured(count: int, share: float, rng: np.random.Generator) -> Floats:
-    """Return microphones' responses in power, float32 [count, 1, 40]: three slow cosines over the bands."""
-    places = np.pi * (np.arange(BANDS) + 0.5) / BANDS
-    curves = np.cos(np.outer((1, 2, 3), places)) * (_COLOUR_DB * _NEPERS / np.sqrt(3))
-    strengths = rng.normal(size=(count, 3)) * (rng.random((count, 1)) < share)
-    return np.asarray(np.exp(strengths @ curves), np.float32)[:, None]
-
-
-def _reverberant(power: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Add a room's late sound, which falls off exponentially (Polack 1988), to a share of clips, [clips, 98, 40]."""
-    fall = np.exp(-_DECAY / _draw(_FALL_S, len(power), rng))[:, 0]
-    late = np.exp(-_NEPERS * _draw(_DIRECT_DB, len(power), rng))[:, 0] * (1 - fall)
-    late *= rng.random((len(power), 1)) < share
-    result, tail = power.copy(), np.zeros_like(power[:, 0])
-    for frame in range(1, FRAMES):
-        tail = fall * tail + power[:, frame - 1]
-        result[:, frame] += late * tail
-    return np.asarray(result, np.float32)
-
-
-def _rolled(noise: Floats, rng: np.random.Generator) -> Floats:
-    """Let noises begin somewhere else."""
-    rows = (np.arange(FRAMES) + rng.integers(FRAMES, size=(len(noise), 1))) % FRAMES
-    return np.asarray(noise[np.arange(len(noise))[:, None], rows], np.float32)
-
-
-def _draw(bounds: tuple[float, float], count: int, rng: np.random.Generator) -> Floats:
-    return rng.uniform(*bounds, (count, 1, 1)).astype(np.float32)
-
-
-def _resampled(log_power: Floats, settings: Augmentation, rng: np.random.Generator) -> Floats:
-    """Move and stretch in time, warp the bands; what comes in from outside is the edge, or silence in every other."""
-    count = len(log_power)
-    centre = (FRAMES - 1) / 2
-    shift = rng.integers(-settings.shift_frames, settings.shift_frames + 1, (count, 1))
-    times = (np.arange(FRAMES) - centre - shift) * _draw(settings.stretch, count, rng)[..., 0] + centre
-    times = np.where(rng.random((count, 1)) < 0.5, np.clip(times, 0, FRAMES - 1), times)
-    bands = np.clip((np.arange(BANDS) + 0.5) * _draw(settings.warp, count, rng)[..., 0] - 0.5, 0, BANDS - 1)
-    raised = _interpolation(times, FRAMES) @ (log_power - _LOG_FLOOR) @ _interpolation(bands, BANDS).transpose(0, 2, 1)
-    return np.asarray(raised + _LOG_FLOOR, np.float32)
-
-
-def _interpolation(places: Array, size: int) -> Floats:
-    """Return matrices [clips, places, size] that read linearly between neighbours, and 0 outside."""
-    distance = np.abs(places.astype(np.float32)[..., None] - np.arange(size, dtype=np.float32))
-    return np.asarray(np.maximum(0, 1 - distance), np.float32)
-
-
-def _masked(log_power: Floats, settings: Augmentation, rng: np.random.Generator) -> Floats:
-    """Hide stretches of time and of bands behind the clip's mean."""
-    count = len(log_power)
-    hidden = np.zeros(log_power.shape, bool)
-    for _ in range(settings.masks):
-        hidden |= _stretches(count, FRAMES, settings.mask_frames, rng)[:, :, None]
-        hidden |= _stretches(count, BANDS, settings.mask_bands, rng)[:, None, :]
-    return np.where(hidden, log_power.mean((1, 2), keepdims=True), log_power)
-
-
-def _even(log_power: Floats) -> Floats:
-    """Return powers, each clip's mean 1, float32 of the same shape."""
-    power = np.exp(log_power)
-    return np.asarray(power / power.mean((-2, -1), keepdims=True), np.float32)
-
-
-def _stretches(count: int, size: int, longest: int, rng: np.random.Generator) -> Array:
-    """Return boolean [count, size], true within one stretch of each row."""
-    length = rng.integers(0, longest + 1, (count, 1))
-    start = rng.integers(0, size - length + 1)
-    place = np.arange(size)
-    return np.asarray((place >= start) & (place < start + length))
-
-
-_FEWEST_NOISES = 200  # that the noise class counts for where the corpus has fewer
 _POOL = 512  # synthesised noises
+_PART = 120  # variants for the statistics that are made at a time, at most
+_SHARE = 0.03  # of noise, and of connected speech, for all words' 1
+_FAVOUR = 1.6  # how much oftener a word of the corpus is drawn than one of read speech with as many clips
+_TALKERS = 4  # that are heard at the same time, at most
+_TALK_QUIETER_DB = 5.0  # than other noise
+_SECOND_DB = (-8.0, 8.0)  # the first of two noises against the second
+# A word of read speech: frames by which its middle is off the window's at most, and by which what belongs to it reaches
+# beyond its marks; share of the windows in which the words beside it are quieter, and by how many dB.
+_OFF, _BEYOND, _ALONE, _QUIETER_DB = 12, 2, 0.5, (12.0, 50.0)
 # Running speech: clips that a speaker has at least, frames of it outside the window, and how much quieter, in nepers of
 # power, a word's edges are than its loudest frame.
 _WORDS, _OUTSIDE, _QUIETER = 3, 20, 4.0
-_SYNTHETIC_NOISE = 0.3  # share of the noises that are synthesised
-_TALKERS = 4  # that are heard at the same time, at most
+
+
+class Sounds(NamedTuple):
+    """What is drawn from, where JAX works. A clip is a picture, or a marked word of read speech."""
+
+    pictures: jax.Array  # the corpus, uint8 [pictures, 98, bands]
+    synthesised: jax.Array  # noises, uint8 [noises, 98, bands]
+    speech: jax.Array  # read speech, uint8 [frames, bands]
+    marks: jax.Array  # first and last frame of its words, int32 [marks, 2]
+    # The clips' numbers, group by group, int32 [clips]: of a picture its row, of a mark its row behind all pictures.
+    # The groups are the words, noise, and connected speech.
+    clips: jax.Array
+    starts: jax.Array  # where each group begins, int32 [groups]
+    counts: jax.Array  # how many clips it has, int32 [groups]
+    shares: jax.Array  # how often it and all before it are drawn, float32 [groups]
 
 
 @dataclass(frozen=True)
@@ -183,91 +79,150 @@ class Batches:
     size: int  # clips of a batch
     backwards: float  # share of the words that are played backwards
     seed: int  # of all draws
-    more: Corpus | None = None  # clips of words that train the network alone: no part of head and statistics
-    power: float = 0.5  # a class of n clips is drawn with p ~ n ** power
+    speech: ReadSpeech | None = None  # words that train the network alone: no part of head and statistics
 
     @property
     def classes(self) -> int:
         """Number of classes: words, words backwards, noise, and connected speech if there is any."""
-        return len(self._words) + len(self._clips)
+        return self._words + len(self._clips)
+
+    @cached_property
+    def _labels(self) -> list[str]:
+        """The groups: words of the corpus, other words, noise, and connected speech if there is any."""
+        known = self.corpus.vocabulary
+        others = set() if self.speech is None else set(self.speech.words.tolist()) - set(known)
+        return [*known, *sorted(others), NOISE, *({SPEECH} & set(self.corpus.words.tolist()))]
 
     @cached_property
     def _clips(self) -> list[NDArray[np.int64]]:
-        """The clips' indices of every word, of noise, and of connected speech if there is any."""
-        known = self.corpus.vocabulary
-        found = sorted(set(self._all.vocabulary) - set(known))
-        labels = [*known, *found, NOISE, *({SPEECH} & set(self._all.words))]
-        order = np.argsort(self._all.words, kind="stable")
-        words, starts = np.unique(self._all.words[order], return_index=True)
-        rows = dict(zip(words.tolist(), np.split(order, starts[1:]), strict=True))
-        return [rows.get(label, order[:0]) for label in labels]
-
-    @cached_property
-    def _all(self) -> Corpus:
-        return self.corpus if self.more is None else self.corpus.joined(self.more)
-
-    @cached_property
-    def _words(self) -> list[NDArray[np.int64]]:
-        return self._clips[: len(self._all.vocabulary)]
-
-    @cached_property
-    def _spoken(self) -> NDArray[np.int64]:
-        """The clips' indices of all words."""
-        return np.concatenate(self._words)
+        """The numbers of every group's clips, as :class:`Sounds` counts them."""
+        words = self.corpus.words if self.speech is None else np.concatenate([self.corpus.words, self.speech.words])
+        order = np.argsort(words, kind="stable")
+        labels, starts = np.unique(words[order], return_index=True)
+        rows = dict(zip(labels.tolist(), np.split(order, starts[1:]), strict=True))
+        return [rows.get(label, order[:0]) for label in self._labels]
 
     @property
-    def _recorded_noise(self) -> NDArray[np.int64]:
-        return self._clips[len(self._words)]
+    def _words(self) -> int:
+        return self._labels.index(NOISE)
 
     @cached_property
     def _shares(self) -> Floats:
-        """Share of every class."""
-        counts = [len(clips) for clips in self._clips]
-        counts[len(self._words)] = max(len(self._recorded_noise), _FEWEST_NOISES)
-        weights = np.power(counts, self.power)
+        """Share of every group: of a word of n clips ~ n^0.5."""
+        weights = np.sqrt([len(clips) for clips in self._clips])
+        weights[: len(self.corpus.vocabulary)] *= _FAVOUR
+        weights[self._words :] = _SHARE * weights[: self._words].sum()
         return np.asarray(weights / weights.sum())
 
     @property
     def head(self) -> list[int]:
         """The classes of the corpus' words and, last, of noise."""
-        return [*range(len(self.corpus.vocabulary)), 2 * len(self._words)]
+        return [*range(len(self.corpus.vocabulary)), 2 * self._words]
 
     @property
     def forward_shares(self) -> Floats:
         """Share of the clips drawn that each word of the corpus, not played backwards, and noise has, float32."""
         words = len(self.corpus.vocabulary)
-        shares = self._shares[[*range(words), len(self._words)]]
+        shares = self._shares[[*range(words), self._words]]
         return np.asarray(shares * np.append(np.full(words, 1 - self.backwards), 1.0), np.float32)
 
-    def draw(self, step: int) -> tuple[Floats, NDArray[np.int32]]:
-        """Return a step's input, float32 [size, 98, 40], and its classes, int32 [size]."""
-        rng = np.random.default_rng([self.seed, step])
-        words = len(self._words)
-        chosen = rng.choice(len(self._clips), self.size, p=self._shares)
-        clips = self._noises(self.size, rng)
-        for row, word in enumerate(chosen):
-            if word != words:
-                clips[row] = LOG_POWERS[self._all.pixels[rng.choice(self._clips[word])]]
-        backwards = (chosen < words) & (rng.random(self.size) < self.backwards)
-        clips[backwards] = clips[backwards, ::-1]
-        varied = augment(clips, self._backgrounds(self.size, rng), self.augmentation, rng)
-        classes = np.where(chosen < words, chosen + words * backwards, chosen + words)
-        return normalised(varied), classes.astype(np.int32)
+    @cached_property
+    def sounds(self) -> Sounds:
+        """What is drawn from."""
+        counts = np.array([len(clips) for clips in self._clips])
+        return Sounds(
+            jnp.asarray(self.corpus.pixels),
+            jnp.asarray(self._synthesised()),
+            jnp.asarray(np.zeros((FRAMES, BANDS), np.uint8) if self.speech is None else self.speech.pixels),
+            jnp.asarray(np.zeros((1, 2)) if self.speech is None else self.speech.marks, jnp.int32),
+            jnp.asarray(np.concatenate(self._clips), jnp.int32),
+            jnp.asarray(np.cumsum(counts) - counts, jnp.int32),
+            jnp.asarray(counts, jnp.int32),
+            jnp.asarray(np.cumsum(self._shares), jnp.float32),
+        )
+
+    def draw(self, sounds: Sounds, step: jax.Array | int) -> tuple[jax.Array, jax.Array]:
+        """Return a step's input, float32 [size, 98, bands], and its classes, int32 [size]. For a compiled function."""
+        draws = Draws(random.fold_in(random.key(self.seed), step), self.size)
+        chosen = jnp.minimum(jnp.searchsorted(sounds.shares, draws.uniform((0.0, 1.0))), len(self._labels) - 1)
+        clips = self._of(sounds, chosen, draws)
+        clips = jnp.where((chosen == self._words)[:, None, None], self._noises(sounds, draws), clips)
+        backwards = (chosen < self._words) & draws.happens(self.backwards)
+        clips = jnp.where(backwards[:, None, None], clips[:, ::-1], clips)
+        noise, quieter_db = self._backgrounds(sounds, draws)
+        varied = augment(clips, noise, self.augmentation, draws, quieter_db)
+        return normalised(varied), jnp.where(
+            chosen < self._words, chosen + self._words * backwards, chosen + self._words
+        )
+
+    @cached_property
+    def _drawn(self) -> Callable[[Sounds, int], tuple[jax.Array, jax.Array]]:
+        return jax.jit(self.draw)
+
+    def at(self, step: int) -> tuple[Floats, NDArray[np.int32]]:
+        """Return what :meth:`draw` does, as arrays of NumPy."""
+        pictures, classes = self._drawn(self.sounds, step)
+        return np.asarray(pictures), np.asarray(classes)
+
+    def _of(self, sounds: Sounds, groups: jax.Array, draws: Draws) -> jax.Array:
+        """Draw a clip of each group, ln(power + 1e-6), float32 [size, 98, bands]."""
+        clips = sounds.clips[sounds.starts[groups] + draws.below(jnp.maximum(sounds.counts[groups], 1))]
+        pictures = len(self.corpus)
+        found = _log_power(sounds.pictures[jnp.minimum(clips, pictures - 1)])
+        if self.speech is None:
+            return found
+        marks = sounds.marks[jnp.maximum(clips - pictures, 0)]
+        return jnp.where((clips < pictures)[:, None, None], found, _windows(sounds.speech, marks, draws))
+
+    def _noises(self, sounds: Sounds, draws: Draws) -> jax.Array:
+        """Draw recorded noises and synthesised ones, ln(power + 1e-6), float32 [size, 98, bands]."""
+        noises = sounds.synthesised[draws.below(len(sounds.synthesised))]
+        if len(self._clips[self._words]):
+            clips = sounds.clips[sounds.starts[self._words] + draws.below(sounds.counts[self._words])]
+            real = draws.happens(self.augmentation.recorded, 1, 1)
+            noises = jnp.where(real, sounds.pictures[clips], noises)
+        return _log_power(noises)
+
+    def _backgrounds(self, sounds: Sounds, draws: Draws) -> tuple[jax.Array, jax.Array]:
+        """Draw noises [size, 98, bands], some of which are two or people who talk, and how much quieter they are."""
+        settings, power = self.augmentation, even(self._noises(sounds, draws))
+        talk = draws.happens(settings.talk)
+        if settings.second_noise:
+            level = jnp.exp(-NEPERS * draws.uniform(_SECOND_DB, 1, 1)) * draws.happens(settings.second_noise, 1, 1)
+            power += level * even(self._noises(sounds, draws))
+        if settings.talk:
+            power = jnp.where(talk[:, None, None], self._talk(sounds, draws), power)
+        return jnp.log(power), _TALK_QUIETER_DB * talk
+
+    def _talk(self, sounds: Sounds, draws: Draws) -> jax.Array:
+        """Draw powers of one to four people who talk at once, float32 [size, 98, bands]."""
+        people = draws.below(_TALKERS, 1) + 1
+        heard = jnp.arange(_TALKERS) < people
+        words = draws.below(sum(len(clips) for clips in self._clips[: self._words]), _TALKERS)
+        power = [even(self._said(sounds, words[:, one], draws)) for one in range(_TALKERS)]
+        return jnp.einsum("np,pnfb->nfb", heard / people, jnp.stack(power))
+
+    def _said(self, sounds: Sounds, words: jax.Array, draws: Draws) -> jax.Array:
+        """Return ln(power + 1e-6) of clips of words, as they are, float32 [size, 98, bands]."""
+        clips, pictures = sounds.clips[words], len(self.corpus)
+        found = sounds.pictures[jnp.minimum(clips, pictures - 1)]
+        if self.speech is not None:
+            rows = draws.below(len(self.speech.pixels) - FRAMES + 1, 1) + jnp.arange(FRAMES)
+            found = jnp.where((clips < pictures)[:, None, None], found, sounds.speech[rows])
+        return _log_power(found)
 
     def variants(self, each: int) -> tuple[Floats, NDArray[np.str_]]:
-        """Return inputs as in training, but forwards and with nothing hidden, and the word of each.
+        """Return inputs as in training, but forwards, with nothing hidden and nobody behind, and the word of each.
 
         Returns:
-            float32 [clips, 98, 40], and the words or NOISE.
+            float32 [clips, 98, bands], and the words or NOISE.
         """
         rng = np.random.default_rng([self.seed, _POOL, each])
-        seen = replace(self.augmentation, masks=0)
-        parts = []
-        for found in self._words[: len(self.corpus.vocabulary)]:
-            clips = LOG_POWERS[self._all.pixels[rng.choice(found, each)]]
-            parts.append(augment(clips, self._noises(each, rng), seen, rng))
-        parts.append(augment(self._noises(each, rng), self._noises(each, rng), seen, rng))
-        return normalised(np.concatenate(parts)), np.repeat([*self.corpus.vocabulary, NOISE], each)
+        words = self.corpus.vocabulary
+        rows = [rng.choice(found[found < len(self.corpus)], each) for found in self._clips[: len(words)]]
+        clips = [LOG_POWERS[self.corpus.pixels[row]] for row in rows]
+        noises = replace(self, size=each)._noises(self.sounds, Draws(random.key(self.seed), each))
+        return self._varied([*clips, np.asarray(noises)], each), np.repeat([*words, NOISE], each)
 
     def running_speech(self, count: int) -> Floats:
         """Return inputs of windows in which one person's words follow one another, in noise, float32 [count, 98, 40].
@@ -276,18 +231,18 @@ class Batches:
         """
         rng = np.random.default_rng([self.seed, _POOL, count])
         said: dict[str, list[int]] = {}
-        for row in np.concatenate(self._words[: len(self.corpus.vocabulary)]):
-            said.setdefault(str(self._all.speakers[row]), []).append(int(row))
+        for row in np.flatnonzero(np.isin(self.corpus.words, self.corpus.vocabulary)):
+            said.setdefault(str(self.corpus.speakers[row]), []).append(int(row))
         everybody = [row for rows in said.values() for row in rows]
         people = [rows for rows in said.values() if len(rows) >= _WORDS] or [everybody]
         windows = np.stack([self._run_together(people[rng.integers(len(people))], rng) for _ in range(count)])
-        return normalised(augment(windows, self._noises(count, rng), replace(self.augmentation, masks=0), rng))
+        return self._varied(np.array_split(windows, -(-count // _PART)), count)
 
     def _run_together(self, rows: list[int], rng: np.random.Generator) -> Floats:
         """Join the loud parts of clips until they are longer than a window; return a window of them."""
         parts: list[Floats] = []
         while sum(map(len, parts)) < FRAMES + _OUTSIDE:
-            clip = LOG_POWERS[self._all.pixels[rows[rng.integers(len(rows))]]]
+            clip = LOG_POWERS[self.corpus.pixels[rows[rng.integers(len(rows))]]]
             level = clip.mean(axis=1)
             loud = np.flatnonzero(level > level.max() - _QUIETER)
             parts.append(clip[loud[0] : loud[-1] + 1])
@@ -295,31 +250,19 @@ class Batches:
         start = rng.integers(len(line) - FRAMES + 1)
         return line[start : start + FRAMES]
 
-    def _noises(self, count: int, rng: np.random.Generator) -> Floats:
-        """Draw recorded noises and synthesised ones, float32 [count, 98, 40]."""
-        recorded = self._recorded_noise
-        noises: Floats = LOG_POWERS[self._synthesised[rng.integers(len(self._synthesised), size=count)]]
-        if len(recorded):
-            real = rng.random(count) >= _SYNTHETIC_NOISE
-            noises[real] = LOG_POWERS[self._all.pixels[rng.choice(recorded, int(real.sum()))]]
-        return noises
+    def _varied(self, parts: Sequence[Floats], purpose: int) -> Floats:
+        """Return inputs with nothing hidden and nobody behind, part by part, each float32 [clips, 98, bands]."""
 
-    def _backgrounds(self, count: int, rng: np.random.Generator) -> Floats:
-        """Draw noises, some of which are two or are people who talk, float32 [count, 98, 40]."""
-        noises, settings = self._noises(count, rng), self.augmentation
-        if settings.second_noise:
-            two = rng.random(count) < settings.second_noise
-            level = np.exp(_NEPERS * _draw((-8.0, 8.0), int(two.sum()), rng))
-            noises[two] = np.log(_even(noises[two]) + level * _even(self._noises(int(two.sum()), rng)))
-        if settings.talk:
-            for row in np.flatnonzero(rng.random(count) < settings.talk):
-                people = LOG_POWERS[self._all.pixels[rng.choice(self._spoken, rng.integers(1, _TALKERS + 1))]]
-                noises[row] = np.log(_even(_rolled(people, rng)).mean(axis=0))
-        return noises
+        @jax.jit
+        def varied(sounds: Sounds, clips: jax.Array, number: int) -> jax.Array:
+            draws = Draws(random.fold_in(random.key(self.seed + purpose), number), len(clips))
+            seen = augment(clips, self._noises(sounds, draws), replace(self.augmentation, masks=0.0), draws)
+            return jnp.asarray(normalised(seen))
 
-    @cached_property
+        return np.concatenate([np.asarray(varied(self.sounds, part, number)) for number, part in enumerate(parts)])
+
     def _synthesised(self) -> NDArray[np.uint8]:
-        """Synthesised noises, uint8 [noises, 98, 40]; to make new ones in every step would take as long as training."""
+        """Synthesise noises, uint8 [noises, 98, bands]; new ones in every step would take as long as training."""
         rng = np.random.default_rng([self.seed, _POOL])
         found = [coloured_noise(_POOL, rng)]
         kinds = list(sample_sounds.SOUNDS)
@@ -328,3 +271,25 @@ class Batches:
             clips = np.concatenate([sample_sounds.takes(kind, 1, SETTINGS.clip_samples, rng) for kind in draws])
             found.append(open_front_end(SETTINGS)(clips))
         return to_pixels(np.concatenate(found))
+
+
+def _log_power(pixels: jax.Array) -> jax.Array:
+    return jnp.asarray(LOG_POWERS).at[pixels].get()
+
+
+def _windows(speech: jax.Array, marks: jax.Array, draws: Draws) -> jax.Array:
+    """Cut a window round each word of read speech; in some the words beside it are quieter.
+
+    Args:
+        speech: uint8 [frames, bands].
+        marks: first and last frame of each word, int32 [clips, 2].
+        draws: of as many clips.
+
+    Returns:
+        ln(power + 1e-6), float32 [clips, 98, bands].
+    """
+    begin = marks.sum(1, keepdims=True) // 2 - FRAMES // 2 + draws.below(2 * _OFF + 1, 1) - _OFF
+    rows = jnp.clip(begin, 0, len(speech) - FRAMES) + jnp.arange(FRAMES)
+    inside = (rows >= marks[:, :1] - _BEYOND) & (rows <= marks[:, 1:] + _BEYOND)
+    quieter = NEPERS * draws.uniform(_QUIETER_DB, 1) * draws.happens(_ALONE, 1) * ~inside
+    return jnp.maximum(_log_power(speech[rows]) - quieter[:, :, None], LOG_POWERS[0])

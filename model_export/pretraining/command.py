@@ -15,8 +15,7 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
-from model_export.pretraining import front_end_file
-from model_export.pretraining.batches import Augmentation, Batches
+from model_export.pretraining import front_end_file, read_speech
 from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, require_recordings, speakers_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _SIZES = ("base", "small", "words")
 _CALIBRATION_CLIPS = 300
-_WORDS = Augmentation(noise=0.85, microphones=0.4, rooms=0.3, second_noise=0.2, talk=0.2, sources=1024)
 
 
 def add_arguments(pretrain: argparse.ArgumentParser) -> None:
@@ -34,9 +32,8 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     pretrain.add_argument(
         "--data", required=True, help="archive of log-mel pictures, or folder of <label>/*; may be repeated", **several
     )
-    pretrain.add_argument(
-        "--more-words", default=[], help="the same, of words that train the network alone; may be repeated", **several
-    )
+    pretrain.add_argument("--speech", type=Path, metavar="MARKS", help="where the words of read speech are, as JSON")
+    pretrain.add_argument("--recordings", type=Path, metavar="FOLDER", help="the recordings of --speech")
     pretrain.add_argument(
         "--leave-out-speakers",
         default=[],
@@ -57,7 +54,6 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     pretrain.add_argument("--batch", type=int, default=128, help="clips of a step (default: %(default)s)")
     pretrain.add_argument("--learning-rate", type=float, default=2.5e-3, help="the highest (default: %(default)s)")
     pretrain.add_argument("--seed", type=int, default=0, help="of weights and draws (default: %(default)s)")
-    pretrain.add_argument("--threads", type=int, default=2, help="at most (default: %(default)s)")
     pretrain.add_argument("--checkpoint-s", type=float, default=60.0, help="seconds between checkpoints (60)")
     pretrain.add_argument("--attribution", default="", metavar="TEXT", help="source and licence of the corpus")
     pretrain.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -75,30 +71,28 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     silent = set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers))
     left_out = [w for w in chosen.leave_out_words.split(",") if w]
     division = divide(read_corpus(chosen.data), silent, left_out)
-    more = read_corpus(chosen.more_words) if chosen.more_words else None
-    if more:
-        more = more.where(~np.isin(more.speakers, list(silent)) & ~np.isin(more.words, left_out))
+    speech = read_speech.read(chosen.speech, chosen.recordings, silent, left_out) if chosen.speech else None
 
-    from model_export.pretraining.training import Options, Training, use_threads
+    from model_export.pretraining.batches import Batches
+    from model_export.pretraining.training import Options, Training
+    from model_export.pretraining.variants import WORDS, Augmentation
 
+    words = chosen.size == "words"
     options = Options(
         chosen.size,
         chosen.steps,
         chosen.batch,
         chosen.learning_rate,
         decay=chosen.decay,
-        cosine=float(chosen.size == "words"),
+        backwards=1 / 4 if words else 1 / 3,
+        cosine=float(words),
         seed=chosen.seed,
         checkpoint_s=chosen.checkpoint_s,
-        threads=chosen.threads,
     )
-    use_threads(options.threads)
-    variants, power = (_WORDS, 0.75) if chosen.size == "words" else (Augmentation(), 0.5)
-    batches = Batches(
-        division.training, variants, options.batch, options.backwards, options.seed, more=more, power=power
-    )
+    variants = WORDS if words else Augmentation()
+    batches = Batches(division.training, variants, options.batch, options.backwards, options.seed, speech)
     checkpoint = chosen.output.with_suffix(".checkpoint")
-    digest = (division.training.joined(more) if more else division.training).digest()
+    digest = division.training.digest() + (f" {speech.digest()}" if speech else "")
     training = Training(options, batches, checkpoint, digest)
     training.run(
         lambda at: print(
@@ -112,11 +106,13 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
 
 
 def _require_sensible(chosen: argparse.Namespace) -> None:
-    for name, least in (("steps", 1), ("batch", 2), ("threads", 1), ("seed", 0)):
+    for name, least in (("steps", 1), ("batch", 2), ("seed", 0)):
         if getattr(chosen, name) < least:
             raise ExportError(f"--{name} must be at least {least}, not {getattr(chosen, name)}")
     if not 0 <= chosen.decay <= chosen.steps:
         raise ExportError(f"--decay must be 0 to --steps, {chosen.steps}, not {chosen.decay}")
+    if bool(chosen.speech) != bool(chosen.recordings):
+        raise ExportError("--speech and --recordings need each other; give both")
     for name in ("learning_rate", "checkpoint_s"):
         if not getattr(chosen, name) > 0:
             raise ExportError(f"--{name.replace('_', '-')} must be positive, not {getattr(chosen, name)}")
@@ -129,10 +125,9 @@ def _finish(
     """Convert, measure, write the file; return the report."""
     from model_export import cost
     from model_export.pretraining import conversion, measurement
-    from model_export.pretraining.network import DESIGNS, fold
 
-    design = DESIGNS[options.size]
-    network = fold(training.network, design)
+    design = training.design
+    network = conversion.fold({**training.state.weights, **training.state.moving}, design)
     float32 = conversion.float32_graph(network, design.half)
     int8 = b"" if design.half else conversion.int8_graph(network, _calibration(training, options))
     multiply_adds = cost.multiply_adds_of(float32, conversion.SIGNATURE)
@@ -181,7 +176,7 @@ def _finish(
 def _calibration(training: Training, options: Options) -> Floats:
     """Draw variants that no step was trained on."""
     draws = range(options.steps + 1, options.steps + 2 + _CALIBRATION_CLIPS // options.batch)
-    return np.concatenate([training.batches.draw(step)[0] for step in draws])[:_CALIBRATION_CLIPS]
+    return np.concatenate([training.batches.at(step)[0] for step in draws])[:_CALIBRATION_CLIPS]
 
 
 def _lines(report: dict[str, Any]) -> Iterator[str]:

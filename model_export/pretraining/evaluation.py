@@ -60,7 +60,7 @@ def twelve_classes(logits: Floats, classes: Sequence[str], words: NDArray[np.str
     """Return the accuracy on ten keywords, every other word as one class, and noise.
 
     The probabilities of the other words are added up. The task has twelve classes of about equal size, the training
-    has not: noise is a sixtieth of it. So the probabilities are divided by the classes' shares of the training.
+    has not: noise is a thirtieth of it. So the probabilities are divided by the classes' shares of the training.
 
     Args:
         logits: float32 [clips, classes].

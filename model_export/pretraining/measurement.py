@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
-from model_export.pretraining.batches import Batches, normalised
-from model_export.pretraining.conversion import run
+from model_export.pretraining.conversion import embed, run
 from model_export.pretraining.corpus import NOISE, SPEECH, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
-from model_export.pretraining.pictures import LOG_POWERS
-from model_export.pretraining.training import embed
+from model_export.pretraining.pictures import LOG_POWERS, normalised
+
+if TYPE_CHECKING:
+    from model_export.pretraining.batches import Batches
 
 
 @dataclass(frozen=True)

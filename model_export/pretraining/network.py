@@ -1,18 +1,39 @@
 """The networks of a front end: two convolutions over time and bands, then temporal residual blocks, then the mean.
 
-The stem is two-dimensional, the rest convolves over time alone as TC-ResNet does (Choi et al. 2019).
+The stem is two-dimensional, the rest convolves over time alone as TC-ResNet does (Choi et al. 2019). Batch
+normalisation (Ioffe & Szegedy 2015) follows every convolution.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-import keras
-import numpy as np
+import jax
+import jax.numpy as jnp
+from jax import lax, random
 
-from model_export.layers.device_layers import Reshape
-from model_export.layers.operators import Pair, Tensor
-from model_export.pretraining.pictures import BANDS, FRAMES
+from model_export.pretraining.pictures import BANDS
+
+EPSILON = 1e-3  # is added to a variance
+_MOMENTUM = 0.99  # of the moving means and variances
+
+Weights = dict[str, jax.Array]
+"""A convolution's ``NAME/kernel`` [rows, columns, inputs, filters], ``NAME/scale`` and ``NAME/offset`` [filters]; as
+moving statistics ``NAME/mean`` and ``NAME/variance`` [filters]."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution that is padded to keep the size of its input, but for its strides."""
+
+    inputs: int  # channels of the input
+    filters: int  # channels of the output
+    kernel: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    rectified: bool = True  # whether a rectified linear unit follows
 
 
 @dataclass(frozen=True)
@@ -26,11 +47,35 @@ class Design:
     max_multiply_adds: int  # what an inference may cost
     max_weights: int  # how many weights it may have
     half: bool = False  # whether a file has its weights as float16 alone, and no int8 graph
+    bands: int = BANDS  # of a picture
 
     @property
     def embedding(self) -> int:
-        """How many numbers an embedding has."""
+        """Numbers of an embedding."""
         return self.blocks[-1]
+
+    @cached_property
+    def convolutions(self) -> dict[str, Convolution]:
+        """All convolutions by name; those of a block end in a, b and, on the shortcut, c."""
+        first, second = self.stem
+        columns = -(-self.bands // 4)
+        found = {
+            "stem1": Convolution(1, first, (5, 5), (2, 2)),
+            "stem2": Convolution(first, second, (3, 3), (1, 2)),
+            "narrow": Convolution(columns * second, self.narrow),
+        }
+        inputs = self.narrow
+        for name, channels in self.named_blocks:
+            found[f"{name}a"] = Convolution(inputs, channels, (self.taps, 1), (2, 1))
+            found[f"{name}b"] = Convolution(channels, channels, (self.taps, 1), rectified=False)
+            found[f"{name}c"] = Convolution(inputs, channels, strides=(2, 1), rectified=False)
+            inputs = channels
+        return found
+
+    @property
+    def named_blocks(self) -> list[tuple[str, int]]:
+        """The temporal blocks' names and channels."""
+        return [(f"block{number}", channels) for number, channels in enumerate(self.blocks, start=1)]
 
 
 DESIGNS = {
@@ -40,67 +85,69 @@ DESIGNS = {
 }
 
 
-def build(design: Design, folded: bool = False) -> keras.Model:
-    """Build the network: [n, 98, 40] to [n, embedding].
+def initial(design: Design, key: jax.Array) -> tuple[Weights, Weights]:
+    """Return a new network's weights (He et al. 2015), and the moving statistics of its normalisation."""
+    weights: Weights = {}
+    moving: Weights = {}
+    for name, layer in design.convolutions.items():
+        key, drawn = random.split(key)
+        deviation = math.sqrt(2 / (layer.inputs * math.prod(layer.kernel)))
+        weights[f"{name}/kernel"] = deviation * random.normal(drawn, (*layer.kernel, layer.inputs, layer.filters))
+        for arrays, one, nought in ((weights, "scale", "offset"), (moving, "variance", "mean")):
+            arrays[f"{name}/{one}"], arrays[f"{name}/{nought}"] = jnp.ones(layer.filters), jnp.zeros(layer.filters)
+    return weights, moving
+
+
+def embed(
+    design: Design,
+    weights: Weights,
+    moving: Weights,
+    pictures: jax.Array,
+    precision: Any = jnp.float32,  # noqa: ANN401
+    momentum: float = _MOMENTUM,
+) -> tuple[jax.Array, Weights]:
+    """Return the embeddings of a training's batch, normalised by its own statistics, and the moving statistics.
 
     Args:
-        folded: whether the convolutions have a bias instead of batch normalisation, as on a device.
+        pictures: normalised, float32 [clips, frames, bands].
+        precision: type in which the convolutions are computed.
+        momentum: share that the moving statistics keep of themselves.
+
+    Returns:
+        float32 [clips, embedding], and the new moving statistics.
     """
-    picture = keras.Input((FRAMES, BANDS), name="log_mel")
-    layers = _Layers(normalised=not folded)
-    x = layers.stem(Reshape((FRAMES, BANDS, 1))(picture), design)
-    for number, channels in enumerate(design.blocks, start=1):
-        x = layers.block(x, f"block{number}", channels, design.taps)
-    return keras.Model(picture, keras.layers.GlobalAveragePooling2D()(x), name="front_end")
+    seen = {}
+
+    def convolved(x: jax.Array, name: str) -> jax.Array:
+        layer = design.convolutions[name]
+        y = _convolution(x.astype(precision), weights[f"{name}/kernel"].astype(precision), layer.strides)
+        y = y.astype(jnp.float32)
+        mean = y.mean((0, 1, 2))
+        variance = jnp.maximum((y**2).mean((0, 1, 2)) - mean**2, 0)
+        for part, value in (("mean", mean), ("variance", variance)):
+            seen[f"{name}/{part}"] = momentum * moving[f"{name}/{part}"] + (1 - momentum) * value
+        y = (y - mean) * (weights[f"{name}/scale"] * lax.rsqrt(variance + EPSILON)) + weights[f"{name}/offset"]
+        return jax.nn.relu(y) if layer.rectified else y
+
+    x = convolved(convolved(pictures[..., None], "stem1"), "stem2")
+    x = convolved(x.reshape(*x.shape[:2], 1, -1), "narrow")
+    for name, _ in design.named_blocks:
+        x = jax.nn.relu(convolved(convolved(x, f"{name}a"), f"{name}b") + convolved(x, f"{name}c"))
+    return x.mean((1, 2)), seen
 
 
-def fold(network: keras.Model, design: Design) -> keras.Model:
-    """Return the same network with batch normalisation in the weights (Jacob et al. 2018, section 3.2).
+def _convolution(x: jax.Array, kernel: jax.Array, strides: tuple[int, int]) -> jax.Array:
+    """Convolve [clips, rows, columns, inputs] with [rows, columns, inputs, filters], padded as Keras does by "same".
 
-    With the moving mean m, variance v, scale g and offset b of a filter w: w' = w g / sqrt(v + e), b' = b - m w'/w.
-    A design of float16 weights gets those that float16 can hold.
+    As one matrix product: on processors, XLA takes ten times as long for the gradients of its own convolution.
     """
-    result = build(design, folded=True)
-    normalisations = iter(_of_kind(network, keras.layers.BatchNormalization))
-    pairs = zip(_of_kind(network, keras.layers.Conv2D), _of_kind(result, keras.layers.Conv2D), strict=True)
-    for convolution, target in pairs:
-        normalisation = next(normalisations)
-        scale, offset, mean, variance = (np.asarray(weight) for weight in normalisation.get_weights())
-        factor = scale / np.sqrt(variance + normalisation.epsilon)
-        weights = [np.asarray(convolution.kernel) * factor, offset - mean * factor]
-        target.set_weights([w.astype(np.float16) for w in weights] if design.half else weights)
-    return result
-
-
-def _of_kind(network: keras.Model, kind: type) -> list[keras.Layer]:
-    return [layer for layer in network.layers if isinstance(layer, kind)]
-
-
-@dataclass(frozen=True)
-class _Layers:
-    """Layers, with or without batch normalisation."""
-
-    normalised: bool
-
-    def stem(self, x: Tensor, design: Design) -> Tensor:
-        """Map [n, 98, 40, 1] to [n, 49, 1, narrow]."""
-        x = self._convolved(x, "stem1", design.stem[0], (5, 5), (2, 2))
-        x = self._convolved(x, "stem2", design.stem[1], (3, 3), (1, 2))
-        x = Reshape((x.shape[1], 1, x.shape[2] * x.shape[3]))(x)
-        return self._convolved(x, "narrow", design.narrow, (1, 1), (1, 1))
-
-    def block(self, x: Tensor, name: str, channels: int, taps: int) -> Tensor:
-        """Map [n, frames, 1, any] to [n, half the frames, 1, channels]."""
-        y = self._convolved(x, f"{name}a", channels, (taps, 1), (2, 1))
-        y = self._convolved(y, f"{name}b", channels, (taps, 1), (1, 1), relu=False)
-        shortcut = self._convolved(x, f"{name}c", channels, (1, 1), (2, 1), relu=False)
-        return keras.layers.ReLU()(keras.layers.Add()([y, shortcut]))
-
-    def _convolved(self, x: Tensor, name: str, filters: int, kernel: Pair, strides: Pair, relu: bool = True) -> Tensor:
-        layer = keras.layers.Conv2D(
-            filters, kernel, strides=strides, padding="same", use_bias=not self.normalised, name=name
+    sizes = list(zip(x.shape[1:3], kernel.shape[:2], strides, strict=True))
+    counts = [-(-size // stride) for size, _, stride in sizes]
+    missing = [max(0, (n - 1) * stride + taps - size) for n, (size, taps, stride) in zip(counts, sizes, strict=True)]
+    x = jnp.pad(x, ((0, 0), *((total // 2, total - total // 2) for total in missing), (0, 0)))
+    for axis, ((_, taps, stride), count) in enumerate(zip(sizes, counts, strict=True), start=1):
+        starts = range(taps)
+        x = jnp.concatenate(
+            [lax.slice_in_dim(x, at, at + (count - 1) * stride + 1, stride, axis) for at in starts], axis=-1
         )
-        x = layer(x)
-        if self.normalised:
-            x = keras.layers.BatchNormalization(momentum=0.98)(x)
-        return keras.layers.ReLU()(x) if relu else x
+    return x @ kernel.transpose(1, 0, 2, 3).reshape(-1, kernel.shape[-1])

@@ -9,6 +9,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ FLOOR = np.float32(1e-6)
 _SLOPE, _OFFSET = 9.92, 147.7
 LOG_POWERS = ((np.arange(256) - _OFFSET) / _SLOPE).astype(np.float32)
 """ln(power + 1e-6) of every pixel value, float32 [256]."""
+_MEAN, _SCALE = np.float32(6.0), np.float32(0.2)
 _POWERS = np.exp((np.arange(256) - _OFFSET) / _SLOPE).astype(np.float32)
 
 
@@ -71,3 +73,8 @@ def mel_power(pixels: NDArray[np.uint8]) -> Floats:
 def to_pixels(log_power: Array) -> NDArray[np.uint8]:
     """Return the pixels, uint8, that are nearest to ln(power + 1e-6)."""
     return np.asarray(np.clip(np.rint(log_power * _SLOPE + _OFFSET), 0, 255), np.uint8)
+
+
+def normalised(log_power: Any) -> Any:  # noqa: ANN401
+    """Return the network's input, (x + 6) / 5, of ln(power + 1e-6): an array of NumPy or JAX, float32, like that."""
+    return (log_power + _MEAN) * _SCALE

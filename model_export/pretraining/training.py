@@ -2,7 +2,8 @@
 
 Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy,
 and for `words` besides the cosine loss with a margin (CosFace: Wang et al. 2018), since a device compares cosines.
-A run that was killed goes on from its last checkpoint.
+JAX draws and trains, on processors or on an accelerator. A run that was killed goes on from its last checkpoint, on
+either.
 """
 
 from __future__ import annotations
@@ -11,26 +12,29 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import keras
+import jax
+import jax.numpy as jnp
 import numpy as np
-import tensorflow as tf
+from jax import lax, random
 
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import pack, unpack
 from model_export.errors import ExportError
-from model_export.layers.operators import Tensor
-from model_export.pretraining.batches import Batches
-from model_export.pretraining.network import DESIGNS, build
+from model_export.pretraining.batches import Batches, Sounds
+from model_export.pretraining.network import DESIGNS, Design, Weights, embed, initial
 
 _PROGRESS_S = 5.0
+_TOGETHER = 8  # steps that are handed to JAX at once
 _SHARPNESS, _MARGIN = 24.0, 0.15  # of the cosine loss: s and m of Wang et al. 2018
+_MEMORY, _SQUARES_MEMORY = 0.9, 0.999  # of Adam
+_LONGEST = 5.0  # gradient; a longer one is shortened to it
+_WEIGHT_DECAY = 1e-3  # share of the learning rate by which kernels shrink in a step (Loshchilov & Hutter 2019)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,6 @@ class Options:
     cosine: float = 0.0  # weight of the cosine loss beside the cross-entropy
     seed: int = 0  # of the initial weights and of all draws
     checkpoint_s: float = 60.0  # seconds between checkpoints
-    threads: int = 2  # threads that work at the same time, at least 1
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -67,89 +70,145 @@ class Progress:
     remaining_s: float  # seconds that are left at the present pace
 
 
+class State(NamedTuple):
+    """All that a step changes."""
+
+    weights: Weights  # of the network, the classifier ``words/..`` and the cosine loss, ``cosine/..``
+    moving: Weights  # moving means and variances of the network's normalisation
+    means: Weights  # moving means of the weights' gradients
+    squares: Weights  # the same of their squares
+
+
+def begin(design: Design, classes: int, cosine: bool, key: jax.Array) -> State:
+    """Return the state before the first step."""
+    key, *drawn = random.split(key, 4)
+    weights, moving = initial(design, key)
+    numbers = design.embedding
+    shapes = {"words/kernel": (numbers, classes)}
+    if cosine:
+        shapes |= {"cosine/kernel": (numbers, numbers), "cosine/directions": (classes, numbers)}
+    for own, (name, shape) in zip(drawn, shapes.items(), strict=False):
+        weights[name] = random.normal(own, shape) / math.sqrt(numbers)
+    weights["words/bias"] = jnp.zeros(classes)
+    means, squares = ({name: jnp.zeros_like(weight) for name, weight in weights.items()} for _ in range(2))
+    return State(weights, moving, means, squares)
+
+
+def losses(weights: Weights, embeddings: jax.Array, classes: jax.Array) -> dict[str, jax.Array]:
+    """Return a batch's mean loss in each of the tasks that the weights are for.
+
+    Args:
+        embeddings: float32 [clips, embedding].
+        classes: int32 [clips].
+    """
+    found = {"words": _cross_entropy(embeddings @ weights["words/kernel"] + weights["words/bias"], classes)}
+    if "cosine/kernel" in weights:
+        # Centred and mapped linearly, which a device's whitening does after the training.
+        mapped = (embeddings - lax.stop_gradient(embeddings.mean(0))) @ weights["cosine/kernel"]
+        cosines = _directions(mapped) @ _directions(weights["cosine/directions"]).T
+        margins = _MARGIN * jax.nn.one_hot(classes, cosines.shape[1])
+        found["cosine"] = _cross_entropy(_SHARPNESS * (cosines - margins), classes)
+    return found
+
+
+def _cross_entropy(logits: jax.Array, classes: jax.Array) -> jax.Array:
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), classes[:, None], 1).mean()
+
+
+def _directions(vectors: jax.Array) -> jax.Array:
+    return vectors * lax.rsqrt((vectors**2).sum(1, keepdims=True) + 1e-12)
+
+
+def adam(state: State, gradients: Weights, step: jax.Array, rate: jax.Array) -> State:
+    """Return the state after a step with a learning rate; ``step`` counts from 0."""
+    length = jnp.sqrt(sum((gradient**2).sum() for gradient in gradients.values()))
+    shortened = jnp.minimum(1.0, _LONGEST / (length + 1e-9))
+    unbiased = jnp.sqrt(1 - _SQUARES_MEMORY ** (step + 1.0)) / (1 - _MEMORY ** (step + 1.0))
+    weights, means, squares = {}, {}, {}
+    for name, weight in state.weights.items():
+        gradient = shortened * gradients[name]
+        means[name] = _MEMORY * state.means[name] + (1 - _MEMORY) * gradient
+        squares[name] = _SQUARES_MEMORY * state.squares[name] + (1 - _SQUARES_MEMORY) * gradient**2
+        moved = weight - rate * unbiased * means[name] / (jnp.sqrt(squares[name]) + 1e-8)
+        weights[name] = moved - rate * _WEIGHT_DECAY * weight if name.endswith("/kernel") else moved
+    return State(weights, state.moving, means, squares)
+
+
 class Training:
     """A network, its classifier, its optimiser and the number of steps that are done."""
 
     def __init__(self, options: Options, batches: Batches, checkpoint: Path, corpus_digest: str) -> None:
-        """Build everything anew, or as the checkpoint has it.
+        """Begin anew, or where the checkpoint is.
 
         Args:
             checkpoint: file from which a run goes on, and into which it writes its state.
-            corpus_digest: of the corpus that the batches are drawn from.
+            corpus_digest: of all that the batches are drawn from.
         """
         self.options = options
         self.step = 0
         self.batches = batches
+        self.design = DESIGNS[options.size]
         self._checkpoint = checkpoint
         self.identity = _identity(options, batches, corpus_digest)
-        keras.utils.set_random_seed(options.seed)
-        self.network = build(DESIGNS[options.size])
-        words = keras.layers.Dense(batches.classes, name="words")(self.network.output)
-        self.classifier = keras.Model(self.network.input, [words, self.network.output])
-        self._cosine = _Cosine(batches.classes) if options.cosine else None
-        if self._cosine:
-            self._cosine.build(self.network.output.shape)
-        self._optimiser = keras.optimizers.Adam(options.learning_rate)
-        self._optimiser.build(self._trained)
-        self._train_step = tf.function(self._take_step, autograph=False)
+        self.state = begin(self.design, batches.classes, options.cosine > 0, random.key(options.seed))
+        # An accelerator multiplies half as wide numbers many times as fast; weights and sums stay float32.
+        self._precision = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
+        self._steps = jax.jit(self._take_steps, donate_argnums=0)
         if checkpoint.exists():
             self._load()
 
     def run(self, report: Callable[[Progress], None]) -> None:
         """Train to the end; write a checkpoint every now and then, and at the end."""
+        steps, sounds = self.options.steps, self.batches.sounds
+        rates = jnp.asarray([self.options.rate(step) for step in range(steps)], jnp.float32)
         saved = reported = time.monotonic()
-        losses: list[Tensor] = []
-        with ThreadPoolExecutor(1) as ahead:
-            upcoming = ahead.submit(self.batches.draw, self.step)
-            while self.step < self.options.steps:
-                x, classes = upcoming.result()
-                upcoming = ahead.submit(self.batches.draw, self.step + 1)
-                losses.append(self._train_step(x, classes, np.float32(self.options.rate(self.step))))
-                self.step += 1
-                now = time.monotonic()
-                if now - reported >= _PROGRESS_S or self.step == self.options.steps:
-                    pace = (now - reported) / len(losses)
-                    loss = float(np.mean([float(loss) for loss in losses]))
-                    report(Progress(self.step, self.options.steps, loss, pace * (self.options.steps - self.step)))
-                    reported, losses = now, []
-                if now - saved >= self.options.checkpoint_s or self.step == self.options.steps:
-                    self._save()
-                    saved = now
+        loss, begun = 0.0, self.step
+        while self.step < steps:
+            last = min(self.step + _TOGETHER, steps)
+            self.state, added = self._steps(self.state, sounds, rates, self.step, last)
+            loss += float(added)  # waits until they are done
+            self.step = last
+            now = time.monotonic()
+            if now - reported >= _PROGRESS_S or last == steps:
+                done = last - begun
+                report(Progress(last, steps, loss / done, (now - reported) / done * (steps - last)))
+                loss, begun, reported = 0.0, last, now
+            if now - saved >= self.options.checkpoint_s or last == steps:
+                self._save()
+                saved = now
 
     def head(self) -> dict[str, Floats]:
         """Return the classifier of words and, last, noise: kernel [embedding, words + 1], bias, and training shares."""
-        kernel, bias = (np.asarray(weight) for weight in self.classifier.get_layer("words").get_weights())
-        kept = self.batches.head
-        return {"head/kernel": kernel[:, kept], "head/bias": bias[kept], "head/shares": self.batches.forward_shares}
+        kept, weights = np.array(self.batches.head), self.state.weights
+        kernel, bias = (np.asarray(weights[f"words/{part}"])[..., kept] for part in ("kernel", "bias"))
+        return {"head/kernel": kernel, "head/bias": bias, "head/shares": self.batches.forward_shares}
 
-    def _take_step(self, x: Tensor, classes: Tensor, rate: Tensor) -> Tensor:
-        self._optimiser.learning_rate.assign(rate)
-        with tf.GradientTape() as tape:
-            logits, embeddings = self.classifier(x, training=True)
-            loss = _cross_entropy(classes, logits)
-            if self._cosine:
-                cosines = self._cosine(embeddings, training=True)
-                margins = _MARGIN * tf.one_hot(classes, self.batches.classes)
-                loss += self.options.cosine * _cross_entropy(classes, _SHARPNESS * (cosines - margins))
-        self._optimiser.apply_gradients(zip(tape.gradient(loss, self._trained), self._trained, strict=True))
-        return loss
+    def _take_steps(
+        self, state: State, sounds: Sounds, rates: jax.Array, first: int, last: int
+    ) -> tuple[State, jax.Array]:
+        """Take the steps from ``first`` to before ``last``; return the state after them, and their losses' sum."""
 
-    @property
-    def _trained(self) -> list[keras.Variable]:
-        return [*self.classifier.trainable_variables, *(self._cosine.trainable_variables if self._cosine else ())]
+        def take(step: jax.Array, carried: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+            state, total = carried
+            pictures, classes = self.batches.draw(sounds, step)
+            measured = jax.value_and_grad(self._loss, has_aux=True)
+            (loss, moving), gradients = measured(state.weights, state.moving, pictures, classes)
+            return adam(state._replace(moving=moving), gradients, step, rates[step]), total + loss
 
-    def _state(self) -> dict[str, Any]:
-        """Name every variable of classifier and optimiser."""
-        variables = (
-            *self.classifier.weights,
-            *(self._cosine.weights if self._cosine else ()),
-            *self._optimiser.variables,
-        )
-        return {f"{index:03d}": variable for index, variable in enumerate(variables)}
+        taken: tuple[State, jax.Array] = lax.fori_loop(first, last, take, (state, jnp.zeros(())))
+        return taken
+
+    def _loss(
+        self, weights: Weights, moving: Weights, pictures: jax.Array, classes: jax.Array
+    ) -> tuple[jax.Array, Weights]:
+        """Return a batch's loss, and the new moving statistics."""
+        embeddings, moving = embed(self.design, weights, moving, pictures, self._precision)
+        found = losses(weights, embeddings, classes)
+        return found["words"] + self.options.cosine * found.get("cosine", 0.0), moving
 
     def _save(self) -> None:
-        arrays = {name: np.asarray(variable.value) for name, variable in self._state().items()}
-        arrays = {name: array.astype(np.int64) if array.dtype.kind == "i" else array for name, array in arrays.items()}
+        parts = self.state._asdict().items()
+        arrays = {f"{part}/{name}": np.asarray(array) for part, named in parts for name, array in named.items()}
         write_durably(self._checkpoint, pack(arrays, {"run": self.identity, "step": self.step}), 0o644)
 
     def _load(self) -> None:
@@ -165,8 +224,8 @@ class Training:
                 f"({_difference(document.get('run'), self.identity)}); "
                 "repeat that run's options, or remove the file to begin anew"
             )
-        for name, variable in self._state().items():
-            variable.assign(arrays[name].reshape(variable.shape))  # no file keeps an array without axes
+        parts = self.state._asdict().items()
+        self.state = State(*({name: jnp.asarray(arrays[f"{part}/{name}"]) for name in named} for part, named in parts))
         self.step = int(document["step"])
 
     def _goes_on_from(self, checkpoint: dict[str, Any]) -> bool:
@@ -177,32 +236,6 @@ class Training:
         return its == self.identity or checkpoint["step"] <= min(_begin_of_decay(its), _begin_of_decay(self.identity))
 
 
-def _cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(classes, logits))
-
-
-class _Cosine(keras.layers.Layer):  # type: ignore[misc]
-    """Maps embeddings [n, embedding] to their cosines with each class' direction, [n, classes].
-
-    The embeddings are centred and mapped linearly first, which a device's whitening does after the training.
-    """
-
-    def __init__(self, classes: int) -> None:
-        super().__init__(name="cosine")
-        self._classes = classes
-
-    def build(self, shape: tuple[int | None, int]) -> None:
-        self._centred = keras.layers.BatchNormalization(momentum=0.98, center=False, scale=False)
-        self._centred.build(shape)
-        self._mapped = keras.layers.Dense(shape[-1], use_bias=False, kernel_initializer="orthogonal")
-        self._mapped.build(shape)
-        self._directions = self.add_weight(shape=(self._classes, shape[-1]), initializer="random_normal")
-
-    def call(self, embeddings: Tensor, training: bool = False) -> Tensor:
-        mapped = tf.math.l2_normalize(self._mapped(self._centred(embeddings, training=training)), axis=1)
-        return tf.matmul(mapped, tf.math.l2_normalize(self._directions, axis=1), transpose_b=True)
-
-
 def _begin_of_decay(identity: dict[str, Any]) -> int:
     """Return after how many steps the learning rate of a run begins to fall."""
     return int(identity["steps"] - (identity["decay"] or identity["steps"]))
@@ -211,16 +244,9 @@ def _begin_of_decay(identity: dict[str, Any]) -> int:
 def _identity(options: Options, batches: Batches, corpus_digest: str) -> dict[str, Any]:
     """Return all that decides what a run comes to."""
     chosen = dataclasses.asdict(options)
-    for name in ("checkpoint_s", "threads"):
-        del chosen[name]
+    del chosen["checkpoint_s"]
     variants = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(batches.augmentation).items()}
-    return {
-        **chosen,
-        **variants,
-        "power": batches.power,
-        "corpus": corpus_digest,
-        "words": list(batches.corpus.vocabulary),
-    }
+    return {**chosen, **variants, "corpus": corpus_digest, "words": list(batches.corpus.vocabulary)}
 
 
 def _difference(its: Any, ours: dict[str, Any]) -> str:  # noqa: ANN401
@@ -228,19 +254,3 @@ def _difference(its: Any, ours: dict[str, Any]) -> str:  # noqa: ANN401
         return "it does not say of which"
     names = [name for name in ours if its.get(name) != ours[name]]
     return ", ".join(f"{name} {its.get(name)!r}, not {ours[name]!r}" for name in names)
-
-
-def use_threads(threads: int) -> None:
-    """Limit TensorFlow to these threads less the one that draws batches, and make its results repeatable."""
-    try:
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, threads - 1))
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-    except RuntimeError:  # it has begun to work already, with as many threads as it likes
-        pass
-    tf.config.experimental.enable_op_determinism()
-
-
-def embed(network: keras.Model, pictures: Floats) -> Floats:
-    """Return the embeddings of normalised pictures, float32 [clips, embedding]."""
-    parts = [np.asarray(network(pictures[i : i + 512], training=False)) for i in range(0, len(pictures), 512)]
-    return np.concatenate([np.zeros((0, network.output_shape[-1]), np.float32), *parts])

@@ -22,7 +22,7 @@ ALLOWED = {
     | {"fleet_protocol", "fastapi", "starlette", "pydantic", "sqlalchemy", "alembic", "uvicorn", "kmedoids", "anyio"}
     | {"httpx", "cryptography", "segno", "prometheus_client", "rich", "jinja2", "markupsafe"}
     | {"obstore", "psycopg"},
-    "model_export": BASE | {"fleet_protocol", "edge_client", "tensorflow", "keras", "ai_edge_litert", "PIL"},
+    "model_export": BASE | {"fleet_protocol", "edge_client", "jax", "tensorflow", "keras", "ai_edge_litert", "PIL"},
 }
 PACKAGES = {*ALLOWED, "fleet_simulator", "benchmarks", "demo", "studies"}
 
@@ -110,7 +110,7 @@ def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
         if path.name not in ("__init__.py", "__main__.py")
     ]
     loaded = loaded_by("\n".join(f"import {module}" for module in modules))
-    heavy = {"tensorflow", "keras", "torch", "sklearn", "sklearn_extra", "scipy", "matplotlib"}
+    heavy = {"jax", "tensorflow", "keras", "torch", "sklearn", "sklearn_extra", "scipy", "matplotlib"}
     if package != "aggregator_server":
         heavy |= {"pydantic", "fastapi", "sqlalchemy", "kmedoids", "paho"}
     assert loaded & heavy == set()

@@ -1,7 +1,5 @@
 """Recordings of public collections as a corpus: a word each, nobody of the official test set, speech by the second."""
 
-import gzip
-import json
 import zipfile
 
 import numpy as np
@@ -54,24 +52,3 @@ def test_the_corpus_has_words_and_seconds_of_speech(tmp_path, capsys):
         "view_glass/a1_0.wav",
     ]
     assert all(len(read_recording(path, RATE)) == RATE for path in folder.glob("*/*"))
-
-
-def test_words_of_read_speech_are_cut_where_the_marks_say(tmp_path, capsys):
-    loud, quiet = np.full(RATE // 2, 0.4, np.float32), np.full(RATE // 2, 0.1, np.float32)
-    read = tmp_path / "sources" / "chapter" / "l-1.wav"
-    read.parent.mkdir(parents=True)
-    read.write_bytes(encode_wave(np.concatenate([loud, quiet, loud, quiet]), RATE))
-    words = [["fourteen", 0, 49], ["sixty", 50, 99], ["fourteen", 100, 149], ["the", 150, 160]]
-    marks = tmp_path / "marks.json.gz"
-    marks.write_bytes(gzip.compress(json.dumps([{"recording": "l-1", "speaker": "lj", "words": words}]).encode()))
-    folder = tmp_path / "corpus"
-    assert main([str(tmp_path / "sources"), str(folder), "--marks", str(marks)]) == 0
-    # "sixty" is said once, "the" is short
-    assert sorted(path.name for path in folder.glob("*/*")) == ["lj_l-1-0.wav", "lj_l-1-2.wav"]
-    first, second = (read_recording(path, RATE) for path in sorted(folder.glob("fourteen/*")))
-    assert np.allclose(first[RATE // 4 : 3 * RATE // 4], 0.4, atol=1e-3)
-    assert np.allclose(first[-RATE // 4 :], 0.1, atol=1e-3)
-    assert np.allclose(second[: RATE // 4], 0.1, atol=1e-3)
-    marks.write_bytes(gzip.compress(json.dumps([{"recording": "l-2", "speaker": "lj", "words": words}]).encode()))
-    assert main([str(tmp_path / "sources"), str(folder), "--marks", str(marks)]) == 1
-    assert "names 'l-2', which" in capsys.readouterr().err

@@ -17,7 +17,7 @@ OURS = ("aggregator_server", "benchmarks", "demo", "edge_client", "fleet_protoco
 OURS += ("release", "studies", "tests")
 HEAVY = frozenset(
     [
-        *("ai_edge_litert", "axe_playwright_python", "flask", "flwr", "keras", "mkdocs", "moto", "obstore"),
+        *("ai_edge_litert", "axe_playwright_python", "flask", "flwr", "jax", "keras", "mkdocs", "moto", "obstore"),
         *("playwright", "psycopg", "python_speech_features", "ray", "scipy", "sklearn", "sklearn_extra"),
         *("tensorflow", "yaml"),
     ]

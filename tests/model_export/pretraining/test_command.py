@@ -1,7 +1,6 @@
 """`auricle-export pretrain`: trains, survives SIGKILL, writes a file that both runtimes run, and explains bad input."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from edge_client.audio.recordings import encode_wave
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork, preset
 from fleet_protocol.tensors import unpack
 from model_export.cost import multiply_adds_of
@@ -36,9 +36,18 @@ def command(*options):
     return [sys.executable, "-m", "model_export.cli", "pretrain", *map(str, options)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def environment(tmp_path_factory):
+    """Programs work on processors, and what one of them compiled serves the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+        patch.setenv("JAX_PLATFORMS", "cpu")
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
+        yield
+
+
 def pretrain(*options):
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
-    return run_module("model_export.cli", "pretrain", *options, env=environment)
+    return run_module("model_export.cli", "pretrain", *options)
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +68,25 @@ def trained(tmp_path_factory, corpus):
     return folder / "ears.frontend", json.loads(done.stdout)
 
 
-def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus):
-    """A run that is made longer before its last steps writes the file of a run that was as long from the start.
+@pytest.fixture(scope="module")
+def speech(tmp_path_factory):
+    """Marks of words in two recordings, and their folder."""
+    folder = tmp_path_factory.mktemp("speech")
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (folder / f"{name}.wav").write_bytes(encode_wave(rng.normal(0, 0.1, 32_000).astype(np.float32), 16_000))
+    words = [["zip", 20, 60], ["yes", 70, 110]]
+    marks = [{"recording": name, "speaker": f"reader{name}", "words": words} for name in ("a", "b")]
+    (folder / "marks.json").write_text(json.dumps(marks))
+    return ["--speech", str(folder / "marks.json"), "--recordings", str(folder)]
 
-    Here with what `words` has besides: cosines with a margin, and words that train the network alone.
-    """
-    once, later, more = tmp_path / "once", tmp_path / "later", tmp_path / "more"
+
+def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus, speech):
+    """A run that is made longer before its last steps writes the file of a run that was as long from the start."""
+    once, later = tmp_path / "once", tmp_path / "later"
     for folder in (once, later):
         folder.mkdir()
-    write_clips(more, "zip", 4, seed=1)
-    recipe = ("--size", "words", "--more-words", more)
-    lengths = {"short": (*recipe, "--steps", 12, "--decay", 4), "long": (*recipe, "--steps", 20, "--decay", 6)}
+    lengths = {"short": (*speech, "--steps", 120, "--decay", 20), "long": (*speech, "--steps", 130, "--decay", 30)}
     assert pretrain(*arguments(once, corpus), *lengths["long"]).returncode == 0
     checkpoint = later / "ears.checkpoint"
     with subprocess.Popen(
@@ -82,16 +99,16 @@ def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus):
             assert process.poll() is None
             time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
-    assert 1 <= unpack(checkpoint.read_bytes())[1]["step"] <= 8
+    assert 1 <= unpack(checkpoint.read_bytes())[1]["step"] <= 100
     done = pretrain(*arguments(later, corpus), *lengths["long"])
     assert done.returncode == 0, done.stderr
     assert (later / "ears.frontend").read_bytes() == (once / "ears.frontend").read_bytes()
     front_end = read(once / "ears.frontend")
     assert front_end.words == ("no", "up", "yes")
-    assert front_end.statistics["head/kernel"].shape == (128, 4)
+    assert front_end.statistics["head/kernel"].shape == (64, 4)
     refused = pretrain(*arguments(later, corpus), *lengths["short"])
     assert refused.returncode == 1
-    assert "is of another run (steps 20, not 12, decay 6, not 4)" in refused.stderr
+    assert "is of another run (steps 130, not 120, decay 30, not 20)" in refused.stderr
 
 
 def test_the_file_says_what_is_in_it_and_stays_within_its_size(trained):
@@ -136,6 +153,8 @@ def test_only_built_in_operators_are_left(trained):
         (["--leave-out-words", "yes,no,up,down"], "at least two words are needed"),
         (["--test", "/nowhere"], "/nowhere holds no recordings as <label>/*.wav"),
         (["--few-shot", "/nowhere"], "/nowhere holds no recordings as <label>/*.wav"),
+        (["--speech", "/nowhere.json"], "--speech and --recordings need each other"),
+        (["--speech", "/nowhere.json", "--recordings", "/nowhere"], "/nowhere.json has no marks of words"),
         (["--data", "/nowhere.zip"], "there is no log-mel archive /nowhere.zip"),
     ],
 )
