@@ -28,6 +28,7 @@ from fleet_protocol.bundle import Layer
 from fleet_protocol.tensors import Arrays
 
 _THREADS = min(4, os.cpu_count() or 1)
+_ALONE = 2**21  # numbers, at most, that one thread looks through before several had begun
 IN_MEMORY_BYTES = 2**28  # of a matrix; a larger one is a mapped file
 _NUMBERS, _FEWEST_COLUMNS = 2**18, 16  # of a run, and of rows that are written at once; among many devices it has more
 _FEWEST_ROWS, _MOST_ROWS = 256, 2_048  # of a task that looks at some devices
@@ -167,17 +168,21 @@ class Updates:
                 work(layer, columns, self.run(columns))
                 self._release()
 
-        in_blocks(of_runs, len(self.runs), 1)
+        in_blocks(of_runs, len(self.runs), 1, self._threads)
 
     def in_rows(self, work: Callable[[slice], None]) -> None:
         """Call ``work`` on some devices after the other, on several threads; it reads them by :meth:`runs_of`."""
-        in_blocks(work, len(self), min(_MOST_ROWS, max(_FEWEST_ROWS, len(self) // 8)))
+        in_blocks(work, len(self), min(_MOST_ROWS, max(_FEWEST_ROWS, len(self) // 8)), self._threads)
 
     def runs_of(self, rows: slice) -> Iterator[tuple[str, slice, Floats]]:
         """Yield (layer, columns, float32 [some, columns]) of some devices, run after run."""
         for layer, columns in self.runs:
             yield layer, columns, self.run(columns)[rows]
             self._release()
+
+    @property
+    def _threads(self) -> int:
+        return 1 if self.stored.size <= _ALONE else _THREADS
 
     def _release(self) -> None:
         """Let the system have the memory of what was looked at: it is in the file."""
@@ -217,14 +222,14 @@ def stack_updates(
     return updates
 
 
-def in_blocks(work: Callable[[slice], None], length: int, size: int) -> None:
-    """Call ``work`` on every block of a range, on several threads; the blocks are the same on every machine."""
+def in_blocks(work: Callable[[slice], None], length: int, size: int, threads: int = _THREADS) -> None:
+    """Call ``work`` on every block of a range, on threads; the blocks are the same on every machine."""
     blocks = [slice(start, min(start + size, length)) for start in range(0, length, size)]
-    if len(blocks) == 1 or _THREADS == 1:
+    if len(blocks) == 1 or threads == 1:
         for block in blocks:
             work(block)
         return
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         for _ in pool.map(work, blocks):
             pass
 
