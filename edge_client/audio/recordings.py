@@ -221,9 +221,7 @@ def blocks(file: Any, size: int) -> Iterator[Floats]:  # noqa: ANN401
 
 
 def _with_sizes(path: Path) -> bytes | io.BytesIO:
-    """Return a file's name, which need not be UTF-8; of a WAV that says no size, as of one that was written into a
-    pipe, what it holds, with sizes.
-    """
+    """Return a file's name, which need not be UTF-8; of a WAV without sizes, as from a pipe, its content with them."""
     with path.open("rb") as file:
         head = file.read(_HEAD)
         at = head.find(b"data", 12)

@@ -79,8 +79,7 @@ def _best_rate(name: str, candidates_hz: tuple[int, ...], cancelled: threading.E
     for rate_hz in candidates_hz:
         if cancelled.is_set():
             raise AudioError("closed while the microphone was being opened")
-        inside = bounds[0] <= rate_hz <= bounds[-1]
-        if inside and (not card or _has(device, rate_hz, offered)):
+        if bounds[0] <= rate_hz <= bounds[-1] and (not card or _has(device, rate_hz, offered)):
             return rate_hz, most
     if len(candidates_hz) == 1:
         raise AudioError(f"{name!r} cannot record at {candidates_hz[0]} Hz; its rates: {offered['RATE']}; set rate_hz")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -25,8 +24,7 @@ from fleet_protocol.arrays import Floats
 _log = logging.getLogger(__name__)
 
 _LONGEST_PATIENCE_S = 3_600.0
-Opener = Callable[[MicrophoneConfig, int, threading.Event], PcmStream]
-_OPENERS: dict[str, Opener] = {"arecord": open_arecord, "file": open_file, "stream": open_stream}
+_OPENERS = {"arecord": open_arecord, "file": open_file, "stream": open_stream}
 _HINTS = {
     "arecord": "; is another program using it? `auricle-edge devices` lists what is there",
     "stream": "; are the address, the name and the password right, and has it sound?",

@@ -156,18 +156,14 @@ _LOUD, _CANCELLED = 1e4, 0.01
 
 @dataclass
 class PcmStream:
-    """Sound from an opened device, of so many ``channels``, at a rate in Hz.
-
-    ``channel``: the one that is heard, from 1; 0: the mean of all. ``cancels``: whether sound is lost in that mean,
-    because channels are each other's opposite.
-    """
+    """Sound from an opened device, of so many ``channels``, at a rate in Hz."""
 
     process: PcmProcess
     device: str
     rate_hz: int
     channels: int
-    channel: int = 0
-    cancels: bool = False
+    channel: int = 0  # the one that is heard, from 1; 0: the mean of all
+    cancels: bool = False  # whether sound is lost in that mean, because channels are each other's opposite
 
     def __post_init__(self) -> None:
         if self.channel > self.channels:

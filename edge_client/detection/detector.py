@@ -32,29 +32,20 @@ _AGAIN_S = 2.0
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a detector recognises sounds by.
-
-    Attributes:
-        tails: How high other sounds score, by label; a label without one gets a fixed threshold.
-        prototypes: Directions of words and their parts, float32 [1 + parts, numbers], by label;
-            ``edge_client.detection.scores``.
-        known: Sounds that the front end knows from the start, by label.
-        thresholds: The owner's choices by label, 0..1, before all others.
-        lasting: Labels of everyday sounds, which have a begin and an end; see :meth:`Detector.take_followed`.
-        look: Takes the features of every window, None for one too quiet, the best averaged score, what was detected,
-            and the input (:meth:`edge_client.room.reservoir.Reservoir.look`).
-        doubt: Takes every sound of which it is doubtful whether it is a label.
-    """
+    """What a detector recognises sounds by."""
 
     model: ModelRuntime
     label_map: LabelMap
+    # How high other sounds score, by label; a label without one gets a fixed threshold.
     tails: Mapping[str, Tail] = field(default_factory=dict)
+    # Directions of words and their parts, float32 [1 + parts, numbers], by label; see edge_client.detection.scores.
     prototypes: Mapping[str, Floats] = field(default_factory=dict)
-    known: Mapping[str, str] = field(default_factory=dict)
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    lasting: frozenset[str] = frozenset()
+    known: Mapping[str, str] = field(default_factory=dict)  # sounds that the front end knows from the start, by label
+    thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others
+    lasting: frozenset[str] = frozenset()  # everyday sounds, which have a begin and an end; Detector.take_followed
+    # Takes the features of every window, None for one too quiet, the best averaged score, what was detected, the input.
     look: Callable[[Floats | None, float, str, str], None] | None = None
-    doubt: Callable[[Doubt], None] | None = None
+    doubt: Callable[[Doubt], None] | None = None  # takes every sound of which it is doubtful whether it is a label
 
 
 @dataclass
@@ -113,7 +104,10 @@ class Detector:
         """
         model, label_map = loaded.model, loaded.label_map
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
-        self._end_all()
+        # What listens from now on does not know the sounds that go on: all are over.
+        now = self._clock()
+        self._followed += [replace(event, ended=max(event.time, now)) for event, _ in self._going_on.values()]
+        self._going_on.clear()
         if self._doubts is not None:
             self._doubts.reset()
         self._look = loaded.look
@@ -131,9 +125,8 @@ class Detector:
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
         heard = [name for name, on in zip(label_map.names, label_map.mask, strict=False) if on]
         if len(heard) == 1 and not self._discriminates:
-            log.warning(
-                "only %r is known, which cannot be distinguished from anything else: teach a second sound", heard[0]
-            )
+            said = "only %r is known, which cannot be distinguished from anything else: teach a second sound"
+            log.warning(said, heard[0])
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -175,9 +168,8 @@ class Detector:
         names = self._label_map.names
         for name in sorted(self._config.thresholds.keys() - set(names) - self._warned):
             self._warned.add(name)
-            log.warning(
-                "[detector.thresholds] %s: no sound has this label yet; known: %s", name, ", ".join(self.labels)
-            )
+            said = "[detector.thresholds] %s: no sound has this label yet; known: %s"
+            log.warning(said, name, ", ".join(self.labels))
         found = [chosen[name] if name in chosen else threshold_of(name, self._config, tails) for name in names]
         return np.array(found, np.float32)
 
@@ -253,12 +245,6 @@ class Detector:
             if at_s - said_s >= _AGAIN_S:
                 self._going_on[slot] = event, at_s
                 self._followed.append(event)
-
-    def _end_all(self) -> None:
-        """Let every sound be over: what listens from now on does not know them."""
-        now = self._clock()
-        self._followed += [replace(event, ended=max(event.time, now)) for event, _ in self._going_on.values()]
-        self._going_on.clear()
 
     def _scores(self) -> Floats:
         """Return the newest window's scores, float32 [labels]; zeros where it is too quiet to say."""

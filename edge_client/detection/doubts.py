@@ -22,25 +22,15 @@ _LONGEST_S, _PAUSE_S = 5.0, 10.0
 
 @dataclass(frozen=True)
 class Doubt:
-    """A sound of which it is doubtful whether it is a label.
+    """A sound of which it is doubtful whether it is a label."""
 
-    Attributes:
-        time: Time of its highest score, or of its event where it was detected, seconds since 1970.
-        label: The label that it may be.
-        detected: Whether it was detected.
-        score: Averaged score of the label then, 0..1.
-        margin: Logits by which it got beyond the threshold at most; negative for a near miss.
-        window: The sound, float32 [clip_samples].
-        embedding: Features of the window, float32 [numbers].
-    """
-
-    time: float
-    label: str
+    time: float  # of its highest score, or of its event where it was detected, seconds since 1970
+    label: str  # that it may be
     detected: bool
-    score: float
-    margin: float
-    window: Floats
-    embedding: Floats
+    score: float  # averaged score of the label then, 0..1
+    margin: float  # logits by which it got beyond the threshold at most; negative for a near miss
+    window: Floats  # the sound, float32 [clip_samples]
+    embedding: Floats  # features of the window, float32 [numbers]
 
 
 class Doubts:
@@ -69,23 +59,18 @@ class Doubts:
         *,
         detected: bool,
     ) -> None:
-        """Take one window.
+        """Take one window, float32 [clip_samples], of which a copy is kept, and its best label.
 
-        Args:
-            at_s: time in the stream, s; ``now``: seconds since 1970.
-            label: the best one, its averaged ``score``, and its ``threshold``.
-            embedding: features of the window; None where it was too quiet to be classified.
-            window: float32 [clip_samples]; a copy is kept.
-            detected: whether the label is detected now.
+        ``at_s``: time in the stream, s; ``now``: seconds since 1970; ``score``: averaged; ``embedding``: features of
+        the window, None where it was too quiet to be classified.
         """
         below, above = logits(np.array([threshold, score], np.float32))
         margin = float(above - below)
         if embedding is not None and (detected or margin >= -REACH):
             self._take(Doubt(now, label, detected, score, margin, window, embedding.ravel()), at_s)
-        if self._sound is not None:
-            over = at_s - self._seen_s >= self._clip_s or at_s - self._began_s >= _LONGEST_S
-            if over:
-                self._end(at_s)
+        over = at_s - self._seen_s >= self._clip_s or at_s - self._began_s >= _LONGEST_S
+        if self._sound is not None and over:
+            self._end(at_s)
 
     def _take(self, seen: Doubt, at_s: float) -> None:
         sound = self._sound

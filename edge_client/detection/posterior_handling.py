@@ -19,13 +19,7 @@ ROUNDING_S = 1e-6
 
 
 class PosteriorHandler:
-    """Averages scores over time and decides; time is the stream's, in seconds.
-
-    Attributes:
-        averaged: Newest averaged scores, float32 [labels].
-        thresholds: Averaged score from which a label counts as heard, float32 [labels].
-        ended: Labels that lasted and are over since the newest scores, with the time until which they were heard, s.
-    """
+    """Averages scores over time and decides; time is the stream's, in seconds."""
 
     def __init__(
         self,
@@ -46,7 +40,7 @@ class PosteriorHandler:
             over_after_s: seconds below the release after which such a sound is over, and can be heard again.
             waits: labels that are not heard while one of some others is: from its threshold until its release.
         """
-        self.averaged: Floats = np.zeros(len(thresholds), np.float32)
+        self.averaged: Floats = np.zeros(len(thresholds), np.float32)  # the newest averaged scores, float32 [labels]
         self.thresholds = thresholds
         self._average_s = average_s
         self._refractory_s = refractory_s
@@ -57,6 +51,7 @@ class PosteriorHandler:
         self._over_after_s = over_after_s
         self._waits = {slot: list(others) for slot, others in waits.items()}
         self._present_at = np.full(len(thresholds), -np.inf)
+        # Labels that lasted and are over since the newest scores, with the time until which they were heard, s.
         self.ended: tuple[tuple[int, float], ...] = ()
 
     @property

@@ -43,9 +43,7 @@ class Scorer:
     """Scores windows for every label of a model; labels without a prototype, as of sounds, have the head's score.
 
     ``known``: by label, which sound it is that the front end knows from the start (``fleet_protocol.known_sounds``).
-
-    Attributes:
-        labels: How many labels.
+    ``labels``: How many labels.
     """
 
     def __init__(

@@ -31,15 +31,10 @@ _LARGEST_EXPONENT = 700.0  # of a float64
 
 @dataclass(frozen=True)
 class Tail:
-    """How often sounds that are not a label score high for it.
+    """How often sounds that are not a label score high for it."""
 
-    Attributes:
-        level: Logit of the score that they reach once an hour.
-        scale: Logits by which the score rises where the rate falls by a factor of e.
-    """
-
-    level: float
-    scale: float
+    level: float  # logit of the score that they reach once an hour
+    scale: float  # logits by which the score rises where the rate falls by a factor of e
 
     def threshold(self, per_hour: float) -> float:
         """Return the score, 0.5 to 1, at which the label has so many false accepts an hour, which are above 0."""

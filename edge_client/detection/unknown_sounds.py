@@ -55,9 +55,7 @@ class UnknownSounds:
     def update(
         self, at_s: float, hop_level_db: float, best: float, window: Floats, window_level_db: float, *, heard: bool
     ) -> UnknownSound | None:
-        """Take one hop, and whether a known sound was ``heard`` in it; return the unknown sound that it settles, if
-        any.
-        """
+        """Take one hop, and whether a known sound was ``heard`` in it; return an unknown sound that it settles."""
         began = self._begins(hop_level_db)
         if heard:
             self._sound = None
@@ -74,7 +72,8 @@ class UnknownSounds:
         if at_s - sound.began_s < self._clip_s + self._average_s - _ROUNDING_S:
             return None
         self._sound = None
-        if sound.window is None or not self._is_unknown(sound, at_s):
+        rested = at_s - self._last_s >= self._config.unknown_refractory_s - _ROUNDING_S
+        if sound.window is None or not rested or sound.best >= self._config.unknown_threshold:
             return None
         self._last_s = at_s
         return UnknownSound(sound.window, sound.best, sound.level_db)
@@ -88,7 +87,3 @@ class UnknownSounds:
         began = loud and not self._loud
         self._loud = loud
         return began
-
-    def _is_unknown(self, sound: _Sound, at_s: float) -> bool:
-        rested = at_s - self._last_s >= self._config.unknown_refractory_s - _ROUNDING_S
-        return rested and sound.best < self._config.unknown_threshold

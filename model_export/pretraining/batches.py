@@ -151,9 +151,8 @@ class Batches:
         clips = jnp.where(backwards[:, None, None], clips[:, ::-1], clips)
         noise, quieter_db = self._backgrounds(sounds, draws)
         varied = augment(clips, noise, self.augmentation, draws, quieter_db)
-        return normalised(varied), jnp.where(
-            chosen < self._words, chosen + self._words * backwards, chosen + self._words
-        )
+        behind = backwards | (chosen >= self._words)  # the words played backwards stand between words and noise
+        return normalised(varied), chosen + self._words * behind
 
     @cached_property
     def _drawn(self) -> Callable[[Sounds, int], tuple[jax.Array, jax.Array]]:
@@ -212,10 +211,9 @@ class Batches:
         return _log_power(found)
 
     def variants(self, each: int) -> tuple[Floats, NDArray[np.str_]]:
-        """Return inputs as in training, but forwards, with nothing hidden and nobody behind, and the word of each.
+        """Return inputs as in training, float32 [clips, 98, bands], and the word of each, or NOISE.
 
-        Returns:
-            float32 [clips, 98, bands], and the words or NOISE.
+        But they are forwards, with nothing hidden and nobody behind.
         """
         rng = np.random.default_rng([self.seed, _POOL, each])
         words = self.corpus.vocabulary
@@ -278,15 +276,9 @@ def _log_power(pixels: jax.Array) -> jax.Array:
 
 
 def _windows(speech: jax.Array, marks: jax.Array, draws: Draws) -> jax.Array:
-    """Cut a window round each word of read speech; in some the words beside it are quieter.
+    """Cut a window round each word of read speech, ln(power + 1e-6), float32 [clips, 98, bands].
 
-    Args:
-        speech: uint8 [frames, bands].
-        marks: first and last frame of each word, int32 [clips, 2].
-        draws: of as many clips.
-
-    Returns:
-        ln(power + 1e-6), float32 [clips, 98, bands].
+    In some the words beside it are quieter. ``speech`` and ``marks`` as in :class:`Sounds`; a mark for each clip.
     """
     begin = marks.sum(1, keepdims=True) // 2 - FRAMES // 2 + draws.below(2 * _OFF + 1, 1) - _OFF
     rows = jnp.clip(begin, 0, len(speech) - FRAMES) + jnp.arange(FRAMES)

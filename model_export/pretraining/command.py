@@ -16,11 +16,11 @@ from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file, read_speech
-from model_export.pretraining.corpus import SETTINGS, Division, divide, read_corpus, require_recordings, speakers_of
+from model_export.pretraining.corpus import SETTINGS, Division, divide, list_recordings, read_corpus, speakers_of
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
-    from model_export.pretraining.training import Options, Training
+    from model_export.pretraining.training import Options, Progress, Training
 
 _SIZES = ("base", "small", "words")
 _CALIBRATION_CLIPS = 300
@@ -34,20 +34,12 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     )
     pretrain.add_argument("--speech", type=Path, metavar="MARKS", help="where the words of read speech are, as JSON")
     pretrain.add_argument("--recordings", type=Path, metavar="FOLDER", help="the recordings of --speech")
-    pretrain.add_argument(
-        "--leave-out-speakers",
-        default=[],
-        help="who speaks in this folder is not trained on; may be repeated",
-        **several,
-    )
+    said = "who speaks in this folder is not trained on; may be repeated"
+    pretrain.add_argument("--leave-out-speakers", default=[], help=said, **several)
     pretrain.add_argument("--leave-out-words", default="", metavar="A,B,..", help="kept for the few-shot report")
     pretrain.add_argument("--test", type=Path, metavar="FOLDER", help="test set of Speech Commands: twelve classes")
-    pretrain.add_argument(
-        "--few-shot",
-        default=[],
-        help="folder of <word>/<speaker>_* for the few-shot report; may be repeated",
-        **several,
-    )
+    said = "folder of <word>/<speaker>_* for the few-shot report; may be repeated"
+    pretrain.add_argument("--few-shot", default=[], help=said, **several)
     pretrain.add_argument("--size", default="base", choices=_SIZES, help="size of the network (default: %(default)s)")
     pretrain.add_argument("--steps", type=int, default=12_800, help="training steps (default: %(default)s)")
     pretrain.add_argument("--decay", type=int, default=0, help="steps over which the rate falls; 0: all (default)")
@@ -67,7 +59,7 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     """
     _require_sensible(chosen)
     for folder in (*chosen.few_shot, *filter(None, [chosen.test])):
-        require_recordings(folder)
+        list_recordings(folder)  # refuses one without any before hours are spent
     silent = set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers))
     left_out = [w for w in chosen.leave_out_words.split(",") if w]
     division = divide(read_corpus(chosen.data), silent, left_out)
@@ -94,13 +86,12 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
     checkpoint = chosen.output.with_suffix(".checkpoint")
     digest = division.training.digest() + (f" {speech.digest()}" if speech else "")
     training = Training(options, batches, checkpoint, digest)
-    training.run(
-        lambda at: print(
-            f"step {at.step} of {at.steps}, loss {at.loss:.3f}, {at.remaining_s / 60:.1f} minutes left",
-            file=progress,
-            flush=True,
-        )
-    )
+
+    def report(at: Progress) -> None:
+        left = f"{at.remaining_s / 60:.1f} minutes left"
+        print(f"step {at.step} of {at.steps}, loss {at.loss:.3f}, {left}", file=progress, flush=True)
+
+    training.run(report)
     document = _finish(chosen, options, division, training, digest)
     return json.dumps(document, indent=1) if chosen.json else "\n".join(_lines(document))
 

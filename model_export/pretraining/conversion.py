@@ -24,11 +24,7 @@ def fold(trained: Weights, design: Design) -> keras.Model:
 
     It is in the weights instead (Jacob et al. 2018, section 3.2). With the moving mean m, variance v, scale g and
     offset b of a filter w: w' = w g / sqrt(v + e), b' = b - m w'/w. A design of float16 weights gets those that float16
-    can hold.
-
-    Args:
-        trained: weights and moving statistics.
-        design: sizes of the network.
+    can hold. ``trained``: weights and moving statistics.
     """
     result = _build(design)
     for name in design.convolutions:
@@ -93,13 +89,9 @@ def float32_graph(folded: keras.Model, half: bool = False) -> bytes:
 
 
 def int8_graph(folded: keras.Model, pictures: Floats) -> bytes:
-    """Convert a folded network to int8 weights and activations.
+    """Convert a folded network to int8 weights and activations, whose ranges are measured from normalised pictures.
 
-    Args:
-        pictures: normalised pictures, float32 [clips, 98, 40], from which the activations' ranges are measured.
-
-    Raises:
-        OperatorError: it needs an operator that a runtime lacks.
+    These are float32 [clips, 98, 40]. Raises OperatorError: it needs an operator that a runtime lacks.
     """
     return convert_module(
         *_signed(_Int8Embedding(folded)), calibration=lambda: ([picture[None]] for picture in pictures)

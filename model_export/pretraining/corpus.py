@@ -57,9 +57,8 @@ class Corpus:
 
     def joined(self, other: Corpus) -> Corpus:
         """Return both corpora's clips."""
-        return Corpus(
-            *(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in dataclasses.fields(self))
-        )
+        names = [field.name for field in dataclasses.fields(self)]
+        return Corpus(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
     def digest(self) -> str:
         """Return the SHA-256 of the clips' words, speakers and pixels, in hexadecimal digits."""
@@ -107,11 +106,13 @@ def read_corpus(data: Sequence[Path]) -> Corpus:
 
     Raises CorpusError: a path is neither, or holds no clips; RecordingError: a recording cannot be read.
     """
-    parts = (_read_folder(path) if path.is_dir() else _read_archive(path) for path in data)
-    return functools.reduce(Corpus.joined, parts)
+    return functools.reduce(Corpus.joined, map(_read, data))
 
 
-def _read_archive(archive: Path) -> Corpus:
+def _read(archive: Path) -> Corpus:
+    if archive.is_dir():
+        features, *said = read_log_mel(archive)
+        return Corpus(to_pixels(features), *said)
     paths = picture_paths(archive)
     names = []
     for path in paths:
@@ -125,7 +126,7 @@ def _read_archive(archive: Path) -> Corpus:
 def speakers_of(folder: Path) -> set[str]:
     """Return who speaks in a folder of recordings or an archive of pictures. Raises CorpusError: it holds neither."""
     if folder.is_dir():
-        return {speaker for _, _, speaker in _recordings(folder)} - {NOBODY}
+        return {speaker for _, _, speaker in list_recordings(folder)} - {NOBODY}
     spoken = (path.name.partition("_nohash_") for path in picture_paths(folder))
     return {speaker for speaker, found, _ in spoken if found}
 
@@ -138,20 +139,13 @@ def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str
 def read_features(
     folder: Path, settings: FeatureSettings, compute: Callable[[Floats], Floats]
 ) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
-    """Read recordings in ``<label>/*``; long ones of noise count second by second.
+    """Read recordings in ``<label>/*``: features, float32 [clips, ...], the clips' words and their speakers.
 
-    Args:
-        compute: from clips, float32 [clips, samples], to features, [clips, ...].
-
-    Returns:
-        features, float32 [clips, ...], the clips' words and their speakers.
-
-    Raises:
-        CorpusError: there are none.
-        RecordingError: a recording cannot be read.
+    Long ones of noise count second by second. ``compute``: from clips, float32 [clips, samples], to features. Raises
+    CorpusError: there are none; RecordingError: a recording cannot be read.
     """
     features, words, speakers = [], [], []
-    for path, word, speaker in _recordings(folder):
+    for path, word, speaker in list_recordings(folder):
         samples = read_recording(path, settings.sample_rate_hz)
         count = len(samples) // settings.clip_samples
         if word == NOISE and count > 1:
@@ -164,21 +158,8 @@ def read_features(
     return np.concatenate(features), np.array(words), np.array(speakers)
 
 
-def require_recordings(folder: Path) -> None:
-    """Refuse a folder without recordings, before hours are spent on what it is to be measured with.
-
-    Raises CorpusError: there are none.
-    """
-    _recordings(folder)
-
-
-def _read_folder(folder: Path) -> Corpus:
-    features, words, speakers = read_log_mel(folder)
-    return Corpus(to_pixels(features), words, speakers)
-
-
-def _recordings(folder: Path) -> list[tuple[Path, str, str]]:
-    """List a folder's recordings with word and speaker."""
+def list_recordings(folder: Path) -> list[tuple[Path, str, str]]:
+    """List a folder's recordings with word and speaker. Raises CorpusError: there are none."""
     found = []
     for path in sorted(folder.glob("*/*")):
         if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in path.parts[-2:]):

@@ -61,12 +61,7 @@ def twelve_classes(logits: Floats, classes: Sequence[str], words: NDArray[np.str
 
     The probabilities of the other words are added up. The task has twelve classes of about equal size, the training
     has not: noise is a thirtieth of it. So the probabilities are divided by the classes' shares of the training.
-
-    Args:
-        logits: float32 [clips, classes].
-        classes: words, and noise.
-        words: what was said.
-        shares: share of the training that each of the classes had, float32 [classes].
+    ``logits``: float32 [clips, classes]; ``classes``: words, and noise; ``words``: what was said.
     """
     groups = np.array([_group(word) for word in classes])
     names = (*KEYWORDS, _UNKNOWN, NOISE)
@@ -149,9 +144,8 @@ def _draw(
     def share(is_tested: Callable[[int], bool]) -> float | None:
         by_word = []
         for index, word in enumerate(vocabulary):
-            rows = rng.permutation([row for row in rest[words[rest] == word] if is_tested(row)])[:_MOST_CLIPS].astype(
-                int
-            )
+            tested = [row for row in rest[words[rest] == word] if is_tested(row)]
+            rows = rng.permutation(tested)[:_MOST_CLIPS].astype(int)
             if len(rows):
                 by_word.append(float(((directions[rows] @ matrix.T).argmax(axis=1) == index).mean()))
         return float(np.mean(by_word)) if by_word else None

@@ -48,15 +48,9 @@ def serialise(
     head: bytes = b"",
     left_out: Sequence[str] = (),
 ) -> bytes:
-    """Return the file's bytes; format, version, sizes and digests are filled in here.
+    """Return the bytes of a file that holds what :class:`FrontEndFile` says; statistics and classifier are packed.
 
-    Args:
-        description: content of ``frontend.json``.
-        float32: the network's graph.
-        int8: the same, quantised; empty where there is no such form.
-        statistics: of the words, packed.
-        head: classifier of the words, packed; empty where there is none.
-        left_out: names of members that another file of the same folder holds.
+    Format, version, sizes and digests are filled in. ``left_out``: members that another file of the same folder holds.
     """
     members = {FLOAT32: float32, INT8: int8, STATISTICS: statistics} | ({HEAD: head} if head else {})
     files = {name: {"bytes": len(data), "sha256": digest(data)} for name, data in members.items()}

@@ -37,22 +37,22 @@ class Embedded:
 def measure(
     clips: Embedded, variants: Embedded, speech: Floats, samples: int, noises: int, seed: int
 ) -> EmbeddingStatistics:
-    """Measure the embeddings of a corpus.
+    """Measure the embeddings of a corpus, of variants of it, at least two of every word, and of running speech.
 
-    Args:
-        variants: moved, stretched, in noise; at least two of every word.
-        speech: of windows in which words follow one another, in noise, float32 [windows, embedding].
-        samples: clips of every word to keep; fewer where a word has fewer, then repeated.
-        noises: clips of noise to keep at most.
+    Speech is float32 [windows, embedding]. ``samples`` clips of every word are kept, where it has fewer repeated; and
+    of noise at most ``noises``.
     """
     rng = np.random.default_rng([seed, 1])
     vocabulary = tuple(sorted(set(map(str, clips.words)) - {NOISE, SPEECH}))
-    groups = [clips.of(word) for word in vocabulary]
-    varied = [_alike(rng, clips.of(word), variants.of(word)) for word in vocabulary]
+    groups, variants_of = [clips.of(word) for word in vocabulary], [variants.of(word) for word in vocabulary]
+    # Variants, and as many clips where there are as many, so that both kinds count alike.
+    pairs = zip(groups, variants_of, strict=True)
+    varied = [np.concatenate([rng.permutation(group)[: len(others)], others]) for group, others in pairs]
     noise = np.concatenate([clips.of(NOISE), variants.of(NOISE)])
+    scatter = scatter_of(groups)
     return EmbeddingStatistics(
-        means=_means(groups),
-        within=_within(groups),
+        means=scatter.means,
+        within=scatter.within,
         words=vocabulary,
         counts=np.array([len(group) for group in groups], np.int64),
         samples=np.stack([np.resize(rng.permutation(group), (samples, group.shape[1])) for group in groups]).astype(
@@ -64,24 +64,12 @@ def measure(
     )
 
 
-def _alike(rng: np.random.Generator, clips: Doubles, variants: Doubles) -> Doubles:
-    """Return variants, and clips: as many where there are as many, so that both kinds count alike."""
-    return np.concatenate([rng.permutation(clips)[: len(variants)], variants])
-
-
 def scatter_of(groups: Sequence[Doubles]) -> Scatter:
-    """Return the scatter of classes, each float64 [clips, embedding]."""
-    return Scatter(_means(groups), _within(groups))
-
-
-def _means(groups: Sequence[Doubles]) -> Floats:
-    return np.asarray(np.stack([group.mean(axis=0) for group in groups]), np.float32)
-
-
-def _within(groups: Sequence[Doubles]) -> Floats:
-    """Return the covariance within groups, pooled over them."""
-    residuals = np.concatenate([group - group.mean(axis=0) for group in groups])
-    return np.asarray(residuals.T @ residuals / max(1, len(residuals) - len(groups)), np.float32)
+    """Return the scatter of classes, each float64 [clips, embedding]; the covariance within them is pooled."""
+    means = [group.mean(axis=0) for group in groups]
+    residuals = np.concatenate([group - mean for group, mean in zip(groups, means, strict=True)])
+    within = residuals.T @ residuals / max(1, len(residuals) - len(groups))
+    return Scatter(np.stack(means).astype(np.float32), np.asarray(within, np.float32))
 
 
 _SAMPLES, _NOISES = 6, 64  # embeddings of each word, and of noise, that a file keeps

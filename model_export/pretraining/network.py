@@ -106,15 +106,10 @@ def embed(
     precision: Any = jnp.float32,  # noqa: ANN401
     momentum: float = _MOMENTUM,
 ) -> tuple[jax.Array, Weights]:
-    """Return the embeddings of a training's batch, normalised by its own statistics, and the moving statistics.
+    """Return the embeddings of a training's batch, normalised by its own statistics, and the new moving statistics.
 
-    Args:
-        pictures: normalised, float32 [clips, frames, bands].
-        precision: type in which the convolutions are computed.
-        momentum: share that the moving statistics keep of themselves.
-
-    Returns:
-        float32 [clips, embedding], and the new moving statistics.
+    From normalised pictures, float32 [clips, frames, bands], to float32 [clips, embedding]. ``precision``: type of the
+    convolutions' numbers; ``momentum``: share that the moving statistics keep of themselves.
     """
     seen = {}
 

@@ -43,18 +43,12 @@ class ReadSpeech:
 
 
 def read(marks: Path, recordings: Path, speakers: Collection[str], words: Collection[str]) -> ReadSpeech:
-    """Read recordings, and where their words are; words that are short or said once are left out.
+    """Read a folder's recordings, at any depth, and where their words are, without those of some speakers, some words,
+    and words that are short or said once.
 
-    Args:
-        marks: JSON, packed by gzip where its suffix is ``.gz``: ``[{"recording": stem of a file, "speaker": ..,
-            "words": [[word, first frame, last frame], ..]}, ..]``, in frames of 10 ms.
-        recordings: folder of the files, at any depth.
-        speakers: whose recordings are left out.
-        words: words to leave out.
-
-    Raises:
-        CorpusError: the marks cannot be read, name a recording that is missing, or leave no word.
-        RecordingError: a recording cannot be read.
+    ``marks``: JSON, packed by gzip where its suffix is ``.gz``: ``[{"recording": stem of a file, "speaker": ..,
+    "words": [[word, first frame, last frame], ..]}, ..]``, in frames of 10 ms. Raises CorpusError: they cannot be read,
+    name a recording that is missing, or leave no word; RecordingError: a recording cannot be read.
     """
     try:
         lines = [line for line in _lines(marks) if line["speaker"] not in speakers]

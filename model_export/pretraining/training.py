@@ -95,12 +95,7 @@ def begin(design: Design, classes: int, cosine: bool, key: jax.Array) -> State:
 
 
 def losses(weights: Weights, embeddings: jax.Array, classes: jax.Array) -> dict[str, jax.Array]:
-    """Return a batch's mean loss in each of the tasks that the weights are for.
-
-    Args:
-        embeddings: float32 [clips, embedding].
-        classes: int32 [clips].
-    """
+    """Return a batch's mean loss in each task of the weights: float32 [clips, embedding], classes int32 [clips]."""
     found = {"words": _cross_entropy(embeddings @ weights["words/kernel"] + weights["words/bias"], classes)}
     if "cosine/kernel" in weights:
         # Centred and mapped linearly, which a device's whitening does after the training.
@@ -138,12 +133,7 @@ class Training:
     """A network, its classifier, its optimiser and the number of steps that are done."""
 
     def __init__(self, options: Options, batches: Batches, checkpoint: Path, corpus_digest: str) -> None:
-        """Begin anew, or where the checkpoint is.
-
-        Args:
-            checkpoint: file from which a run goes on, and into which it writes its state.
-            corpus_digest: of all that the batches are drawn from.
-        """
+        """Begin anew, or where the checkpoint is, a file; ``corpus_digest``: of all that the batches are drawn from."""
         self.options = options
         self.step = 0
         self.batches = batches

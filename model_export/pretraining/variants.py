@@ -100,12 +100,9 @@ class Draws:
 def augment(
     log_power: jax.Array, noise: jax.Array, settings: Augmentation, draws: Draws, quieter_db: jax.Array | float = 0.0
 ) -> jax.Array:
-    """Return variants of clips, float32 [clips, frames, bands].
+    """Return variants of clips, ln(power + 1e-6), float32 [clips, frames, bands].
 
-    Args:
-        log_power: ln(power + 1e-6), float32 [clips, frames, bands].
-        noise: the same of noises, one for each clip.
-        quieter_db: by how much each noise is quieter than is drawn, float32 [clips], dB.
+    ``noise``: the same of noises, one for each clip; ``quieter_db``: by how much each is quieter than is drawn, dB.
     """
     power = jnp.exp(_resampled(log_power, settings, draws))
     if settings.microphones:
@@ -113,7 +110,9 @@ def augment(
     if settings.rooms:
         power = _reverberant(power, settings.rooms, draws)
     level = jnp.exp(-NEPERS * (draws.uniform(settings.snr_db) + quieter_db)) * draws.happens(settings.noise)
-    power += even(_rolled(noise, draws)) * (level * power.mean((1, 2)))[:, None, None]
+    frames = noise.shape[1]
+    rows = (jnp.arange(frames) + draws.below(frames, 1)) % frames  # a noise begins somewhere else
+    power += even(jnp.take_along_axis(noise, rows[:, :, None], 1)) * (level * power.mean((1, 2)))[:, None, None]
     varied = jnp.log(power * jnp.exp(NEPERS * draws.uniform(settings.gain_db, 1, 1)) + FLOOR)
     return _masked(varied, settings, draws) if settings.masks else varied
 
@@ -157,13 +156,6 @@ def _reverberant(power: jax.Array, share: float, draws: Draws) -> jax.Array:
     past = frames[:, None] - frames
     tails = jnp.where(past > 0, jnp.exp(jnp.maximum(past, 0) * log_fall), 0.0)
     return power + late * (tails @ power)
-
-
-def _rolled(noise: jax.Array, draws: Draws) -> jax.Array:
-    """Let noises begin somewhere else."""
-    frames = noise.shape[1]
-    rows = (jnp.arange(frames) + draws.below(frames, 1)) % frames
-    return jnp.take_along_axis(noise, rows[:, :, None], 1)
 
 
 def _masked(log_power: jax.Array, settings: Augmentation, draws: Draws) -> jax.Array:

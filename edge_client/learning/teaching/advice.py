@@ -25,26 +25,18 @@ _NEAR, _NAMED = 0.5, 3
 
 @dataclass(frozen=True)
 class Advice:
-    """What a label was taught with, and lines of what would help it.
-
-    ``kind`` is "word" or "sound", where the front end hears both.
-    """
+    """What a label was taught with, and lines of what would help it."""
 
     label: str
     takes: int
     lines: tuple[str, ...]
-    kind: str = ""
+    kind: str = ""  # "word" or "sound", where the front end hears both
 
 
 def advice_on(
     heard: Heard, statistics: EmbeddingStatistics, kinds: Mapping[str, str], *, hears_sounds: bool
 ) -> tuple[Advice, ...]:
-    """Return what would help every label that has takes.
-
-    Args:
-        kinds: of labels, on a front end that hears words and everyday sounds.
-        hears_sounds: whether the front end was made for everyday sounds.
-    """
+    """Return what would help every label that has takes; ``kinds``: of labels, on a front end that hears both kinds."""
     return tuple(
         Advice(label, len(takes), _lines(label, heard, statistics, hears_sounds=hears_sounds), kinds.get(label, ""))
         for label, takes in heard.takes.items()
@@ -100,8 +92,7 @@ def same_sound(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tup
     """Return the other labels whose takes are as near as those of one sound are, in alphabetical order."""
 
     def direction(name: str) -> Doubles:
-        whitened: Doubles = statistics.whitened(heard.takes[name][:, 0].mean(axis=0, keepdims=True))
-        return np.asarray(whitened[0])
+        return np.asarray(statistics.whitened(heard.takes[name][:, 0].mean(axis=0, keepdims=True))[0])
 
     own = direction(label)
     return tuple(

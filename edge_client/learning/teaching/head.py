@@ -144,7 +144,9 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     former = saved.progress.label_map
     statistics = saved.bundle.manifest.embedding_statistics
     assert statistics is not None
-    from_start = _from_start(config, statistics)
+    # By label, the sounds that the owner chose of those that the front end knows from the start.
+    offered = () if statistics.known is None else statistics.known.names
+    from_start = {label: sound for label, sound in known_labels(config.clips_folder).items() if sound in offered}
     label_map = take_labels(former, tuple(dict.fromkeys([*heard.takes, *from_start])), ())
     if not label_map.slots:
         raise RecordingError(f"no readable clips in {config.clips_folder}; record or import some first")
@@ -184,12 +186,6 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
     return Taught(learned.weights, label_map, clips, advice, learned.tails, learned.prototypes, from_start, unheard)
 
 
-def _from_start(config: Config, statistics: EmbeddingStatistics) -> dict[str, str]:
-    """Return by label the sounds that the owner chose of those that the front end knows from the start."""
-    known = () if statistics.known is None else statistics.known.names
-    return {label: sound for label, sound in known_labels(config.clips_folder).items() if sound in known}
-
-
 def _listening(label_map: LabelMap, material: HeadMaterial, from_start: Container[str]) -> LabelMap:
     """Return the labels for listening: without the head's outputs of known sounds that it learned nothing of."""
     bare = (slot for slot, name in enumerate(label_map.names) if name in from_start and slot not in material.slots)
@@ -218,8 +214,7 @@ def _misses(
     here = room_tails(room.sample, room.layout.averaged, scorer, label_map, own, room.denied)
     missed = 0
     for label, clips in takes.items():
-        rows = clips.reshape(-1, 1, clips.shape[-1])
-        scores = scorer(rows)
+        scores = scorer(clips.reshape(-1, 1, clips.shape[-1]))
         slot = label_map.slot_of(label)
         heard = (scores.argmax(axis=1) == slot) & (scores[:, slot] >= here[label].threshold(promised))
         missed += int((~heard).sum())

@@ -52,37 +52,26 @@ _HALVES = 400  # of either kind that rows get
 
 @dataclass(frozen=True)
 class Heard:
-    """Embeddings of what the device itself heard, float32; the last axis counts the embedding's numbers.
+    """Embeddings of what the device itself heard, float32; the last axis counts the embedding's numbers."""
 
-    Attributes:
-        takes: Embeddings by label, [clips, variants, numbers]; the first variant is the clip as it was recorded.
-        rejected: Embeddings by label of what the owner said is not it; the same axes.
-        nothing: Embeddings of windows of the room when nothing happens, and of artificial noise, [windows, numbers].
-        spliced: Embeddings of windows made of pieces of several labels' clips, [windows, numbers].
-        parts: Embeddings by label of what is less than the whole of a take, [takes, parts, numbers]; long words alone.
-        room: Embeddings of what was heard in the room and is no label's, [windows, numbers]; None without any.
-    """
-
-    takes: Mapping[str, Floats]
-    nothing: Floats
-    spliced: Floats
-    rejected: Mapping[str, Floats] = field(default_factory=dict)
+    takes: Mapping[str, Floats]  # by label, [clips, variants, numbers]; the first variant is the clip as recorded
+    nothing: Floats  # windows of the room when nothing happens, and of artificial noise, [windows, numbers]
+    spliced: Floats  # windows made of pieces of several labels' clips, [windows, numbers]
+    rejected: Mapping[str, Floats] = field(default_factory=dict)  # by label, what the owner said is not it; as takes
+    # By label, what is less than the whole of a take, [takes, parts, numbers]; long words alone.
     parts: Mapping[str, Floats] = field(default_factory=dict)
-    room: Floats | None = None
+    room: Floats | None = None  # what was heard in the room and is no label's, [windows, numbers]; None without any
 
 
 @dataclass(frozen=True)
 class Sound:
-    """What one output of the head learns: embeddings, and means around which more are drawn, float32 [any, numbers].
-
-    ``share``: Rows in one pass, as a share of a label's. ``kind``: WORD, SOUND, or NEITHER.
-    """
+    """What one output of the head learns: embeddings, and means around which more are drawn, float32 [any, numbers]."""
 
     slot: int
     rows: Floats
     centres: Floats
-    share: float = 1.0
-    kind: str = NEITHER
+    share: float = 1.0  # rows in one pass, as a share of a label's
+    kind: str = NEITHER  # or WORD, or SOUND
 
 
 @dataclass(frozen=True)
@@ -103,17 +92,12 @@ class OtherHalves:
 
 @dataclass(frozen=True)
 class HeadMaterial:
-    """All sounds, of which an output may have several, and how far draws lie from their centres.
-
-    ``scatter`` times normal numbers is a draw's distance from its centre, float64 [numbers, numbers]. ``own`` is made
-    of the device's own takes alone; None where there is nothing else, or no take. ``halves`` are of an embedding with
-    the numbers of two networks.
-    """
+    """All sounds, of which an output may have several, and how far draws lie from their centres."""
 
     sounds: tuple[Sound, ...]
-    scatter: Doubles
-    own: HeadMaterial | None = None
-    halves: OtherHalves | None = None
+    scatter: Doubles  # times normal numbers is a draw's distance from its centre, float64 [numbers, numbers]
+    own: HeadMaterial | None = None  # of the device's own takes alone; None where there is nothing else, or no take
+    halves: OtherHalves | None = None  # of an embedding with the numbers of two networks
 
     @property
     def slots(self) -> frozenset[int]:
@@ -129,7 +113,8 @@ class HeadMaterial:
         """Return so many embeddings of a sound, float32 [count, numbers]: half of them drawn, where both can be."""
         drawn = count if not len(sound.rows) else count // 2 if len(sound.centres) else 0
         real = sound.rows[rng.integers(max(1, len(sound.rows)), size=count - drawn)]
-        found = np.concatenate([real, self._around(sound.centres, drawn, rng)])
+        around = sound.centres[rng.integers(max(1, len(sound.centres)), size=drawn)]
+        found = np.concatenate([real, self._scattered(around, rng)])
         return self._exchanged(found, np.full(count, sound.kind), rng)
 
     def one_pass(self, capacity: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -149,9 +134,6 @@ class HeadMaterial:
         kinds = np.repeat([sound.kind for sound in sounds], [len(sound.centres) for sound in sounds])
         return self._exchanged(self._scattered(centres[chosen], rng), kinds[chosen], rng)
 
-    def _around(self, centres: Floats, count: int, rng: np.random.Generator) -> Floats:
-        return self._scattered(centres[rng.integers(max(1, len(centres)), size=count)], rng)
-
     def _scattered(self, centres: Floats, rng: np.random.Generator) -> Floats:
         return np.asarray(centres + rng.standard_normal((len(centres), len(self.scatter))) @ self.scatter, np.float32)
 
@@ -168,17 +150,14 @@ def head_material(
     prototypes: Mapping[str, Floats] | None = None,
     denied: Mapping[str, Floats] | None = None,
 ) -> HeadMaterial:
-    """Collect what every output learns from.
+    """Collect what every output learns from; the label map has the new labels and background outputs.
 
-    Args:
-        label_map: the device's, with the new labels; it has background outputs.
-        known: slots of labels that must not be forgotten.
-        public_set: of the fleet; None where the device never saw one.
-        prototypes: by class, centres that the fleet sent, float32 [centres, numbers].
-        denied: by class, what other owners said is none of its sounds, float32 [sounds, numbers].
+    ``known``: slots of labels that must not be forgotten. ``prototypes``: by class, centres that the fleet sent,
+    float32 [centres, numbers]. ``denied``: by class, what others said is not its sound, float32 [sounds, numbers].
     """
     wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
-    fleet = _of_fleet(label_map, wanted, prototypes or {})
+    sent = ((slot, (prototypes or {}).get(label_map.class_ids[slot] or "")) for slot in wanted)
+    fleet = {slot: centres for slot, centres in sent if centres is not None}
     recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
     kinds = _kinds(label_map, recorded, fleet, heard, statistics)
     fleet = {
@@ -195,12 +174,11 @@ def head_material(
             parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.varied.means[word]]
         elif not described[slot]:
             continue  # nothing tells of it
-        kind = kinds[slot]
         if not parts:
-            sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD, kind))
+            sounds.append(Sound(slot, statistics.means[:0], fleet[slot], _UNHEARD, kinds[slot]))
             continue
         centres = [fleet[slot].mean(axis=0)] if slot in fleet else centres
-        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres), kind=kind))
+        sounds.append(Sound(slot, np.concatenate(parts), np.stack(centres), kind=kinds[slot]))
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
@@ -280,11 +258,6 @@ def _words(
     return same, tuple(word for word in range(len(statistics.words)) if word not in taken)
 
 
-def _of_fleet(label_map: LabelMap, slots: Iterable[int], prototypes: Mapping[str, Floats]) -> dict[int, Floats]:
-    pairs = ((slot, prototypes.get(label_map.class_ids[slot] or "")) for slot in slots)
-    return {slot: centres for slot, centres in pairs if centres is not None}
-
-
 def _alike(parts: list[Floats], centres: Floats, statistics: EmbeddingStatistics, kind: str) -> bool:
     """Tell whether the fleet's centres are believed: there are no recordings, or they sound as these do."""
     if not parts:
@@ -316,7 +289,6 @@ def _background(
     label_map: LabelMap, heard: Heard, statistics: EmbeddingStatistics, other: tuple[int, ...]
 ) -> list[Sound]:
     """Return the sounds of the outputs that are no label's."""
-    rejected = {label: _no_label_s(clips, label, heard, statistics) for label, clips in heard.rejected.items()}
     *word_slots, other_slot, nothing_slot = label_map.background
     numbers = statistics.means.shape[1]
     nobody = np.zeros((0, numbers), np.float32)
@@ -337,7 +309,8 @@ def _background(
         Sound(nothing_slot, statistics.noise, nobody, _NOTHING),
         Sound(nothing_slot, heard.nothing, nobody, _NOTHING),
     ]
-    for label, clips in rejected.items():
+    for label, rejected in heard.rejected.items():
+        clips = _no_label_s(rejected, label, heard, statistics)
         takes = len(heard.takes[label]) if label in heard.takes else _USUAL_TAKES
         share = min(_REJECTED, len(clips) / takes)  # one is worth as much as a take: a single one costs few of these
         sounds.append(Sound(other_slot, clips.reshape(-1, numbers), nobody, share))

@@ -94,8 +94,7 @@ class Hearing:
         self._settings = settings
         self._front_end: FrontEnd = open_front_end(settings)
         self._seed = config.device.seed
-        recipe = f"{_VERSION} {settings.digest} {_VARIANTS} {self._seed}"
-        self._cache = EmbeddingCache(cache_path, recipe)
+        self._cache = EmbeddingCache(cache_path, f"{_VERSION} {settings.digest} {_VARIANTS} {self._seed}")
         self._room = rooms(config, settings)
         rng = np.random.default_rng(self._seed)
         self._backgrounds = BackgroundNoise((*self._room, *artificial_noise(12, settings, rng)))

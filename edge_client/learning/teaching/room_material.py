@@ -77,12 +77,10 @@ def helps(state: DeviceState) -> bool:
 def with_room(
     state: DeviceState, heard: Heard, rows: Floats, misses: Callable[[Heard, Mapping[str, Floats]], int]
 ) -> Heard:
-    """Return what was heard, with the room's rows if they help.
+    """Return what was heard, with the room's rows, float32 [windows, numbers], if they help.
 
-    Args:
-        rows: negatives of the room, float32 [windows, numbers].
-        misses: returns how many of other takes, by label float32 [clips, variants, numbers], a head misses that learned
-            what was heard; asked where the room is judged.
+    ``misses`` returns how many of other takes, by label float32 [clips, variants, numbers], a head misses that learned
+    what was heard; asked where the room is judged.
     """
     found = _noted(state)
     use = bool(found.get(_HELPS))
