@@ -27,7 +27,7 @@ from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
-from edge_client.room.accept_rates import rate_sentences
+from edge_client.room.observed_rates import rate_sentences
 from edge_client.storage.owner_choices import KEEP_DAYS
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import JointSettings

@@ -17,9 +17,9 @@ from edge_client.errors import StateError
 from edge_client.features.front_end import hop_frames
 from edge_client.logs import RateLimitedLog
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.accept_rates import observed_rates
-from edge_client.room.rates import room_tails
+from edge_client.room.observed_rates import observed_rates
 from edge_client.room.reservoir import Layout, Reservoir, Sample
+from edge_client.room.room_tails import room_tails
 from edge_client.room.store import forget_room, read_sample, read_wrong_detections, write_sample
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats

@@ -34,7 +34,7 @@ from edge_client.learning.teaching.head_material import HeadMaterial, Heard, hea
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
 from edge_client.model.runtime import ModelRuntime
-from edge_client.room.rates import room_tails
+from edge_client.room.room_tails import room_tails
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.arrays import Floats

@@ -17,8 +17,8 @@ from edge_client.clips.files import store_digest
 from edge_client.config import Config
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from edge_client.room.memory import kept_sample
-from edge_client.room.rates import is_denied
 from edge_client.room.reservoir import Layout, Sample
+from edge_client.room.room_tails import is_denied
 from edge_client.room.store import read_wrong_detections
 from edge_client.storage.database import ROOM_LEARNED
 from edge_client.storage.device_state import DeviceState

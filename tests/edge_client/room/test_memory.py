@@ -12,8 +12,8 @@ from edge_client.detection.thresholds import Tail
 from edge_client.model.runtime import ModelRuntime
 from edge_client.owner import Teaching
 from edge_client.owner_changes import purge
-from edge_client.room.accept_rates import observed_rates, rate_lines
 from edge_client.room.memory import RoomMemory, layout_of, tails_here
+from edge_client.room.observed_rates import observed_rates, rate_lines
 from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap

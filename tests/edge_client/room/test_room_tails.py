@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edge_client.detection.thresholds import Tail
-from edge_client.room.rates import BEGIN_PER_HOUR, CLEARLY, FLATTER, LEFT_OUT, QUIET_HOURS, RoomTail
+from edge_client.room.room_tails import BEGIN_PER_HOUR, CLEARLY, FLATTER, LEFT_OUT, QUIET_HOURS, RoomTail
 
 PRIOR = Tail(3.0, 0.7)
 
