@@ -2,8 +2,8 @@
 
     open -> done | failed(reason)
 
-A round is inserted open (rounds/opening.py), or done where an operator made its result (undo/restoring.py). No other
-module compares states or changes them.
+A round is inserted open (rounds/opening.py), or done where an operator made its result
+(operator_changes/restore_and_undo.py). No other module compares states or changes them.
 """
 
 from collections.abc import Sequence

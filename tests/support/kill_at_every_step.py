@@ -21,6 +21,8 @@ from pathlib import Path
 import kmedoids  # noqa: F401  (imported once here, not in every forked process)
 
 from aggregator_server.fleet.classes import list_class_history, list_classes
+from aggregator_server.operator_changes.merge_and_retire import remove_class
+from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds.devices.work import next_work
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.publishing import describe_public_set
@@ -28,8 +30,6 @@ from aggregator_server.rounds.replies import describe_round, list_rounds
 from aggregator_server.rounds.retention import remove_left_uploads
 from aggregator_server.store import Store
 from aggregator_server.store.tables import RoundRow
-from aggregator_server.undo.class_changes import remove_class
-from aggregator_server.undo.restoring import restore_round
 
 PACKAGE = str(Path(sys.modules["aggregator_server"].__file__).parent)
 

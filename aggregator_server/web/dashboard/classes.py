@@ -12,12 +12,12 @@ from aggregator_server.errors import AggregatorError, ClassNotFoundError, Refuse
 from aggregator_server.fleet.audit import What, list_entries
 from aggregator_server.fleet.classes import describe_class, list_class_history, rename_class
 from aggregator_server.fleet.devices import device_names
+from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
+from aggregator_server.operator_changes.restore_and_undo import undo_operation
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import ClassDetail
 from aggregator_server.store import Store
 from aggregator_server.store.tables import ACTIVE
-from aggregator_server.undo.class_changes import merge_class, remove_class
-from aggregator_server.undo.restoring import undo_operation
 from aggregator_server.web.dashboard.access import Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.new_sounds import NewSounds, new_sounds_of
 from aggregator_server.web.dashboard.rendering import NOTES, PageRoute, render, to_page

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from aggregator_server.errors import AggregatorError
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.opening import fleet_kind
 from aggregator_server.rounds.replies import list_progress, list_rounds
@@ -19,7 +20,6 @@ from aggregator_server.store.tables import ModelRow, PublicSetRow
 from aggregator_server.strategies.registry import recommended, strategies
 from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import Strategy
-from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.dashboard.access import Form, Operator, OwnForm, Signed
 from aggregator_server.web.dashboard.new_sounds import new_sounds_of
 from aggregator_server.web.dashboard.overview import PROGRESS

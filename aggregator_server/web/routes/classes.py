@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path
 from aggregator_server import errors
 from aggregator_server.fleet import classes
 from aggregator_server.fleet.classes import describe_class, list_class_history
+from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
 from aggregator_server.schemas import ClassChange, ClassDetail
-from aggregator_server.undo.class_changes import merge_class, remove_class
 from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_members, for_people
 from fleet_protocol.messages import ClassInfo
 

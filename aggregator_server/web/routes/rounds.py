@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds import lifecycle
 from aggregator_server.rounds.replies import describe_round, list_rounds, summarise_round
 from aggregator_server.schemas import RoundDetail, RoundRequest, RoundSummary
-from aggregator_server.undo.restoring import restore_round
 from aggregator_server.web.routes.access import By, CurrentService, Operator, Viewer, for_people
 
 router = APIRouter(tags=["rounds"])

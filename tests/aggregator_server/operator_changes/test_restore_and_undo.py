@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from aggregator_server.fleet.classes import list_class_history, list_classes, rename_class
+from aggregator_server.operator_changes.merge_and_retire import merge_class, remove_class
+from aggregator_server.operator_changes.restore_and_undo import restore_round
 from aggregator_server.rounds.publishing import describe_public_set
 from aggregator_server.rounds.replies import describe_round, list_rounds
-from aggregator_server.undo.class_changes import merge_class, remove_class
-from aggregator_server.undo.restoring import restore_round
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassAssignment, MergedClass

@@ -8,17 +8,17 @@ from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes, require_class, set_columns
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.rounds.queries import require_no_open_round
-from aggregator_server.store import Store
-from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, RoundRow
-from aggregator_server.undo.columns import (
+from aggregator_server.operator_changes.class_columns import (
     ClassChange,
     changed_consensus,
     changed_head,
     changed_prototypes,
     changed_public_set,
 )
-from aggregator_server.undo.restoring import WAY_OUT, insert_operation, lines, note_public_set
+from aggregator_server.operator_changes.restore_and_undo import WAY_OUT, insert_operation, lines, note_public_set
+from aggregator_server.rounds.queries import require_no_open_round
+from aggregator_server.store import Store
+from aggregator_server.store.tables import ACTIVE, MERGED, RETIRED, ClassRow, RoundRow
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import ClassInfo

@@ -1,4 +1,4 @@
-"""Rolling the fleet back to the state after a round, and what every operation of an operator is: a round that is done.
+"""Goes back to the state after a round, or before a change of classes; and what an operation is: a round that is done.
 
 Its strategy and plan are those of the round before, so devices apply the result in the way that they know. The blobs
 are on disk before one transaction writes all rows: a server that is killed has done all of it, or nothing. Rounds that
