@@ -7,8 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aggregator_server.errors import AggregatorError, InvalidRequestError
-from fleet_protocol.addresses import InvitationLink, address_problem
+from fleet_protocol.addresses import address_problem
 from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.invitation_link import InvitationLink
 
 _NAME = "address.json"
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared, not listened on)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from edge_client.commands import Commands, report, set_command
 
 if TYPE_CHECKING:
-    from fleet_protocol.addresses import InvitationLink
+    from fleet_protocol.invitation_link import InvitationLink
     from fleet_protocol.messages import Enrolled
 
 
@@ -35,7 +35,7 @@ def _join(options: argparse.Namespace) -> int:
     from edge_client.config.location import config_option, find_config
     from edge_client.fleet.joining import join
     from edge_client.storage.device_state import DeviceState
-    from fleet_protocol.addresses import InvitationLink
+    from fleet_protocol.invitation_link import InvitationLink
 
     link = InvitationLink.parse(options.link)
     if options.recordings is not None:

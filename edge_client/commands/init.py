@@ -135,7 +135,7 @@ def _microphones(wanted: str | None) -> list[CaptureDevice]:
 
 def _join(options: argparse.Namespace, given: str) -> str:
     from edge_client.fleet.joining import join
-    from fleet_protocol.addresses import InvitationLink
+    from fleet_protocol.invitation_link import InvitationLink
 
     link = InvitationLink.parse(given)
     join(options.config, link, insecure_http=options.insecure_http)

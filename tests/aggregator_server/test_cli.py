@@ -16,8 +16,8 @@ from aggregator_server.fleet.tokens import Person, add_token, find_person
 from aggregator_server.schemas import TokenRequest
 from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
-from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.command_line import version
+from fleet_protocol.invitation_link import InvitationLink
 from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
 from tests.support.commands import answer, command, failed, printed, start
 

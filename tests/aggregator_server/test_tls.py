@@ -12,7 +12,7 @@ from cryptography import x509
 from aggregator_server import tls
 from aggregator_server.errors import StartError
 from aggregator_server.web.endpoint import Endpoint
-from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.invitation_link import InvitationLink
 from tests.support.aggregator_process import public_set
 from tests.support.commands import answer, command, failed, printed
 

@@ -17,9 +17,9 @@ from aggregator_server import tls
 from edge_client.fleet.enrolment import client_of_member
 from edge_client.fleet.joining import join
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.client import certificates
 from fleet_protocol.errors import CertificateError
+from fleet_protocol.invitation_link import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
 from tests.support.tls_server import TlsServer

@@ -3,7 +3,7 @@
 import pytest
 
 from edge_client.clips.files import check_label, rejected
-from fleet_protocol.addresses import InvitationLink
+from fleet_protocol.invitation_link import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round
 from tests.support.edge_process import wait_for

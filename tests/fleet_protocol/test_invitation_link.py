@@ -2,8 +2,8 @@
 
 import pytest
 
-from fleet_protocol.addresses import InvitationLink
 from fleet_protocol.errors import LinkFormatError
+from fleet_protocol.invitation_link import InvitationLink
 from fleet_protocol.limits import ADDRESS_LENGTH
 
 TOKEN = "aur_join_" + "t" * 43
