@@ -1,8 +1,6 @@
 # PYTHON_ARGCOMPLETE_OK
 """`auricle-edge`: runs the device's daemon, teaches it, and looks after its microphone."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -4,8 +4,6 @@ Devices with more clips, more evenly spread over the classes, take more steps. T
 aggregator those of all devices.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

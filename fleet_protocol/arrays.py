@@ -1,7 +1,5 @@
 """Names for the arrays that travel through the whole project; shapes stand where an array is documented."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

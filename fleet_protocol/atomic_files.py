@@ -3,8 +3,6 @@
 What root writes into a service's folder belongs to the folder's owner: the service must be able to read it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Bounds that devices and aggregator both keep (docs/protocol.md). Those of one side alone stand with that side."""
 
-from __future__ import annotations
-
 # Bodies, in bytes: a JSON message; an upload; a public set, or the consensus on it; a model, its weights or prototypes.
 MESSAGE_BYTES = 2**20
 UPDATE_BYTES = 64 * 2**20

@@ -5,8 +5,6 @@ several of them would hold, networks and statistics, is found by its digest in t
 and, where these are statistics of words, in the bundle ``base``, so that it is installed once.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

@@ -4,8 +4,6 @@
 in them.
 """
 
-from __future__ import annotations
-
 import wave
 from collections.abc import Callable
 from pathlib import Path

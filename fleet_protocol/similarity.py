@@ -1,7 +1,5 @@
 """Groups of sounds that are alike, so that one mean does not stand for quite different ones."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

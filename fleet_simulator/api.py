@@ -3,8 +3,6 @@
 Names and meanings stay within a major version (docs/python.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO

@@ -1,8 +1,6 @@
 # PYTHON_ARGCOMPLETE_OK
 """`auricle-sim`: a fleet of many virtual devices on one desk."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -3,8 +3,6 @@
 No Flex or custom operator may be left in the graph, because no pip wheel of the runtime holds any.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -1,8 +1,6 @@
 # PYTHON_ARGCOMPLETE_OK
 """`auricle-export`: build model bundles, look into them, and list those that come with Auricle."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

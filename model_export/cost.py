@@ -3,8 +3,6 @@
 Counted from the shapes of the graph's own operators, forward and backward; sums, activations and copies come on top.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads a TFLite flatbuffer: which operators each signature runs, on what shapes, and whether a runtime has them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

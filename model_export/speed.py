@@ -4,8 +4,6 @@ What is measured runs in a process of its own, so that its peak memory is its ow
 `python -m model_export.speed BUNDLE THREADS SAMPLES CLIPS` prints one JSON object.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

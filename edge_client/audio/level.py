@@ -1,7 +1,5 @@
 """How loud sound is, in dB of full scale: a sine that just reaches 1 has a peak of 0 dB and an RMS of -3 dB."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -4,8 +4,6 @@ Hardware is opened as `plughw:`, which converts formats and channels. It would c
 that fold what is inaudible into what the model hears; so a rate that the hardware has is asked for, as of `hw:`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@
 the last recording it begins again, or gives the silence of a quiet room.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -5,8 +5,6 @@ concat demuxer takes it from standard input, as a list of one file. Protocols ar
 what a server sends can make ffmpeg read neither files nor other protocols.
 """
 
-from __future__ import annotations
-
 import shutil
 import threading
 from urllib.parse import SplitResult, unquote, urlsplit

@@ -1,7 +1,5 @@
 """Builds the public set D_0 of Gudur & Perepu 2021 (section 2.1) from a folder of recordings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``doctor``, ``run``, ``status``: the daemon and how it is; ``ui``, ``wyoming``: what serves beside it."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import shlex

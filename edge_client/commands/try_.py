@@ -1,7 +1,5 @@
 """``try``: a device that hears at once, with synthesised sounds in place of a microphone."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import queue

@@ -1,7 +1,5 @@
 """Where the configuration of a command is: named, or searched for."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

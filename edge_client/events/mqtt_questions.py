@@ -1,7 +1,5 @@
 """Questions on MQTT: what is published of those that are open, and what an owner's answer looks like."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What every front end refuses: samples and settings from which no features can be computed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

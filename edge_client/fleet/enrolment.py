@@ -1,7 +1,5 @@
 """What a device says of itself to its aggregator, and the secret by which the aggregator knows it."""
 
-from __future__ import annotations
-
 import platform
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a device joins a fleet by an invitation, and how it leaves."""
 
-from __future__ import annotations
-
 import logging
 import os
 from contextlib import closing

@@ -4,8 +4,6 @@ A command notes the labels in the device's state. Who next has the model to hims
 them out of it: a training that began before would bring them back.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ A device sends means of the clips that its owner denied. What the fleet sends of
 not contradict what it knows itself: whoever denies the word itself must not silence it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ knowledge distillation) as used by Gudur & Perepu 2021, section 2.2. The head's 
 samples that the model gives these labels (3). Neither audio nor the model leaves the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the daemon asks of a training process: one line of JSON on its standard input; and a plan as it may be used."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -5,8 +5,6 @@
 the outbox, then the model, each written whole. Its parent keeps the pipe open for as long as the job is wanted.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import sys

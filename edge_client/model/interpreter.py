@@ -1,7 +1,5 @@
 """Opens graphs with TensorFlow Lite's C library, which is loaded only when a graph is opened."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from importlib import metadata

@@ -3,8 +3,6 @@
 The package `pymicro-wakeword` carries it; AURICLE_TFLITE_LIBRARY names another one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -3,8 +3,6 @@
 A library that was damaged or built wrongly, or a processor that fails, computes wrong numbers without an error.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_client.errors import ModelError

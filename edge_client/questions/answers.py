@@ -1,7 +1,5 @@
 """An owner's answer to a question: a take by another situation, or a negative; learned at once, and easily undone."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a device promised, and what came: hours that were heard, detections, and those that the owner calls wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

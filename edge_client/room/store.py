@@ -3,8 +3,6 @@
 Both are as private as the clips, and never leave. `auricle-edge clips purge` removes them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path

@@ -4,8 +4,6 @@ A board without a clock of its own starts in 1970, until it has the time; a cloc
 the future. What has such a time is as old as the first look at it that was at a likely one.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

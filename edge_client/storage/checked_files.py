@@ -4,8 +4,6 @@ A worn memory card flips bits without reporting an error. A file that the device
 so that the copy takes its place (docs/device.md, "Damage is noticed").
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import re

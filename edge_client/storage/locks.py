@@ -4,8 +4,6 @@ What the daemon writes again and again lies under systemd in the runtime folder,
 by writing. The state folder then holds a link, so that whoever knows the configuration finds it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -3,8 +3,6 @@
 docs/security.md, "TLS", says what is checked and what is not.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Settings that the command line changes in an experiment: ``--set rounds.count=20``."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads an experiment's TOML file and checks it in full, before anything starts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """What uploads hold: the kinds of methods that virtual devices can do, and whether a round's uploads fit in memory."""
 
-from __future__ import annotations
-
 import math
 import os
 

@@ -1,7 +1,5 @@
 """What models are worth: a classifier's metrics."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fleet_protocol.arrays import Ints

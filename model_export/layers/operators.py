@@ -4,8 +4,6 @@ TensorFlow's own gradients need Flex operators (`ReluGrad`, `Conv2DBackpropFilte
 runtime holds. Those here are present, and the fastest on ARMv7 of those that were counted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -10,8 +10,6 @@ one class. An hour counts as :data:`_AN_HOUR` of them, of any class alike: a hun
 sound is heard of which the classifier itself believes less than :data:`_LEAST`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -5,8 +5,6 @@ overfits; the shared model is pushed away from its opinion. ALT, adaptive local 
 evenly spread over the classes, take more steps.
 """
 
-from __future__ import annotations
-
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from fleet_protocol.adaptive_training import label_entropy, utility

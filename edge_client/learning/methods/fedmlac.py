@@ -3,8 +3,6 @@
 Only the plug-in, the shared model, travels; the own model may have any architecture and stays on the device.
 """
 
-from __future__ import annotations
-
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from edge_client.learning.sgd import Optimiser, from_slots, train_epoch
 from fleet_protocol.arrays import Floats

@@ -6,8 +6,6 @@ features as the head sees them. A target t that sums to 1 has the gradient softm
 t = label - lambda dMMD^2/dz is exact.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan

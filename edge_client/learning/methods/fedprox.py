@@ -1,7 +1,5 @@
 """FedProx (Li et al. 2020): cross-entropy + mu/2 ||w - w_global||^2, so that devices do not drift apart."""
 
-from __future__ import annotations
-
 from edge_client.learning.methods.local_method import LocalMethod, LocalTask, TrainingPlan
 from fleet_protocol.local_methods import FEDPROX as TERMS
 

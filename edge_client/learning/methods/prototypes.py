@@ -1,7 +1,5 @@
 """Prototypes: devices share mean embeddings, and each fits a head of its own (docs/methods.md, "Prototypes")."""
 
-from __future__ import annotations
-
 from edge_client.learning.methods.local_method import UnsharedMethod
 from edge_client.learning.rounds.prototype_sharing import PrototypeRound
 from fleet_protocol.local_methods import PROTOTYPES as TERMS

@@ -1,7 +1,5 @@
 """Zero-shot federated learning (Gudur & Perepu 2021, algorithm 1): devices share scores on the public set."""
 
-from __future__ import annotations
-
 import functools
 
 from edge_client.learning.methods.local_method import UnsharedMethod

@@ -1,7 +1,5 @@
 """Group-balanced personalisation (Xu et al. 2025): a device does what ``local`` does, the aggregator makes groups."""
 
-from __future__ import annotations
-
 from edge_client.learning.personalisations.personalisation import Personalisation, fine_tuned
 from fleet_protocol.personalisations import GROUP_BALANCED as TERMS
 

@@ -1,7 +1,5 @@
 """Local fine-tuning: every device trains the round's result further on its own clips."""
 
-from __future__ import annotations
-
 from edge_client.learning.personalisations.personalisation import Personalisation, fine_tuned
 from fleet_protocol.personalisations import LOCAL as TERMS
 

@@ -1,7 +1,5 @@
 """No personalisation: a device takes the round's result as it is."""
 
-from __future__ import annotations
-
 from edge_client.learning.personalisations.personalisation import Personalisation
 from fleet_protocol.personalisations import NONE as TERMS
 

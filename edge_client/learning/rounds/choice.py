@@ -1,7 +1,5 @@
 """With which model a device listens after a round: what the round made, or the one that it had."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 

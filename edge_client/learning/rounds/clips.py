@@ -1,7 +1,5 @@
 """Clips as a round sees them: the device's own to train on, those held out for evaluation, and the public set."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np
