@@ -7,14 +7,13 @@ import shutil
 import pytest
 
 from benchmarks.command import BenchmarkError
-from fleet_simulator.experiment.sections import DataSection, Experiment, FleetSection, ModelSection, RoundsSection
 from studies import __main__ as command
 from studies.__main__ import run_studies
 from studies.fleets import Scale, simulated
 from studies.run import LEARNING, Call, Run, RunFiles, code_of
 from studies.study import NAMES, load_study
 from tests.support.checkout import ROOT
-from tests.support.tiny_study import NoTraining, TinyStudy
+from tests.support.tiny_study import NoTraining, TinyStudy, tiny_experiment
 
 
 @pytest.fixture
@@ -156,12 +155,8 @@ def test_data_and_studies_that_are_not_there_are_named_before_anything_runs(tmp_
 
 
 def test_a_training_that_diverges_is_a_result(bundles, tmp_path):
-    experiment = Experiment(
-        DataSection("synthetic", clips=300, classes=4, speakers=30, noise=1e6),
-        FleetSection(devices=6),
-        ModelSection(bundles["ann3"]),
-        RoundsSection(count=3, local={"epochs": 200, "learning_rate": 10.0}),
-    )
+    local = {"epochs": 200, "learning_rate": 10.0}
+    experiment = tiny_experiment(bundles["ann3"], noise=1e6, count=3, local=local)
     figures = simulated(experiment, tmp_path / "run")
     assert "diverged" in figures["diverged"]
     assert len(figures["rounds"]) < 3

@@ -5,36 +5,15 @@ from pathlib import Path
 import pytest
 
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_simulator.experiment.sections import (
-    DataSection,
-    EventSection,
-    RoundsSection,
-    UserSection,
-    ZeroShotExperiment,
-    ZeroShotSection,
-)
+from fleet_simulator.experiment import sections
+from studies.gudur import runs as study
 from studies.gudur.alone import KINDS, users_alone
-from studies.gudur.runs import (
-    ALONE,
-    LABELS,
-    LITERAL,
-    POISONED,
-    SCORES,
-    SHARED,
-    TRIALS,
-    TUNED,
-    WITHOUT,
-    attacked,
-    fleet_name,
-    summary,
-    trial,
-)
 from studies.gudur.users import ALL_ARCHITECTURES, APPLICATIONS, play, users_of
 from studies.run import Call, Outcome, Run
 from studies.study import Results
 from tests.support.tiny_study import rows_of, same_as_tracked
 
-WITH_A_FLEET = (SCORES, LITERAL, LABELS)
+FORMS = (*study.WITHOUT, study.SCORES, study.LITERAL, study.LABELS)
 BUNDLES = {name: Path(f"{name}.auricle") for name in ALL_ARCHITECTURES}
 
 
@@ -94,38 +73,39 @@ def results(class_ids, local=(80.0, 90.0)):
     first, last = local
     played = {"rounds": [entry(1, first, first + 4.0, class_ids), entry(2, last, last + 6.0, last=True)]}
     alone = {"users": [{"own": 68.0, "strangers": 55.0, "samples": 3000}] * 3, "learning_rate": 0.02}
-    names = [fleet_name(application, 3, form) for application in APPLICATIONS for form in (*WITHOUT, *WITH_A_FLEET)]
-    names += [fleet_name(application, 10, form) for application in APPLICATIONS for form in (ALONE, SCORES)]
-    names += [trial(application, form, rate) for application in APPLICATIONS for form in TUNED for rate in TRIALS]
-    names += [trial(application, ALONE, rate, 10) for application in APPLICATIONS for rate in TRIALS]
-    names += [attacked(attack) for attack in (None, *POISONED)] + [SHARED]
+    names = [study.attacked(attack) for attack in (None, *study.POISONED)] + [study.SHARED]
+    for application in APPLICATIONS:
+        names += [study.fleet_name(application, 3, form) for form in FORMS]
+        names += [study.fleet_name(application, 10, form) for form in (study.ALONE, study.SCORES)]
+        names += [study.trial(application, form, rate) for form in study.TUNED for rate in study.TRIALS]
+        names += [study.trial(application, study.ALONE, rate, 10) for rate in study.TRIALS]
     by_name = {}
     for name in names:
-        found = alone if name.split(", rate")[0].endswith(WITHOUT) else played
+        found = alone if name.split(", rate")[0].endswith(study.WITHOUT) else played
         by_name[name] = [(Run("", seed, Call(play)), Outcome(found, 0.0, 0.0, {})) for seed in (1, 2)]
     return Results(False, by_name)
 
 
 def test_the_tables_are_those_of_the_tracked_results():
     by_hand = {"published", "published-users", "device"}
-    same_as_tracked("gudur", summary(results(("c8", "c8"))), by_hand, varying={"falls"})
+    same_as_tracked("gudur", study.summary(results(("c8", "c8"))), by_hand, varying={"falls"})
 
 
 @pytest.mark.parametrize(("class_ids", "matched"), [(("c8", "c8"), 2), (("c8", "c9"), 0), (("c8", None), 0)])
 def test_a_new_sound_is_matched_where_all_its_users_were_given_one_class(class_ids, matched):
-    row = rows_of(summary(results(class_ids)))["new-sounds"]["keywords, 3 users"]
+    row = rows_of(study.summary(results(class_ids)))["new-sounds"]["keywords, 3 users"]
     assert row == [f"{matched} of 2", f"{matched} of 2", "0 of 0", "90.0", "37.5", "2.0", "2.0"]
 
 
 def test_without_a_fleet_users_learn_from_what_the_kind_of_model_names():
     """Made-up clips of three words, one of which only the user's own clips teach; its network changes on the way."""
     bundles = {"ann3": find_bundle("ann3"), "cnn1": find_bundle("cnn1")}
-    data = DataSection("synthetic", test=0.2, clips=3000, classes=4, speakers=60, noise=0.5)
-    events = (EventSection(2, "class-02", 40), EventSection(2, bundle=bundles["cnn1"]))
-    users = (UserSection(bundles["ann3"], ("class-00", "class-01"), events=events),)
-    rounds = RoundsSection(count=3, strategy="zero_shot", seed=4, local={"epochs": 4, "learning_rate": 0.02})
-    section = ZeroShotSection(public=60, clips=(30, 40), held_out=0.2, guard=False)
-    experiment = ZeroShotExperiment(data, rounds, users, section)
+    data = sections.DataSection("synthetic", test=0.2, clips=3000, classes=4, speakers=60, noise=0.5)
+    events = (sections.EventSection(2, "class-02", 40), sections.EventSection(2, bundle=bundles["cnn1"]))
+    users = (sections.UserSection(bundles["ann3"], ("class-00", "class-01"), events=events),)
+    rounds = sections.RoundsSection(count=3, strategy="zero_shot", seed=4, local={"epochs": 4, "learning_rate": 0.02})
+    section = sections.ZeroShotSection(public=60, clips=(30, 40), held_out=0.2, guard=False)
+    experiment = sections.ZeroShotExperiment(data, rounds, users, section)
     (alone,), (public,), (both,) = (users_alone(kind, experiment)["users"] for kind in KINDS)
     assert alone["samples"] + public["samples"] == both["samples"]
     assert public["samples"] == 3 * 4 * 2 * 60

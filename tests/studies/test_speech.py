@@ -6,22 +6,10 @@ import pytest
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from studies.fleets import StudyError
+from studies.speech import data
 from studies.speech import runs as study
 from studies.speech.calls import draws
-from studies.speech.data import (
-    COMMANDS,
-    DIGITS,
-    FRAMES,
-    MANY_CLIPS,
-    Counts,
-    Deal,
-    Speakers,
-    Utterances,
-    Word,
-    aligned,
-    cut,
-    phrases,
-)
+from studies.speech.data import DIGITS, FRAMES, Counts, phrases
 from studies.speech.fleet import Personal, SpeechFleet
 from studies.speech.start import Pretraining, started
 from tests.support.checkout import DATA, built, run_python
@@ -40,7 +28,7 @@ def recording(begin, end, frames=98, quiet=1e-3, loud=1.0, zeros=0):
 
 
 def test_a_words_silence_is_cut_off_and_pauses_come_from_it():
-    word = cut("go", recording(30, 60, zeros=20))
+    word = data.cut("go", recording(30, 60, zeros=20))
     assert 30 <= len(word.power) <= 40
     assert (word.power == 1.0).any(axis=1).sum() == 30
     np.testing.assert_allclose(word.quiet, 1e-3)
@@ -49,9 +37,9 @@ def test_a_words_silence_is_cut_off_and_pauses_come_from_it():
 @pytest.fixture
 def speaker():
     rng = np.random.default_rng(0)
-    texts = [*DIGITS[:4], *COMMANDS[:4]]
+    texts = [*DIGITS[:4], *data.COMMANDS[:4]]
     return [
-        Word(text, np.full((30 + 5 * n, BANDS), n + 1, np.float32), rng.uniform(0.001, 0.002, (20, BANDS)))
+        data.Word(text, np.full((30 + 5 * n, BANDS), n + 1, np.float32), rng.uniform(0.001, 0.002, (20, BANDS)))
         for n, text in enumerate(texts)
     ]
 
@@ -76,8 +64,8 @@ def test_phrases_hold_each_of_their_words_where_the_spans_say(speaker):
 
 
 def test_letters_lie_over_their_words_with_blanks_between_equal_ones():
-    utterance = Utterances(np.zeros((1, FRAMES, BANDS), np.float32), ("off go",), (((8, 56), (64, 96)),))
-    row = aligned(utterance, FRAMES // 4, "fgo ")[0].tolist()
+    utterance = data.Utterances(np.zeros((1, FRAMES, BANDS), np.float32), ("off go",), (((8, 56), (64, 96)),))
+    row = data.aligned(utterance, FRAMES // 4, "fgo ")[0].tolist()
     assert row[:2] == [0, 0]
     assert row[2:14] == [3] * 3 + [1] * 3 + [0] * 3 + [1] * 3
     assert row[14] == 4
@@ -174,9 +162,8 @@ def small_deal(speaker):
 
     sizes = (8,) * 5 + (16,) * 3 + (24,) * 2
     train = [[speaker] * size for size in sizes]
-    return Deal(
-        train, [some(60 + n, 2) for n in range(10)], [some(20 + n, 2) for n in range(10)], some(40, 4), some(41, 4)
-    )
+    held_out, test = ([some(first + n, 2) for n in range(10)] for first in (60, 20))
+    return data.Deal(train, held_out, test, some(40, 4), some(41, 4))
 
 
 @pytest.mark.slow
@@ -218,14 +205,14 @@ def test_a_start_is_trained_once_and_kept(network, tmp_path):
 
 @pytest.mark.skipif(not ARCHIVE.is_file(), reason=f"there is no {ARCHIVE}; set AURICLE_DATA")
 def test_a_deal_gives_each_speaker_to_one_part_and_says_where_there_are_too_few():
-    speakers = Speakers(ARCHIVE)
+    speakers = data.Speakers(ARCHIVE)
     counts = Counts(devices=(2, 3), train=2, held_out=1, test=1, development=(2, 2), server_test=(1, 3))
     deal = speakers.deal(counts, 5)
     parts = (*deal.train, *deal.held_out, *deal.test, deal.development, deal.server_test)
     assert [len(part) for part in parts] == [2, 3, 2, 3, 2, 3, 4, 3]
-    assert all(len(recordings) > MANY_CLIPS // 2 for device in deal.train for recordings in device)
+    assert all(len(recordings) > data.MANY_CLIPS // 2 for device in deal.train for recordings in device)
     assert speakers.deal(counts, 5).test[1].texts == deal.test[1].texts
     assert speakers.deal(counts, 6).test[1].texts != deal.test[1].texts
-    assert max(len(recordings) for recordings in speakers.words_of(speakers.pretrained(20))) < MANY_CLIPS
+    assert max(len(recordings) for recordings in speakers.words_of(speakers.pretrained(20))) < data.MANY_CLIPS
     with pytest.raises(StudyError, match="a deal takes 4060"):
         speakers.deal(Counts(devices=(4000,)), 5)

@@ -20,13 +20,9 @@ def noted(calls: Path, bundle: Path, seed: int) -> dict:
 
 
 def same_as_tracked(name: str, found: Summary, by_hand: set[str], varying: set[str] = frozenset()) -> None:
-    """Check that a study's runs make the tables and pictures of its tracked results.json.
+    """Check that what runs come to, of made-up figures too, has the tables and pictures of a study's results.json.
 
-    Args:
-        name: of the study.
-        found: what finished runs come to, those of made-up figures too.
-        by_hand: ids of the tables that no run makes.
-        varying: ids of those whose rows depend on the figures.
+    ``by_hand``: ids of the tables that no run makes; ``varying``: of those whose rows depend on the figures.
     """
     tracked = stored(name)
     assert set(tracked["tables"]) == set(found.tables) | by_hand
@@ -84,6 +80,12 @@ def summary_of(study, folder: Path, change=lambda run, found: found) -> Summary:
     return study.summary(results_of(outcomes, full=False))
 
 
+def tiny_experiment(bundle: Path, noise: float = 0.5, **rounds) -> Experiment:
+    """An experiment of six devices on made-up clips."""
+    data = DataSection("synthetic", clips=300, classes=4, speakers=30, noise=noise)
+    return Experiment(data, FleetSection(devices=6), ModelSection(bundle), RoundsSection(**rounds))
+
+
 class TinyStudy:
     """What a study's module is, with the bundle and the folder of one test."""
 
@@ -94,17 +96,9 @@ class TinyStudy:
         del scale
         found = []
         for seed in (1, 2):
-            experiment = Experiment(
-                DataSection("synthetic", clips=300, classes=4, speakers=30, noise=0.5),
-                FleetSection(devices=6),
-                ModelSection(self.bundle),
-                RoundsSection(count=self.rounds, seed=seed, local={"epochs": 1}),
-            )
-            found += [
-                Run("FedAvg", seed, experiment),
-                Run("the same again", seed, experiment),
-                Run("counted", seed, Call(noted, {"calls": self.calls, "bundle": self.bundle, "seed": seed})),
-            ]
+            experiment = tiny_experiment(self.bundle, count=self.rounds, seed=seed, local={"epochs": 1})
+            found += [Run(name, seed, experiment) for name in ("FedAvg", "the same again")]
+            found.append(Run("counted", seed, Call(noted, {"calls": self.calls, "bundle": self.bundle, "seed": seed})))
         return found
 
     def summary(self, results):
