@@ -2,14 +2,13 @@
 
 import ast
 import json
-import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_python
 
 STDLIB = set(sys.stdlib_module_names) | {"_typeshed"}  # the latter for type checkers alone
 BASE = {"numpy", "safetensors", "dacite"}
@@ -28,12 +27,14 @@ PACKAGES = {*ALLOWED, "fleet_simulator", "benchmarks", "demo", "studies"}
 
 
 def imported_by(path: Path) -> set[str]:
+    """What a file imports, by dotted names, also inside functions and for type checkers alone."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names.add(str(node.module).split(".")[0])
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: write imports from the root"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
 
@@ -44,7 +45,7 @@ def test_a_package_imports_only_what_its_house_allows(package):
     foreign = {
         str(path.relative_to(ROOT)): extra
         for path in files
-        if (extra := imported_by(path) - STDLIB - ALLOWED[package] - {package})
+        if (extra := {name.split(".")[0] for name in imported_by(path)} - STDLIB - ALLOWED[package] - {package})
     }
     assert foreign == {}
 
@@ -55,16 +56,9 @@ def modules_of(package: str) -> dict[str, Path]:
 
 
 def imported_modules(path: Path, modules: dict[str, Path]) -> set[str]:
-    """The modules of a package that a file imports, also inside functions and for type checkers alone."""
-    named = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            named |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: write imports from the root"
-            named |= {f"{node.module}.{alias.name}" for alias in node.names}
+    """Those modules of a package that a file imports."""
     found = set()
-    for name in named:  # a module, a folder, or something in one of these
+    for name in imported_by(path):  # a module, a folder, or something in one of these
         owner = name.rpartition(".")[0]
         candidates = (name, f"{name}.__init__", owner, f"{owner}.__init__")
         found |= {next((module for module in candidates if module in modules), "")}
@@ -98,17 +92,12 @@ def test_no_two_siblings_of_a_folder_import_each_other_in_a_circle(package):
 
 def loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(json.loads(result.stdout.splitlines()[-1]))
+    return set(json.loads(run_python("-c", code).splitlines()[-1]))
 
 
 @pytest.mark.parametrize("package", ["edge_client", "aggregator_server", "fleet_protocol"])
 def test_importing_every_module_of_a_package_loads_nothing_heavy(package):
-    modules = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for path in sorted((ROOT / package).rglob("*.py"))
-        if path.name not in ("__init__.py", "__main__.py")
-    ]
+    modules = [name for name in sorted(modules_of(package)) if not name.endswith((".__init__", ".__main__"))]
     loaded = loaded_by("\n".join(f"import {module}" for module in modules))
     heavy = {"jax", "tensorflow", "keras", "torch", "sklearn", "sklearn_extra", "scipy", "matplotlib"}
     if package != "aggregator_server":

@@ -5,8 +5,6 @@ import dataclasses
 import html
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,16 +15,15 @@ import aggregator_server.cli
 import edge_client.cli
 import fleet_simulator.cli
 from edge_client.config import section_classes
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, run_module
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, of a strict build: an unknown link, heading or page fails it."""
     folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
-    built = subprocess.run(build, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    built = run_module("mkdocs", "build", "--strict", "--quiet", "--site-dir", folder, env=environment, timeout=240)
     assert built.returncode == 0, built.stderr
     return folder
 
