@@ -18,7 +18,7 @@ from aggregator_server.security import load_tokens
 from aggregator_server.store import Store
 from fleet_protocol.command_line import version
 from fleet_protocol.invitation_link import InvitationLink
-from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, public_set
+from tests.support.aggregator_process import ADMIN, FakeDevice, public_set
 from tests.support.commands import answer, command, failed, printed, start
 
 
@@ -159,8 +159,7 @@ def test_an_invitation_is_a_link_a_command_and_a_code(start_aggregator):
 def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
     server, device = start_aggregator("approving", "--approve"), FakeDevice(1, ())
     data = ("--data", server.data)
-    with server.client(ENROL) as client:
-        client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+    server.enrol(device)
     assert [info["waiting"] for info in answer("devices", "list", *data)] == [True]
     printed("devices", "admit", device.device_id, *data)
     printed("devices", "quarantine", device.device_id, "--reason", "it lies", *data)

@@ -64,4 +64,3 @@ def test_a_long_address_to_go_on_to_does_not_make_the_form_too_large(aggregator)
     path = "/sign-in?next=/" + "%22" * 4_000
     assert visitor.post("/sign-in", token="x" * 16, next="/" + '"' * 499).status_code == 401
     assert '"next" value="/"' in visitor.get(path).text
-    visitor.close()

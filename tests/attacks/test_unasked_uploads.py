@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.support.aggregator_process import ENROL, Aggregator, FakeDevice, Fleet, read_answer, trickle
+from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet, read_answer, trickle
 from tests.support.core_fleet import devices
 from tests.support.edge_process import wait_for
 from tests.support.proxy import behind_proxy
@@ -57,8 +57,7 @@ def refusal(connection):
 
 def test_twenty_stalled_uploads_of_a_device_in_no_round_are_refused_unread(fleet):
     stranger = FakeDevice(60, ("c0",))
-    with fleet.aggregator.client(ENROL) as client:
-        client.post("/v1/devices", json=stranger.enrolment()).raise_for_status()
+    fleet.aggregator.enrol(stranger)
     with ExitStack() as open_:
         for number in range(20):
             connection = open_.enter_context(begin(fleet, stranger, round_id=fleet.open + number % 2))

@@ -65,10 +65,20 @@ class Aggregator:
             options["transport"] = httpx.HTTPTransport(verify=options.get("verify", True), local_address=address)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         hooks = {"response": [_note]}
-        self._clients.append(
+        return self.keep(
             httpx.Client(base_url=self.url, headers=headers, timeout=180, trust_env=False, event_hooks=hooks, **options)
         )
-        return self._clients[-1]
+
+    def keep(self, client: httpx.Client) -> httpx.Client:
+        """Close a client at the end."""
+        self._clients.append(client)
+        return client
+
+    def enrol(self, *devices: "FakeDevice", token: str = ENROL, **changes) -> None:
+        """Enrol devices with what their enrolments say, and ``changes``."""
+        with self.client(token) as client:
+            for device in devices:
+                client.post("/v1/devices", json=device.enrolment(**changes)).raise_for_status()
 
     def memory_mb(self, kind: str = "VmRSS") -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
@@ -162,17 +172,10 @@ class FakeDevice:
         return message | changes
 
     def update(self, work: dict, **changes) -> Update:
-        fields = {
-            "round_id": work["round_id"],
-            "device_id": self.device_id,
-            "features": self.settings.digest,
-            "public_set": work["public_set"],
-            "classes": self.classes,
-            "clips": 40 + self.number,
-            "reports": self.reports,
-            "known": self.known,
-            "metrics": {"local_accuracy": 0.5 + self.number / 100},
-        }
+        fields = {"round_id": work["round_id"], "public_set": work["public_set"], "device_id": self.device_id}
+        fields |= {"features": self.settings.digest, "classes": self.classes, "clips": 40 + self.number}
+        fields |= {"reports": self.reports, "known": self.known}
+        fields["metrics"] = {"local_accuracy": 0.5 + self.number / 100}
         return Update(**(fields | changes))
 
     def arrays(self, work: dict, samples: int) -> dict[str, np.ndarray]:
@@ -267,9 +270,7 @@ class Fleet:
         return self.admin.put("/v1/public-set", content=public_set(self.samples, **options).pack())
 
     def enrol(self) -> None:
-        with self.aggregator.client(ENROL) as client:
-            for device in self.devices:
-                client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+        self.aggregator.enrol(*self.devices)
 
     def ready(self, model: bytes | None = None) -> "Fleet":
         """Publish a public set, and a model where one is given, and enrol every device."""

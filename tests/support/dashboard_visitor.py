@@ -31,8 +31,8 @@ class Visitor:
 
     def __init__(self, aggregator: Aggregator, address: str = "127.0.0.1", **headers: str):
         transport = httpx.HTTPTransport(local_address=address)
-        self.client = httpx.Client(
-            base_url=aggregator.url, transport=transport, timeout=60, trust_env=False, headers=headers
+        self.client = aggregator.keep(
+            httpx.Client(base_url=aggregator.url, transport=transport, timeout=60, trust_env=False, headers=headers)
         )
 
     def get(self, path: str, **options) -> httpx.Response:
@@ -44,6 +44,3 @@ class Visitor:
 
     def sign_in(self, token: str = ADMIN, **fields: str) -> httpx.Response:
         return self.post("/sign-in", token=token, **fields)
-
-    def close(self) -> None:
-        self.client.close()

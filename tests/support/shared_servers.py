@@ -25,7 +25,7 @@ from fleet_protocol.client.server_client import Identity, ServerClient
 from fleet_protocol.errors import UnreachableError
 from fleet_protocol.messages import Learned
 from fleet_protocol.tensors import digest
-from tests.support.aggregator_process import ADMIN, ENROL, TOKENS, Aggregator, SharingDevice, public_set, tiny_bundle
+from tests.support.aggregator_process import ADMIN, TOKENS, Aggregator, SharingDevice, public_set, tiny_bundle
 from tests.support.core_fleet import SAMPLES, CoreFleet
 from tests.support.desk import free_port
 from tests.support.faulty_state import Link
@@ -123,9 +123,7 @@ class SharedServers:
         with self.servers[0].client() as admin:
             admin.put("/v1/public-set", content=public_set(SAMPLES).pack()).raise_for_status()
             admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
-        with self.servers[0].client(ENROL) as client:
-            for device in self.devices:
-                client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+        self.servers[0].enrol(*self.devices)
 
     def _server(self, folder, number):
         options = [*self.state.options(number), "--port", str(free_port())]

@@ -51,7 +51,6 @@ def test_rule_settings_and_form_on_a_server(tmp_path, monkeypatch, start_aggrega
     visitor = Visitor(fleet.aggregator)
     visitor.sign_in()
     assert 'value="gentle"' in visitor.get("/rounds/new").text
-    visitor.close()
     plan = {
         "strategy": "gentle",
         "settings": {"label_smoothing": 0.25},

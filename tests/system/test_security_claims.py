@@ -81,4 +81,3 @@ def test_every_page_says_what_a_browser_may_do_with_it(aggregator, path, signed_
     assert headers["cross-origin-opener-policy"] == headers["cross-origin-resource-policy"] == "same-origin"
     assert path == "/static/dashboard.css" or headers["cache-control"] == "no-store"
     assert "<style>" not in response.text
-    visitor.close()

@@ -10,7 +10,7 @@ from aggregator_server.store import Store
 from aggregator_server.upkeep.backup import back_up, restore
 from aggregator_server.upkeep.doctor import examine
 from fleet_protocol.command_line import version
-from tests.support.aggregator_process import ENROL, FakeDevice, public_set, tiny_bundle
+from tests.support.aggregator_process import FakeDevice, public_set, tiny_bundle
 from tests.support.commands import command, failed
 
 DAY_S = 86_400.0
@@ -32,12 +32,11 @@ def test_a_server_that_is_well_and_one_that_lacks_everything(start_aggregator):
     assert result.returncode == 1
     assert result.stdout.splitlines()[0].split() == ["subject", "state", "what", "way_out"]
 
-    with server.client() as admin, server.client(ENROL) as entry:
+    with server.client() as admin:
         admin.put("/v1/public-set", content=public_set().pack()).raise_for_status()
         admin.put("/v1/model", content=tiny_bundle()).raise_for_status()
         for number, program in ((1, "99.0"), (2, "0.0.9")):
-            enrolment = FakeDevice(number, ()).enrolment(versions={"program": program})
-            entry.post("/v1/devices", json=enrolment).raise_for_status()
+            server.enrol(FakeDevice(number, ()), versions={"program": program})
         assert admin.post(f"/v1/devices/{1:032x}/admit").status_code == 200
         admin.post(f"/v1/devices/{1:032x}/quarantine", json={"reason": "it lies"}).raise_for_status()
     found = examine(server.data, time.time())
@@ -74,10 +73,8 @@ def test_what_answers_at_a_copys_address_is_not_taken_for_its_own_server(start_a
     restore(tmp_path / "copy.tar", tmp_path / "again")
     assert by_subject(examine(server.data, time.time()))["server"].state == "ok"
     found = by_subject(examine(tmp_path / "again", time.time()))["server"]
-    assert (found.state, found.what) == (
-        "problem",
-        f"one of another folder answers at {server.url}; none runs with this folder",
-    )
+    what = f"one of another folder answers at {server.url}; none runs with this folder"
+    assert (found.state, found.what) == ("problem", what)
     with closing(Store(tmp_path / "again")):  # as one that is started with the address of the other
         found = by_subject(examine(tmp_path / "again", time.time()))["server"]
     assert (found.state, "the folder's own is another one" in found.what) == ("problem", True)

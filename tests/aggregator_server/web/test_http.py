@@ -16,21 +16,13 @@ from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import Choice, Enrolled, Receipt, Work, parse
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import pack, unpack
-from tests.support.aggregator_process import (
-    ADMIN,
-    ENROL,
-    SETTINGS,
-    FakeDevice,
-    Fleet,
-    public_set,
-    read_answer,
-    seen,
-    tiny_bundle,
-)
+from tests.support.aggregator_process import ADMIN, ENROL, FakeDevice, Fleet, public_set, read_answer, seen, tiny_bundle
 from tests.support.checkout import ROOT
 from tests.support.commands import command, failed, printed
 from tests.support.core_fleet import devices
 from tests.support.edge_process import wait_for
+
+SETTINGS, OTHER = PRESETS["gudur"], PRESETS["kws40"]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +103,7 @@ def test_models_that_cannot_be_used(fleet):
     speech = dataclasses.replace(speech, manifest=dataclasses.replace(speech.manifest, steps=2, characters="abcdefg"))
     writes = write_bundle(speech.manifest, speech.graph, speech.weights)
     refused(put(writes), 422, "malformed_model", "writes down speech", "a bundle of sounds")
-    refused(put(tiny_bundle(settings=PRESETS["kws40"])), 422, "feature_mismatch", SETTINGS.describe())
+    refused(put(tiny_bundle(settings=OTHER)), 422, "feature_mismatch", SETTINGS.describe())
     refused(put(tiny_bundle(capacity=3)), 409, "model_too_small", "4 classes", "3 slots", "--capacity")
     refused(put(bytes(2**20) for _ in range(65)), 413, "too_large")
 
@@ -131,9 +123,8 @@ def test_enrolment(fleet):
         refused(client.post("/v1/devices", content=b"{", headers=JSON), 422, "invalid_request", "JSON")
         refused(client.post("/v1/devices", content=b"[" * 100_000, headers=JSON), 422, "invalid_request")
         refused(client.post("/v1/devices", content=b"\xff\xfe", headers=JSON), 422, "invalid_request")
-        other = PRESETS["kws40"]
-        foreign = client.post("/v1/devices", json=FakeDevice(50, (), settings=other).enrolment())
-        refused(foreign, 422, "feature_mismatch", SETTINGS.describe(), other.describe())
+        foreign = client.post("/v1/devices", json=FakeDevice(50, (), settings=OTHER).enrolment())
+        refused(foreign, 422, "feature_mismatch", SETTINGS.describe(), OTHER.describe())
     me = fleet.clients[1].get("/v1/devices/me").json()
     assert (me["name"], me["architecture"], me["revoked_at"]) == ("renamed", "cnn2", None)
     fleet.enrol()
@@ -146,25 +137,14 @@ JSON = {"Content-Type": "application/json"}
 
 
 def test_every_door_has_its_own_key(fleet):
-    keys = {
-        "/v1/devices": ADMIN,
-        "/v1/rounds": ADMIN,
-        "/v1/rounds/1": ADMIN,
-        "/v1/audit": ADMIN,
-        "/v1/tokens": ADMIN,
-        "/v1/invitations": ADMIN,
-        "/v1/devices/me": "device",
-        "/v1/work": "device",
-        "/v1/classes": "both",
-        "/v1/public-set": "both",
-        "/v1/blobs/" + "0" * 64: "both",
-    }
     secret = fleet.devices[0].secret
-    for number, (path, key) in enumerate(keys.items(), start=10):
+    keys = dict.fromkeys(("devices", "rounds", "rounds/1", "audit", "tokens", "invitations"), (ADMIN,))
+    keys |= dict.fromkeys(("devices/me", "work"), (secret,))
+    keys |= dict.fromkeys(("classes", "public-set", "blobs/" + "0" * 64), (ADMIN, secret))
+    for number, (path, opens) in enumerate(keys.items(), start=10):
         for token in (None, ENROL, "no-such-secret-" * 4, ADMIN, secret):
-            opens = {"both": (ADMIN, secret), "device": (secret,)}.get(key, (ADMIN,))
             with fleet.aggregator.client(token, address=f"127.0.0.{number}") as client:
-                response = client.get(path)
+                response = client.get(f"/v1/{path}")
             if token in opens:
                 assert response.status_code != 401, (path, token)
             else:
@@ -183,9 +163,8 @@ def test_json_that_was_not_sent_as_json_is_explained(fleet):
     body = json.dumps({"strategy": "zero_shot"}).encode()
     form = {"Content-Type": "application/x-www-form-urlencoded"}  # what curl -d says
     for headers in ({}, form):
-        refused(
-            fleet.admin.post("/v1/rounds", content=body, headers=headers), 422, "invalid_request", "application/json"
-        )
+        answer = fleet.admin.post("/v1/rounds", content=body, headers=headers)
+        refused(answer, 422, "invalid_request", "application/json")
     wrong = fleet.admin.post("/v1/rounds", content=b'{"strategie": "x"}', headers=JSON)
     refused(wrong, 422, "invalid_request", "strategie")
 
@@ -245,7 +224,6 @@ def bad_uploads(device, work):
     def packed(arrays=good, **changes):
         return pack(arrays, dataclasses.asdict(device.update(work, **changes)))
 
-    kws40 = PRESETS["kws40"]
     return {
         "nothing": (b"", "malformed_update", ["0 bytes"]),
         "noise": (b"\x00" * 1000, "malformed_update", ["safetensors"]),
@@ -259,7 +237,7 @@ def bad_uploads(device, work):
         "another device": (packed(device_id="e" * 32), "foreign_update", ["e" * 32, device.device_id]),
         "another round": (packed(round_id=99), "foreign_update", ["99"]),
         "another public set": (packed(public_set="1" * 64), "wrong_public_set", ["1" * 64, work["public_set"]]),
-        "other features": (packed(features=kws40.digest), "feature_mismatch", [SETTINGS.describe(), kws40.describe()]),
+        "other features": (packed(features=OTHER.digest), "feature_mismatch", [SETTINGS.describe(), OTHER.describe()]),
         "unknown features": (packed(features="beef"), "feature_mismatch", [SETTINGS.describe(), "'beef'"]),
     }
 
@@ -411,8 +389,7 @@ def test_an_invitation_lets_one_device_in(fleet):
 
 def test_a_device_enrols_again_by_its_own_secret_and_leaves(fleet):
     device = FakeDevice(72, ("c0",))
-    with fleet.aggregator.client(ENROL) as client:
-        client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+    fleet.aggregator.enrol(device)
     with fleet.aggregator.client(device.secret) as client:
         assert client.post("/v1/devices", json=device.enrolment()).status_code == 200
         newcomer = FakeDevice(73, ()).enrolment()
@@ -426,7 +403,7 @@ def test_a_device_enrols_again_by_its_own_secret_and_leaves(fleet):
 def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
     fleet = Fleet(start_aggregator("approving", "--approve"), devices(2))
     fleet.enrol()
-    foreign = FakeDevice(80, (), settings=PRESETS["kws40"])
+    foreign = FakeDevice(80, (), settings=OTHER)
     with fleet.aggregator.client(ENROL) as client:
         assert client.post("/v1/devices", json=foreign.enrolment()).json()["waiting"]
     assert fleet.publish().status_code == 200  # who waits does not stand in the way
@@ -448,8 +425,7 @@ def test_new_devices_wait_where_an_operator_admits_them(start_aggregator):
 
 def test_a_revoked_device_that_waits_is_told_at_once_and_shut_out(fleet):
     device = FakeDevice(61, ("c0",))
-    with fleet.aggregator.client(ENROL) as client:
-        client.post("/v1/devices", json=device.enrolment()).raise_for_status()
+    fleet.aggregator.enrol(device)
     answers = []
     with fleet.aggregator.client(device.secret) as client:
         assert client.post("/v1/rounds/3/learned", json={"round_id": 3}).status_code == 204
@@ -500,9 +476,8 @@ def test_the_schema_documents_every_address_completely(fleet):
             where = f"{method} {path}"
             assert operation["summary"], where
             assert operation["description"], where
-            assert bool(operation.get("security")) == (not path.startswith("/v1/health") and path != "/v1/authority"), (
-                where
-            )
+            open_to_all = path.startswith("/v1/health") or path == "/v1/authority"
+            assert bool(operation.get("security")) == (not open_to_all), where
             success = [status for status in operation["responses"] if status.startswith("2")]
             assert success, where
             assert all(response["description"] for response in operation["responses"].values()), where

@@ -12,17 +12,15 @@ def aggregator(tmp_path_factory):
     """A server of the fleet of the pictures, for tests that do not stop it."""
     folder = tmp_path_factory.mktemp("pages") / "data"
     fleet_folder(folder)
-    process = Aggregator(folder).start()
-    yield process
-    assert process.stop() == 0
+    with Aggregator(folder).start() as process:
+        yield process
+        assert process.stop() == 0
 
 
 @pytest.fixture
 def visitor(aggregator):
     """Somebody who is not signed in."""
-    visitor = Visitor(aggregator)
-    yield visitor
-    visitor.close()
+    return Visitor(aggregator)
 
 
 @pytest.fixture

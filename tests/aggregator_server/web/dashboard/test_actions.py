@@ -15,9 +15,9 @@ def aggregator(tmp_path_factory):
     fleet = CoreFleet(folder)
     fleet.run_round()
     fleet.store.close()
-    process = Aggregator(folder, "--approve").start()
-    yield process
-    assert process.stop() == 0
+    with Aggregator(folder, "--approve").start() as process:
+        yield process
+        assert process.stop() == 0
 
 
 def done(response, path, what):
@@ -65,10 +65,8 @@ def test_a_change_of_a_class_is_undone_right_after_it(aggregator, admin):
     done(admin.post("/rounds/1/restore"), f"/rounds/{len(answer(aggregator, '/v1/rounds'))}", "restored")
     assert back().status_code == 409  # that was undone already
     assert answer(aggregator, "/v1/classes") == before
-    assert (
-        'role="status">The class is no longer one of the fleet&#39;s.</div>'
-        in admin.get("/classes/c2?note=retired").text
-    )
+    shown = admin.get("/classes/c2?note=retired").text
+    assert 'role="status">The class is no longer one of the fleet&#39;s.</div>' in shown
 
 
 def test_classes_are_merged_and_retired(aggregator, admin):
@@ -104,13 +102,11 @@ def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator,
     assert "<svg" in made.text
     token = re.search(r"aur_join_[\w-]+", link)[0]
     device = FakeDevice(9, ("c0",))
-    with aggregator.client(token) as client:
-        client.post("/v1/devices", json=device.enrolment(name="attic")).raise_for_status()
+    aggregator.enrol(device, token=token, name="attic")
     path = f"/fleet/{device.device_id}"
     assert "1 device waits" in admin.get("/").text
     done(admin.post(f"{path}/admit"), path, "admitted")
-    with aggregator.client(device.secret) as client:
-        client.post("/v1/devices", json=device.enrolment(name="attic", trouble="no recordings")).raise_for_status()
+    aggregator.enrol(device, token=device.secret, name="attic", trouble="no recordings")
     assert "1 device</a> cannot contribute" in admin.get("/").text
     assert "It says: no recordings" in admin.get(path).text
     done(admin.post(f"{path}/quarantine", reason="it hums"), path, "quarantined")

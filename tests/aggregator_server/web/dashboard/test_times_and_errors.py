@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from tests.support.aggregator_process import ADMIN
-from tests.support.dashboard_visitor import Visitor
+from tests.support.dashboard_visitor import Visitor, sign_in
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml"}
 
@@ -14,17 +13,14 @@ BROWSER = {"Accept": "text/html,application/xhtml+xml"}
 def visitor(aggregator):
     visitor = Visitor(aggregator, **BROWSER)
     visitor.sign_in()
-    yield visitor
-    visitor.close()
+    return visitor
 
 
 def test_times_are_those_of_the_browser_s_zone_and_stay_so_in_live_parts(browser, aggregator):
     context = browser.new_context(timezone_id="Asia/Kathmandu")
     context.set_default_timeout(180_000)
     page = context.new_page()
-    page.goto(aggregator.url)
-    page.locator("#token").fill(ADMIN)
-    page.keyboard.press("Enter")
+    sign_in(page, aggregator.url)
     page.get_by_text("Times are in your time zone, Asia/Kat").wait_for()
     page.goto(f"{aggregator.url}/audit")
     time = page.locator("td time").first
