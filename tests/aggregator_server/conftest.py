@@ -4,6 +4,7 @@ import pytest
 
 from aggregator_server.rounds.snapshot import read_open_round
 from tests.support.core_fleet import CoreFleet
+from tests.support.state_servers import located
 
 
 @pytest.fixture
@@ -21,3 +22,9 @@ def snapshot(fleet):
     fleet.upload_all()
     with fleet.store.reading() as session:
         return read_open_round(session)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Where the state of a data folder is."""
+    return located(tmp_path / "data")

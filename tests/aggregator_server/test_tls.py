@@ -75,10 +75,8 @@ def test_a_server_with_its_own_authority_is_known_by_it_alone(start_aggregator, 
 
 
 def test_the_certificate_names_the_host_that_devices_are_told(tmp_path):
-    made = Endpoint(urls=("https://sounds.example:8470", "https://other.example"), tls_mode="auto").certificate(
-        tmp_path
-    )
-    found = x509.load_pem_x509_certificate(made.file.read_bytes())
+    endpoint = Endpoint(urls=("https://sounds.example:8470", "https://other.example"), tls_mode="auto")
+    found = x509.load_pem_x509_certificate(endpoint.certificate(tmp_path).file.read_bytes())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert {"sounds.example", "other.example", "localhost"} <= set(names.get_values_for_type(x509.DNSName))
 

@@ -1,8 +1,12 @@
 """A fleet that calls the aggregator's core without HTTP, as the simulator does; time is what the test says."""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
+from aggregator_server.errors import RefusedError
 from aggregator_server.fleet.devices import enrol
 from aggregator_server.rounds.devices.uploads import check_update, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
@@ -31,6 +35,16 @@ def devices(count: int = 4, kind: type[FakeDevice] = FakeDevice) -> list[FakeDev
             fleet[index], reports=(report,), known=fleet[index].classes, sounds={2: sound}
         )
     return fleet
+
+
+def quiet(members: Iterable[FakeDevice]) -> list[FakeDevice]:
+    """The same devices, which report nothing new."""
+    return [dataclasses.replace(device, reports=(), known=()) for device in members]
+
+
+def refusal(code: str, match: str | None = None) -> pytest.RaisesExc[RefusedError]:
+    """Expect a refusal with a code."""
+    return pytest.raises(RefusedError, match=match, check=lambda error: error.code == code)
 
 
 def accept(store: Store, round_id: int, device_id: str, incoming: Incoming, now: float) -> Receipt:

@@ -17,7 +17,7 @@ from aggregator_server.schemas import InvitationRequest
 from fleet_protocol.command_line import version
 from fleet_protocol.messages import ClassInfo, ClassReport, Enrolment, Learned, Versions
 from tests.support.aggregator_process import FakeDevice, public_set
-from tests.support.core_fleet import CoreFleet
+from tests.support.core_fleet import CoreFleet, quiet
 
 ANNA = Actor("Anna (token 1)", "192.0.2.7")
 WORDS = ("yes", "no", "stop", "go")
@@ -90,7 +90,7 @@ def _run(fleet: CoreFleet, number: int, now: float) -> None:
         fleet.upload(device, now + 60.0 + 25.0 * place)
     assert fleet.advance(now + 240.0) == round_id
     if number == 1:
-        fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
+        fleet.devices = quiet(fleet.devices)
     rng = np.random.default_rng(number)
     for device in fleet.devices:
         after = _OWN[number % len(_OWN)] + rng.normal() * 4

@@ -21,13 +21,6 @@ def contribution(device: FakeDevice, **changes) -> Contribution:
 def inputs(request: RoundRequest, uploads, **changes) -> RoundInputs:
     """Return the inputs of a round without a consensus; ``uploads`` are devices, or what they contribute."""
     given = tuple(one if isinstance(one, Contribution) else contribution(one) for one in uploads)
-    fields = {
-        "round_id": 3,
-        "plan": make_plan(request),
-        "public_set": PUBLIC,
-        "consensus": np.zeros((24, 4), np.float32),
-        "contributions": given,
-        "model": MODEL,
-        "has_consensus": False,
-    }
+    fields = {"round_id": 3, "plan": make_plan(request), "contributions": given, "model": MODEL}
+    fields |= {"public_set": PUBLIC, "consensus": np.zeros((24, 4), np.float32), "has_consensus": False}
     return RoundInputs(**(fields | changes))

@@ -137,10 +137,8 @@ def test_classes_are_listed_renamed_and_merged_by_name(fleet, here):
     table = printed("classes", *here).splitlines()
     assert table[0].split()[:3] == ["class_id", "name", "state"]
     assert "1 devices" in table[5]
-    assert (
-        printed("classes", "rename", found["name"], "tea kettle", *here)
-        == f"{found['class_id']}: tea kettle (active)\n"
-    )
+    renamed = printed("classes", "rename", found["name"], "tea kettle", *here)
+    assert renamed == f"{found['class_id']}: tea kettle (active)\n"
     failed(command("classes", "rename", "nothing", "x", *here), "there is no class 'nothing'", "classes --all")
     merged = answer("classes", "merge", "tea kettle", "word 0", *here)
     assert (merged["state"], merged["merged_into"]) == ("merged", "c0")

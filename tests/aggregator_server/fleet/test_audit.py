@@ -2,14 +2,12 @@
 
 import contextlib
 
-import pytest
-
-from aggregator_server import errors
 from aggregator_server.fleet.audit import SERVER, Actor, audit, list_entries
 from aggregator_server.fleet.classes import rename_class
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.rounds.lifecycle import cancel_round, open_round
 from aggregator_server.schemas import RoundRequest
+from tests.support.core_fleet import refusal
 
 ANNA = Actor("Anna", "192.0.2.7")
 
@@ -45,7 +43,7 @@ def test_who_did_it_from_where_is_noted(fleet):
 
 def test_what_was_refused_leaves_no_entry(fleet):
     before = entries(fleet)
-    with pytest.raises(errors.RefusedError, check=lambda error: error.code == "class_name_taken"):
+    with refusal("class_name_taken"):
         rename_class(fleet.store, "c1", "word 2", ANNA)
     with contextlib.suppress(RuntimeError), fleet.store.writing() as session:
         audit(session, "round_opened", SERVER, 9.0, round_id=77)

@@ -16,7 +16,7 @@ from fleet_protocol.messages import ClassAssignment, MergedClass
 from fleet_protocol.public_set import PublicSet, unpack_consensus
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SharingDevice, tiny_bundle
-from tests.support.core_fleet import CoreFleet, devices
+from tests.support.core_fleet import CoreFleet, devices, quiet
 from tests.support.embedded_words import PrototypeDevice, embedded_public_set
 
 
@@ -145,11 +145,6 @@ def test_prototypes_of_removed_and_merged_classes_no_longer_count_under_their_ol
 
 
 STATE = ("result_public_set", "result_consensus", "result_weights", "result_prototypes")
-
-
-def quiet(members):
-    """Devices that report nothing new."""
-    return [dataclasses.replace(device, reports=(), known=()) for device in members]
 
 
 def state_after(fleet, round_id):

@@ -5,7 +5,6 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.devices.work import acknowledge
 from aggregator_server.rounds.lifecycle import open_round
 from aggregator_server.rounds.plan import make_plan
@@ -14,7 +13,7 @@ from aggregator_server.schemas import RoundRequest
 from fleet_protocol.messages import Choice, Learned
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SharingDevice
-from tests.support.core_fleet import SAMPLES, CoreFleet
+from tests.support.core_fleet import SAMPLES, CoreFleet, refusal
 
 # Two devices with few clips, one with many; two rounds among the small ones, one for the large.
 CLIPS = {1: 10, 2: 10, 3: 4000}
@@ -155,11 +154,7 @@ def test_devices_fine_tune_what_they_share_unless_a_request_says_otherwise_and_g
     assert make_plan(RoundRequest("fedavg")).personalisation.settings["labels"] is True
     for request in (RoundRequest("fedavg", personalisation=Choice("none")), RoundRequest("zero_shot")):
         assert make_plan(request).personalisation == Choice("none")
-    with pytest.raises(
-        RefusedError,
-        match=r"'zero_shot' shares no model.*local, none",
-        check=lambda error: error.code == "invalid_plan",
-    ):
+    with refusal("invalid_plan", r"'zero_shot' shares no model.*local, none"):
         make_plan(RoundRequest("zero_shot", personalisation=GROUPS))
     assert make_plan(RoundRequest("zero_shot", personalisation=Choice("local"))).personalisation.name == "local"
     assert make_plan(RoundRequest("fedmlac", personalisation=GROUPS)).personalisation.name == "group_balanced"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator_server.errors import RefusedError
 from aggregator_server.rounds.lifecycle import cancel_round
 from aggregator_server.rounds.queries import read_history
 from aggregator_server.rounds.replies import describe_round, summarise_round
@@ -16,7 +15,7 @@ from aggregator_server.selection.dynamic import settled_after
 from aggregator_server.strategies.registry import complete
 from fleet_protocol.messages import Choice
 from tests.support.aggregator_process import FakeDevice
-from tests.support.core_fleet import SAMPLES, CoreFleet, devices
+from tests.support.core_fleet import SAMPLES, CoreFleet, devices, refusal
 
 SIZES = st.lists(st.integers(1, 100_000), min_size=1, max_size=40)
 NAMES = sorted(selections())
@@ -99,7 +98,7 @@ class TestRounds:
         fleet.work(fleet.devices[0], now=1690.0)
         assert self.selected(fleet, now=2000.0, selection=lately) == [fleet.devices[0].device_id]
         cancel_round(fleet.store, 2, 2001.0)
-        with pytest.raises(RefusedError, match="600 s", check=lambda error: error.code == "no_devices"):
+        with refusal("no_devices", "600 s"):
             self.selected(fleet, now=9000.0, selection=lately)
 
     def test_a_round_keeps_the_median_loss_and_selection_finds_r_from_it(self, tmp_path):

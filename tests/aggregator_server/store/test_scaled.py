@@ -30,15 +30,10 @@ from aggregator_server.upkeep.copying import digests_of
 from aggregator_server.upkeep.move import move
 from tests.support.checkout import ROOT
 from tests.support.core_fleet import CoreFleet, between_rounds
-from tests.support.state_servers import BUCKET, PASSWORD, located, name_of
+from tests.support.state_servers import BUCKET, PASSWORD, name_of
 
 pytestmark = pytest.mark.scaled
 DAY_S = 86_400.0
-
-
-@pytest.fixture
-def place(tmp_path):
-    return located(tmp_path / "data")
 
 
 @pytest.fixture

@@ -12,14 +12,9 @@ from aggregator_server.store import Store
 from aggregator_server.store.location import Location
 from aggregator_server.store.tables import BlobRow
 from tests.support.edge_process import wait_for
-from tests.support.state_servers import located, name_of
+from tests.support.state_servers import name_of
 
 pytestmark = pytest.mark.scaled
-
-
-@pytest.fixture
-def place(tmp_path):
-    return located(tmp_path / "data")
 
 
 @pytest.fixture
@@ -28,10 +23,8 @@ def join(tmp_path, place):
     with contextlib.ExitStack() as running:
 
         def start(name):
-            store = running.enter_context(
-                contextlib.closing(Store(Location(tmp_path / name, place.database, place.store)))
-            )
-            heard = []
+            location, heard = Location(tmp_path / name, place.database, place.store), []
+            store = running.enter_context(contextlib.closing(Store(location)))
             store.join(heard.append)
             return store, heard
 
@@ -136,13 +129,9 @@ def test_what_was_told_while_the_connection_was_away_is_heard_afterwards(join, s
     first, (second, heard) = join("a")[0], join("b")
     name = name_of(place)
     states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-    pid = (
-        "SELECT pid FROM pg_stat_activity WHERE application_name = 'auricle-aggregator {}' AND query NOT LIKE '%lock%'"
-    )
+    its = f"application_name = 'auricle-aggregator {second.database.server}' AND query NOT LIKE '%lock%'"
     try:
-        states.postgres.ask(
-            "postgres", pid.format(second.database.server).replace("SELECT pid", "SELECT pg_terminate_backend(pid)")
-        )
+        states.postgres.ask("postgres", f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {its}")
         first.tell("work")
     finally:
         states.postgres.ask("postgres", f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")

@@ -85,16 +85,9 @@ def test_a_transaction_that_fails_changes_nothing_and_a_reader_sees_one_state_wh
 
 
 def a_round(number, state="open"):
-    return RoundRow(
-        round_id=number,
-        state=state,
-        strategy="zero_shot",
-        plan={},
-        opened_at=0.0,
-        deadline_at=1.0,
-        public_set="a" * 64,
-        details={},
-    )
+    when = {"opened_at": 0.0, "deadline_at": 1.0}
+    what = {"strategy": "zero_shot", "plan": {}, "public_set": "a" * 64, "details": {}}
+    return RoundRow(round_id=number, state=state, **when, **what)
 
 
 def test_the_database_itself_allows_one_open_round(store):

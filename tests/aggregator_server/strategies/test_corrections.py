@@ -69,13 +69,8 @@ def test_it_is_kept_from_round_to_round_until_its_device_says_otherwise_or_is_re
 def test_it_follows_a_class_that_became_another_and_goes_with_one_that_is_gone():
     first = aggregate(inputs(upload(1, denied=[("c3", "go")]), *HONEST))
     kept = PUBLIC.labels < 3
-    left = dataclasses.replace(
-        PUBLIC,
-        classes=PUBLIC.classes[:3],
-        features=PUBLIC.features[kept],
-        labels=PUBLIC.labels[kept],
-        synthetic=PUBLIC.synthetic[kept],
-    )
+    rows = {name: getattr(PUBLIC, name)[kept] for name in ("features", "labels", "synthetic")}
+    left = dataclasses.replace(PUBLIC, classes=PUBLIC.classes[:3], **rows)
     later = {"state": first.state, "round_id": 6, "public_set": left}
     merged = aggregate(inputs(HONEST[0], class_terms=ClassTerms(merged={"c3": "c2"}), **later))
     assert off(told(merged, "c2"), "go") < 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import Contribution, UploadTerms
-from aggregator_server.errors import MalformedUpdateError, RefusedError
+from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.rounds.publishing import describe_model
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.schemas import RoundRequest
@@ -18,7 +18,7 @@ from aggregator_server.strategies.weight_sharing import aggregate, check
 from fleet_protocol.messages import Choice, ClassReport
 from fleet_protocol.tensors import unpack
 from tests.support.aggregator_process import SETTINGS, SharingDevice, tiny_bundle
-from tests.support.core_fleet import CoreFleet, devices
+from tests.support.core_fleet import CoreFleet, devices, quiet, refusal
 from tests.support.round_inputs import BUNDLE, PUBLIC, WORK, contribution, inputs
 
 TERMS = UploadTerms("0" * 64, 24, PUBLIC.class_ids, SETTINGS, BUNDLE.manifest)
@@ -76,7 +76,7 @@ def test_every_strategy_works_with_every_rule_whoever_comes_first(strategy, rule
 
 def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own_weights(tmp_path):
     fleet = CoreFleet(tmp_path, [SharingDevice(n, ("c0", "c1")) for n in (1, 2)])
-    with pytest.raises(RefusedError, match="publish-model", check=lambda error: error.code == "no_model"):
+    with refusal("no_model", "publish-model"):
         fleet.open(strategy="fedavg")
     info = fleet.publish_model()
     first = fleet.open(strategy="fedopt")
@@ -92,11 +92,9 @@ def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own
     fleet.all_learned(first)
     second = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedopt"))
     assert second.weights == shown.result_weights
-    states = [moments(fleet, n) for n in (first, second.summary.round_id)]
+    states = [moments(fleet, number) for number in (first, second.summary.round_id)]
     assert states[0]
-    assert {name: array.tolist() for name, array in states[0].items()} != {
-        name: array.tolist() for name, array in states[1].items()
-    }
+    assert states[0] != states[1]
     fleet.publish_model(tiny_bundle(seed=9))
     third = describe_round(fleet.store, fleet.run_round(300.0, strategy="fedavg"))
     assert third.weights is None
@@ -104,18 +102,18 @@ def test_a_model_goes_on_from_its_last_round_and_a_new_model_begins_with_its_own
 
 
 def moments(fleet, round_id):
-    """The server optimiser's arrays after a round; none without one."""
+    """The numbers of the server optimiser after a round; none without one."""
     with fleet.store.reading() as session:
         digest = session.get_one(RoundRow, round_id).result_server_state
-    return {} if digest is None else unpack(fleet.store.blobs.read(digest))[0]
+    arrays = {} if digest is None else unpack(fleet.store.blobs.read(digest))[0]
+    return {name: array.tolist() for name, array in arrays.items()}
 
 
 def test_a_consensus_outlives_rounds_of_a_shared_model_and_grows_with_the_classes(tmp_path):
     kinds = {"zero_shot": devices(4), "fedavg": devices(4, SharingDevice)}
     fleet = CoreFleet(tmp_path, kinds["zero_shot"])
     fleet.publish_model()
-    plain = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
-    fleet.devices = plain
+    fleet.devices = quiet(fleet.devices)
     one = describe_round(fleet.store, fleet.run_round())
     fleet.devices = kinds["fedavg"]
     two = describe_round(fleet.store, fleet.run_round(200.0, strategy="fedavg"))
@@ -133,7 +131,7 @@ def test_a_fleet_never_outgrows_its_model(tmp_path):
     assert first.discovery.left_open == (2,)
     assert "1 new classes were not made" in first.discovery.limits[0]
     assert "5 classes" in first.discovery.limits[0]
-    fleet.devices = [dataclasses.replace(device, reports=(), known=()) for device in fleet.devices]
+    fleet.devices = quiet(fleet.devices)
     fleet.run_round(300.0, strategy="fedavg")
 
 
