@@ -1,4 +1,4 @@
-"""Who may open the page: its token, the names under which browsers may ask for it, and what each request passes.
+"""Who may open the page: its token and sign-in, the names by which browsers ask for it, and what each request passes.
 
 Other sites open in the same browser must neither read the page nor make it do something: names that lead here by DNS
 rebinding, forms and scripts of other origins, frames, and sounds embedded elsewhere are refused.
@@ -6,6 +6,7 @@ rebinding, forms and scripts of other origins, frames, and sounds embedded elsew
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -19,21 +20,25 @@ from urllib.parse import urlsplit
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
-from edge_client.owner_page.pages import root_of
+from edge_client.owner_page.pages import Pages, read_form, root_of
 from fleet_protocol.atomic_files import write_durably
 
 _KEY = "page.key"
 # 80 bits: nobody guesses them, and a person can type them.
 _BYTES = 10
+# Before the answer to a wrong one.
+_WRONG_TOKEN_S = 0.5
+_COOKIE_S = 30 * 86_400
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-SESSION, CSRF = "session", "csrf"
-COOKIE = "auricle_page"
-CSRF_HEADER = "x-csrf-token"
-SIGN_IN, STATIC = "/sign-in", "/static/"
+CSRF, _SESSION = "csrf", "session"
+_COOKIE = "auricle_page"
+_CSRF_HEADER = "x-csrf-token"
+_SIGN_IN, _STATIC = "/sign-in", "/static/"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self' blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -117,6 +122,22 @@ def _is_address(host: str) -> bool:
     return True
 
 
+def sign_in_route(access: Access, pages: Pages) -> Route:
+    """Return the address that asks for the token; whoever has it gets a cookie, whoever has not waits."""
+
+    async def answer(request: Request) -> Response:
+        if request.method != "POST":
+            return pages.page("sign_in.html", wrong=False)
+        if not access.is_token((await read_form(request)).get("token", "")):
+            await asyncio.sleep(_WRONG_TOKEN_S)
+            return pages.page("sign_in.html", 403, wrong=True)
+        found = RedirectResponse("./", 303)
+        found.set_cookie(_COOKIE, access.sign(_SESSION), max_age=_COOKIE_S, httponly=True, samesite="strict")
+        return found
+
+    return Route(_SIGN_IN, answer, methods=["GET", "POST"])
+
+
 class Guard:
     """Wraps the application."""
 
@@ -159,13 +180,13 @@ class Guard:
             return JSONResponse({"error": "another site asked for this; it was refused"}, 403)
         if asks and _from_another_site(request):
             return PlainTextResponse("another site asked for this; it was refused\n", 403)
-        if path == SIGN_IN or path.startswith(STATIC):
+        if path == _SIGN_IN or path.startswith(_STATIC):
             return None
-        if self._access.sign_in and not self._access.is_signed(request.cookies.get(COOKIE, ""), SESSION):
+        if self._access.sign_in and not self._access.is_signed(request.cookies.get(_COOKIE, ""), _SESSION):
             page = asks and "text/html" in request.headers.get("accept", "")
-            sign_in = f"{root_of(path)}{SIGN_IN[1:]}"
+            sign_in = f"{root_of(path)}{_SIGN_IN[1:]}"
             return RedirectResponse(sign_in, 303) if page else JSONResponse({"error": "sign in first"}, 401)
-        if not asks and not self._access.is_signed(request.headers.get(CSRF_HEADER, ""), CSRF):
+        if not asks and not self._access.is_signed(request.headers.get(_CSRF_HEADER, ""), CSRF):
             return JSONResponse({"error": "this page is from before a restart; load it again"}, 403)
         return None
 

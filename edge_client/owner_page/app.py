@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -21,7 +20,7 @@ from edge_client.config import Config
 from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
-from edge_client.owner_page.access import COOKIE, CSRF, SESSION, Access, Guard
+from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
 from edge_client.owner_page.adding import LARGEST_BYTES, AddingPage
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
@@ -32,8 +31,6 @@ from edge_client.storage.owner_choices import KEEP_DAYS
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import JointSettings
 
-_WRONG_TOKEN_S = 0.5
-_COOKIE_S = 30 * 86_400
 _MOST_TAKES = 50
 
 
@@ -141,7 +138,7 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Route("/sounds", page.sounds),
         Route("/sounds/clip", page.clip),
         *(_changing(device, address) for address in _CHANGES),
-        Route("/sign-in", page.sign_in, methods=["GET", "POST"]),
+        sign_in_route(access, page.pages),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
     failures: dict[Any, Any] = {AuricleError: page.failed, OSError: page.failed}
@@ -154,23 +151,22 @@ class OwnerPage:
 
     def __init__(self, device: OwnedDevice, access: Access) -> None:
         self._device = device
-        self._access = access
-        self._pages = Pages(device.config.device.name, access.sign(CSRF), device.plays)
+        self.pages = Pages(device.config.device.name, access.sign(CSRF), device.plays)
         self._live = LiveStream(device.config.device.state)
-        self.asking = AskingPage(device, self._pages)
+        self.asking = AskingPage(device, self.pages)
 
     def listen(self, _: Request) -> Response:
         """Show what the device hears now, and heard lately."""
         room = self._device.status().get("room")
         shown = {**self._heard(), **self.asking.shown()}
-        return self._pages.page("listen.html", rates=rate_sentences(room) if room else (), **shown)
+        return self.pages.page("listen.html", rates=rate_sentences(room) if room else (), **shown)
 
     def heard(self, request: Request) -> Response:
         """Return the list of what was heard, as a part of the page; with the event ``kind`` and ``at_ms`` in it."""
         query = request.query_params
         if "at_ms" in query:
             self._device.wait_for(kind_of(query.get("kind", "")), number_of(query["at_ms"]))
-        return self._pages.page("heard.html", **self._heard())
+        return self.pages.page("heard.html", **self._heard())
 
     def _heard(self) -> dict[str, Any]:
         teaching = self._device.teaching()
@@ -223,7 +219,7 @@ class OwnerPage:
         settings = teaching.settings
         words_alone = not settings.hears_sounds and not isinstance(settings, JointSettings)
         shown = {"labels": labels, "label": label, "alone": alone, "words_alone": words_alone}
-        return self._pages.page("teach.html", clip_s=settings.clip_s, largest=LARGEST_BYTES, **shown)
+        return self.pages.page("teach.html", clip_s=settings.clip_s, largest=LARGEST_BYTES, **shown)
 
     async def record(self, request: Request) -> Response:
         """Record takes; the answer is a line of JSON for every step."""
@@ -239,7 +235,7 @@ class OwnerPage:
     def sounds(self, _: Request) -> Response:
         """Show what the device knows, and from whom."""
         teaching = self._device.teaching()
-        return self._pages.page(
+        return self.pages.page(
             "sounds.html",
             largest=LARGEST_BYTES,
             steps=STEPS,
@@ -261,20 +257,9 @@ class OwnerPage:
         query = request.query_params
         return FileResponse(self._device.clip(query.get("label", ""), query.get("clip", "")))
 
-    async def sign_in(self, request: Request) -> Response:
-        """Ask for the token; whoever has it gets a cookie."""
-        if request.method != "POST":
-            return self._pages.page("sign_in.html", wrong=False)
-        if not self._access.is_token((await read_form(request)).get("token", "")):
-            await asyncio.sleep(_WRONG_TOKEN_S)
-            return self._pages.page("sign_in.html", 403, wrong=True)
-        answer = RedirectResponse("./", 303)
-        answer.set_cookie(COOKIE, self._access.sign(SESSION), max_age=_COOKIE_S, httponly=True, samesite="strict")
-        return answer
-
     async def failed(self, request: Request, error: Exception) -> Response:
         """Say what went wrong."""
         status = 409 if isinstance(error, AuricleError) else 500
         if "text/html" in request.headers.get("accept", ""):
-            return self._pages.page("failed.html", status, error=str(error), root=root_of(request.scope["path"]))
+            return self.pages.page("failed.html", status, error=str(error), root=root_of(request.scope["path"]))
         return JSONResponse({"error": str(error)}, status)
