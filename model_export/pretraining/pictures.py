@@ -3,6 +3,8 @@
 A pixel is 9.92 ln(power + 1e-6) + 147.7, power in 40 HTK mel bands over 0 to 4000 Hz, 25 ms windows, 10 ms hop.
 """
 
+from __future__ import annotations
+
 import io
 import zipfile
 from collections.abc import Sequence
