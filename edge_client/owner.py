@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edge_client.clips.files import check_folder, check_label, is_label, known_labels, rejected
+from edge_client.clips.folders import check_folder, check_label, is_label, known_labels, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config, load_config

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.files import DELETED, Clip, choose_known, clip_files, is_label, rejected
+from edge_client.clips.folders import DELETED, Clip, choose_known, clip_files, is_label, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.bundles import build_bundles, find_bundles
 from benchmarks.listening.material import RATE_HZ
-from edge_client.clips.files import choose_known
+from edge_client.clips.folders import choose_known
 from edge_client.config import Config, load_config
 from edge_client.learning.teaching.job import teach
 from edge_client.storage.device_state import DeviceState

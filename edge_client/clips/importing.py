@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_client.audio.level import FLOOR_DB, levels_db
 from edge_client.audio.recordings import FORMATS, loudest_start, loudest_stretch, read_recording
-from edge_client.clips.files import check_label
+from edge_client.clips.folders import check_label
 from edge_client.clips.recorder import require_unclipped
 from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError, QuotaError, RecordingError, TakeError

@@ -19,7 +19,7 @@ import numpy as np
 
 from edge_client.audio.recordings import content_name, encode_wave, require_whole
 from edge_client.audio.resampling import resample
-from edge_client.clips.files import (
+from edge_client.clips.folders import (
     BACKGROUND,
     DELETED,
     REJECTED,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edge_client.commands import Command, Commands, confirm, open_teaching, report, set_command
 
 if TYPE_CHECKING:
-    from edge_client.clips.files import Clip
+    from edge_client.clips.folders import Clip
     from edge_client.clips.store import ClipStore
 
 _MB = 1_000_000

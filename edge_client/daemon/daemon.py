@@ -19,7 +19,7 @@ from typing import Any
 from edge_client.capture import AudioSource
 from edge_client.capture.microphone import Microphone
 from edge_client.capture.shared_microphone import LentMicrophone
-from edge_client.clips.files import labels_with_clips
+from edge_client.clips.folders import labels_with_clips
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
@@ -27,7 +27,8 @@ from edge_client.daemon.listening_loop import ListeningLoop, load_listening
 from edge_client.daemon.round_loop import RoundLoop
 from edge_client.daemon.status import StatusFile, health_of, listening_name, model_status, resident_mb, temperature_c
 from edge_client.daemon.supervisor import Supervisor, notify
-from edge_client.daemon.training_process import TeachingLoop, TrainingProcess
+from edge_client.daemon.teaching_loop import TeachingLoop
+from edge_client.daemon.training_process import TrainingProcess
 from edge_client.detection.detector import Loaded
 from edge_client.detection.doubts import Doubt
 from edge_client.detection.sensitivity import together

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from edge_client.capture import AudioSource
-from edge_client.clips.files import SOUND
+from edge_client.clips.folders import SOUND
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.detector import Detector, Loaded

@@ -4,7 +4,7 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from edge_client.clips.files import clips_of_a_round, labels_with_clips
+from edge_client.clips.folders import clips_of_a_round, labels_with_clips
 from edge_client.config import Config
 from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState

@@ -8,7 +8,7 @@ import dataclasses
 import os
 from collections.abc import Iterable
 
-from edge_client.clips.files import known_labels, labels_with_clips
+from edge_client.clips.folders import known_labels, labels_with_clips
 from edge_client.config import Config
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.locks import take_lock

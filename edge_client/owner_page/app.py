@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from edge_client import owner_changes
-from edge_client.clips.files import Clip
+from edge_client.clips.folders import Clip
 from edge_client.config import Config
 from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError

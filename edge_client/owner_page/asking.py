@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from edge_client.clips.files import labels_with_clips
+from edge_client.clips.folders import labels_with_clips
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, read_form
 from edge_client.questions.answers import answer, open_questions, store_of

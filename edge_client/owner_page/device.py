@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_client.clips.files import clip_files, folder_of, rejected, store_digest
+from edge_client.clips.folders import clip_files, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
 from edge_client.daemon.status import read_status

@@ -4,7 +4,7 @@ import dataclasses
 import time
 from pathlib import Path
 
-from edge_client.clips.files import Clip, is_label
+from edge_client.clips.folders import Clip, is_label
 from edge_client.clips.store import ClipStore, link_or_copy
 from edge_client.errors import ClipError, EdgeError
 from edge_client.owner import Teaching

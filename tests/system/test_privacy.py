@@ -14,7 +14,7 @@ import soundfile
 
 from aggregator_server.strategies.registry import strategies
 from edge_client.audio.recordings import Recordings
-from edge_client.clips.files import REJECTED, rejected
+from edge_client.clips.folders import REJECTED, rejected
 from edge_client.clips.public_set import build_public_set
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge_client.clips.files import check_label, rejected
+from edge_client.clips.folders import check_label, rejected
 from fleet_protocol.invitation_link import InvitationLink
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.device_fleet import device_fleet, enrolled, finished, open_round

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edge_client.clips.files import SOUND, known_labels
+from edge_client.clips.folders import SOUND, known_labels
 from edge_client.config import Config
 from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import Tail, fit_tails

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.clips.files import SOUND, WORD
+from edge_client.clips.folders import SOUND, WORD
 from edge_client.learning.negative_prototypes import believed
 from edge_client.learning.sgd import from_slots
 from fleet_protocol.arrays import Doubles, Floats

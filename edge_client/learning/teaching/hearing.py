@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from edge_client.audio.recordings import Recordings, require_whole
-from edge_client.clips.files import BACKGROUND, REJECTED
+from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (

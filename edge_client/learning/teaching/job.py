@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.clips.files import store_digest
+from edge_client.clips.folders import store_digest
 from edge_client.clips.store import is_changing
 from edge_client.config import Config
 from edge_client.errors import RecordingError

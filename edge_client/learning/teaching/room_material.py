@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.clips.files import store_digest
+from edge_client.clips.folders import store_digest
 from edge_client.config import Config
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from edge_client.room.memory import kept_sample

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aggregator_server.names import check_name
 from edge_client.audio.recordings import Recordings
-from edge_client.clips.files import BACKGROUND, Clip, check_label, clips_of_a_round, rejected, store_digest
+from edge_client.clips.folders import BACKGROUND, Clip, check_label, clips_of_a_round, rejected, store_digest
 from edge_client.clips.store import ClipStore, is_changing
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.resampling import resample
-from edge_client.clips.files import clip_files
+from edge_client.clips.folders import clip_files
 from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.owner_page import OwnerPage
 from tests.support.sound_server import SINK_RATE_HZ

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from edge_client.clips.files import DELETED, Clip
+from edge_client.clips.folders import DELETED, Clip
 from edge_client.clips.store import ClipStore
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig

@@ -6,7 +6,7 @@ import pytest
 from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
-from edge_client.clips.files import rejected
+from edge_client.clips.folders import rejected
 from edge_client.clips.public_set import build_public_set
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime

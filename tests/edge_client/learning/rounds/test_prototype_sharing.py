@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import Recordings
-from edge_client.clips.files import rejected
+from edge_client.clips.folders import rejected
 from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end

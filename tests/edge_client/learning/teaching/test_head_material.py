@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edge_client.clips.files import SOUND, WORD
+from edge_client.clips.folders import SOUND, WORD
 from edge_client.learning.teaching.head import centres
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle

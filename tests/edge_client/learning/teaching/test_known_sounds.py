@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import encode_wave
-from edge_client.clips.files import choose_known, known_labels, store_digest
+from edge_client.clips.folders import choose_known, known_labels, store_digest
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.daemon.status import model_status
