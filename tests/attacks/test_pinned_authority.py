@@ -20,8 +20,8 @@ from edge_client.storage.device_state import DeviceState
 from fleet_protocol.client import certificates
 from fleet_protocol.errors import CertificateError
 from fleet_protocol.invitation_link import InvitationLink
-from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
+from tests.support.edge_process import EdgeDaemon
 from tests.support.tls_server import TlsServer
 
 INVITATION = "aur_join_" + "i" * 43
@@ -56,12 +56,7 @@ def lax_fingerprint(text):
 
 @pytest.fixture
 def config(tmp_path):
-    folder = tmp_path / "kitchen"
-    folder.mkdir()
-    (folder / "edge.toml").write_text(
-        f'[device]\nname = "kitchen"\nstate = "state"\n[model]\nbundle = "{find_bundle("cnn1")}"\n'
-    )
-    return folder / "edge.toml"
+    return EdgeDaemon(tmp_path / "kitchen", "cnn1", "").config
 
 
 def der(text):

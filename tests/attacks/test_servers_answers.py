@@ -47,19 +47,16 @@ def expanding(size):
 
 @pytest.fixture
 def ask(tmp_path):
-    servers = []
     (tmp_path / "blobs").mkdir()
 
     def asked(answer, what, seconds=120):
-        servers.append(HostileServer(answer))
-        command = [sys.executable, "-c", CLIENT, servers[-1].url, what, str(tmp_path / "blobs"), str(seconds)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
+        with HostileServer(answer) as server:
+            command = [sys.executable, "-c", CLIENT, server.url, what, str(tmp_path / "blobs"), str(seconds)]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    yield asked
-    for server in servers:
-        server.close()
+    return asked
 
 
 def header(**headers):

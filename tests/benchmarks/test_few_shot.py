@@ -16,25 +16,20 @@ KEYS = {"front_end", "data", "takes", "speakers", "ways", "same_speaker", "other
 run = partial(run_module, "benchmarks.few_shot")
 
 
-def write_words(folder, speakers=3, takes=7):
-    """Write sweeps, ``<word>/<speaker>_<take>.wav``; a speaker is a pitch."""
-    rng = np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A folder of sweeps, ``<word>/<speaker>_<take>.wav``; a speaker is a pitch."""
+    folder, rng = tmp_path_factory.mktemp("few-shot") / "espanol", np.random.default_rng(0)
     time_s = np.arange(16_000) / 16_000
     for word, hz in TONES.items():
         (folder / word).mkdir(parents=True)
-        for speaker in range(speakers):
-            for take in range(takes):
+        for speaker in range(3):
+            for take in range(7):
                 tone = np.sin(2 * np.pi * hz * (1 + 0.03 * speaker) * (1 + time_s * rng.uniform(0.4, 0.5)) * time_s)
                 noisy = 0.3 * np.hanning(16_000) * tone + 0.003 * rng.standard_normal(16_000)
                 (folder / word / f"maria{speaker}_{take}.wav").write_bytes(
                     encode_wave(noisy.astype(np.float32), 16_000)
                 )
-
-
-@pytest.fixture(scope="module")
-def words(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("few-shot") / "espanol"
-    write_words(folder)
     return folder
 
 

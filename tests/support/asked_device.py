@@ -19,8 +19,7 @@ def taught(folder, **sections):
     """A device with clips of two sounds, which it has not learned yet."""
     device = Device(folder, find_bundle("base"), **sections)
     for label, sound in zip(LABELS, ("yes", "no"), strict=True):
-        write_clips(device.clips, sound, 6, seed=3)
-        (device.clips / sound).rename(device.clips / label)
+        write_clips(device.clips, sound, 6, seed=3, name=label)
     return device
 
 

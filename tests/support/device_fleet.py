@@ -5,11 +5,10 @@ import os
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from edge_client.clips.public_set import build_public_set
 from fleet_protocol.bundle import read_bundle
 from tests.support.aggregator_process import ENROL
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
-from tests.support.sounds import write_clips
+from tests.support.sounds import public_set_of, write_clips
 
 SETTINGS_OF_ROUND = {"epochs": 12, "augmented_copies": 1, "impressions": 8, "impression_steps": 60}
 
@@ -37,9 +36,7 @@ def device_fleet(tmp_path, bundles, start_aggregator, labels=("yes", "no", "up",
     """
     settings = read_bundle(next(iter(bundles.values()))).manifest.feature_settings
     server = start_aggregator()
-    for label in labels:
-        write_clips(tmp_path / "public", label, 12, seed=99)
-    shared = build_public_set(tmp_path / "public", settings, list(labels), 12)
+    shared = public_set_of(tmp_path / "public", labels, 12, settings)
     with server.client() as client:
         client.put("/v1/public-set", content=shared.pack()).raise_for_status()
     devices = []

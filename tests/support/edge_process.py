@@ -87,6 +87,14 @@ class EdgeDaemon:
         path = self.runtime / "status.json"
         return json.loads(path.read_bytes()) if path.exists() else {}
 
+    def labels(self) -> set[str]:
+        """What it listens for, as its status says."""
+        return set(self.status().get("model", {}).get("labels", ()))
+
+    def count(self, folder: str) -> int:
+        """Number of recordings in a folder of its state."""
+        return len(list((self.state / folder).glob("*.wav")))
+
     def events(self) -> list[dict]:
         return [json.loads(line) for line in (self.written / "events").read_text().splitlines() if line.startswith("{")]
 

@@ -1,13 +1,16 @@
 """The owner's page as a process of its own, beside a daemon."""
 
+import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.support.checkout import ROOT
+from tests.support.edge_process import EdgeDaemon
 
 
 class OwnerPage:
@@ -34,8 +37,27 @@ class OwnerPage:
             self.process.kill()
             self.process.wait()
 
-    def end(self) -> tuple[int, str]:
-        """Ask it to end; return its exit status and what it wrote to its standard error."""
+    def connect(self, source: str = "127.0.0.1", data: bytes = b"") -> socket.socket:
+        """Return a connection from an address of this machine, on which some bytes were sent."""
+        place = ("127.0.0.1", int(self.url.rpartition(":")[2]))
+        connection = socket.create_connection(place, timeout=180, source_address=(source, 0))
+        connection.sendall(data)
+        return connection
+
+    def end(self) -> str:
+        """Ask it to end, which it must do well; return what it wrote to its standard error."""
         self.process.send_signal(signal.SIGTERM)
         _, errors = self.process.communicate(timeout=180)
-        return self.process.returncode, errors
+        assert self.process.returncode == 0, errors
+        assert "Traceback" not in errors
+        return errors
+
+
+@contextlib.contextmanager
+def page_beside(device: EdgeDaemon):
+    """The page of a device that was started; both must end well."""
+    with device, OwnerPage(device.config) as page:
+        yield page
+        page.end()
+        assert device.end() == 0
+        assert "Traceback" not in device.log()

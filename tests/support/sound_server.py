@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edge_client.audio.resampling import resample
+from tests.support.sounds import RATE, melody
+
 PROGRAMS = ("pulseaudio", "pactl", "pacat", "arecord")
 SINK_RATE_HZ = 48_000
 ALSA = """
@@ -52,6 +55,17 @@ def _player(sink: str, samples: np.ndarray) -> list[str]:
     channels = 1 if samples.ndim == 1 else samples.shape[1]
     form = ["--raw", "--format=float32le", f"--rate={SINK_RATE_HZ}", f"--channels={channels}"]
     return ["pacat", f"--device={sink}", *form]
+
+
+def quiet_room(rng: np.random.Generator) -> np.ndarray:
+    """Return a minute of a room in which nothing happens, float32 [frames]: it is never silent."""
+    return 0.001 * rng.normal(size=60 * SINK_RATE_HZ).astype(np.float32)
+
+
+def said(label: str, rng: np.random.Generator) -> np.ndarray:
+    """Return a melody of tests/support/sounds.py and half a second of silence, float32 [frames]."""
+    clip = resample(melody(label, rng).astype(np.float32), RATE, SINK_RATE_HZ)
+    return np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)])
 
 
 def crash() -> np.ndarray:

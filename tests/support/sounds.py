@@ -1,9 +1,14 @@
 """Sounds for tests that need no real recordings: each label is its own melody of two gliding tones in noise."""
 
 import wave
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from edge_client.clips.public_set import build_public_set
+from fleet_protocol.feature_settings import FeatureSettings
+from fleet_protocol.public_set import PublicSet
 
 RATE = 16_000
 TONES = {"yes": (400, 900), "no": (900, 400), "up": (1500, 1500), "down": (2500, 700), "stop": (700, 3200)}
@@ -22,16 +27,24 @@ def melody(label: str, rng: np.random.Generator) -> np.ndarray:
     return clip
 
 
-def write_clips(folder: Path, label: str, count: int, seed: int) -> None:
-    """Write ``folder/label/<speaker>_nohash_0.wav`` files, 16 bit mono."""
+def write_clips(folder: Path, label: str, count: int, seed: int, name: str = "") -> None:
+    """Write a label's melody as ``<speaker>_nohash_0.wav`` files, 16 bit mono, into its own folder or a name's."""
     rng = np.random.default_rng([seed, sorted(TONES).index(label)])
-    (folder / label).mkdir(parents=True, exist_ok=True)
+    own = folder / (name or label)
+    own.mkdir(parents=True, exist_ok=True)
     for number in range(count):
-        with wave.open(str(folder / label / f"{seed:04x}{number:04x}_nohash_0.wav"), "wb") as file:
+        with wave.open(str(own / f"{seed:04x}{number:04x}_nohash_0.wav"), "wb") as file:
             file.setnchannels(1)
             file.setsampwidth(2)
             file.setframerate(RATE)
             file.writeframes((melody(label, rng) * 32767).clip(-32768, 32767).astype("<i2").tobytes())
+
+
+def public_set_of(folder: Path, labels: Sequence[str], count: int, settings: FeatureSettings) -> PublicSet:
+    """Return a public set of so many clips of each label's melody, which are written into a folder."""
+    for label in labels:
+        write_clips(folder, label, count, seed=99)
+    return build_public_set(folder, settings, list(labels), count)
 
 
 def write_two_homes(folder: Path) -> None:

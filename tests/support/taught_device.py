@@ -2,6 +2,7 @@
 
 import io
 import logging
+import os
 import subprocess
 import sys
 
@@ -15,8 +16,11 @@ from edge_client.learning.training_job import to_line
 from edge_client.learning.worker import run
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
+from fleet_protocol.atomic_files import write_durably
+from fleet_protocol.tensors import digest
 from tests.support.checkout import ROOT
-from tests.support.edge_process import give_identity
+from tests.support.edge_process import BRISK, EdgeDaemon, give_identity
+from tests.support.sound_server import no_sound_devices
 from tests.support.sounds import melody, write_clips
 
 
@@ -72,8 +76,29 @@ class Device:
         self.log = log.getvalue()
         return self.state.model.load(self.bundle)
 
+    def keep(self, blob):
+        """Have it hold what it would fetch from its aggregator; return the digest."""
+        write_durably(self.state.blobs.path(digest(blob)), blob)
+        return digest(blob)
+
     def to_teach(self):
         return to_teach(self.config, self.state)
+
+
+class PlayingDaemon(EdgeDaemon):
+    """A daemon that plays its folder ``recordings`` for want of a sound card; ``sections`` go on in ``[training]``."""
+
+    def __init__(self, folder, sections):
+        super().__init__(folder, "base", f'[microphone]\nfile = "recordings"\n{BRISK}{sections}')
+
+    def teach(self, sounds, count):
+        """Have it learn melodies, each by a name of its own and so many clips."""
+        for seed, (name, sound) in enumerate(sounds.items(), 3):
+            write_clips(self.state / "clips", sound, count, seed, name)
+        run(load_config(self.config), None)
+
+    def start(self):
+        return super().start(os.environ | no_sound_devices(self.folder))
 
 
 def scores_of(saved, sound):

@@ -8,11 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from edge_client.audio.resampling import resample
 from tests.support.checkout import without_tensorflow
 from tests.support.edge_process import EdgeDaemon, wait_for
-from tests.support.sound_server import SINK_RATE_HZ, crash
-from tests.support.sounds import RATE, melody, write_clips
+from tests.support.sound_server import crash, quiet_room, said
+from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
 
@@ -39,38 +38,24 @@ def frames(device):
     return (device.status().get("listening") or {}).get("frames", 0)
 
 
-def taught(device):
-    return set(device.status().get("model", {}).get("labels", ())) == LABELS
-
-
-def room(rng):
-    """What a room sounds like in which nothing happens: it is never silent."""
-    return 0.001 * rng.normal(size=60 * SINK_RATE_HZ).astype(np.float32)
-
-
-def played(label, rng):
-    clip = resample(melody(label, rng).astype(np.float32), RATE, SINK_RATE_HZ)
-    return np.concatenate([clip, np.zeros(SINK_RATE_HZ // 2, np.float32)])
-
-
 def test_it_is_taught_hears_outlives_its_microphone_and_learns_again_on_another_front_end(
     shelf, sound_server, tmp_path
 ):
     environment, rng = without_tensorflow(tmp_path), np.random.default_rng(7)
     shelf.start(environment)
-    sound_server.play_on(room(rng))
+    sound_server.play_on(quiet_room(rng))
     wait_for(lambda: frames(shelf) > 0, what="the first sound")
     assert (shelf.status()["model"]["labels"], shelf.status()["server"]) == ([], None)
     for label in sorted(LABELS):
         write_clips(tmp_path / "new", label, 12, seed=3)
     shelf.command("import", str(tmp_path / "new"))
-    wait_for(lambda: taught(shelf), what="the new labels")
+    wait_for(lambda: shelf.labels() == LABELS, what="the new labels")
     assert shelf.status()["training"]["trained"] >= 1
 
     def hears(label):
         before = len(shelf.events())
         sound_server.play_until(
-            lambda: played(label, rng),
+            lambda: said(label, rng),
             lambda: any(e["label"] == label and e["kind"] == "detected" for e in shelf.events()[before:]),
             f"{label!r} after {shelf.events()}",
         )
@@ -86,12 +71,12 @@ def test_it_is_taught_hears_outlives_its_microphone_and_learns_again_on_another_
     sound_server.kill()
     heard = frames(shelf)
     sound_server.start()
-    sound_server.play_on(room(rng))
+    sound_server.play_on(quiet_room(rng))
     wait_for(lambda: frames(shelf) > heard + 16_000 or 0 < frames(shelf) < heard, what="sound after the interruption")
     hears("stop")
     assert shelf.status()["pid"] == pid
-    assert "linear: " in (said := shelf.command("status").stdout)
-    assert "listening" in said
+    assert "linear: " in (told := shelf.command("status").stdout)
+    assert "listening" in told
     assert shelf.end(signal.SIGTERM) == 0
     assert shelf.command("status", check=False).returncode == 3
 
@@ -99,7 +84,7 @@ def test_it_is_taught_hears_outlives_its_microphone_and_learns_again_on_another_
     shelf.config.write_text(shelf.config.read_text().replace('"base"', '"base_int8"'))
     (shelf.runtime / "status.json").unlink(missing_ok=True)
     shelf.start(environment)
-    wait_for(lambda: taught(shelf), what="the labels, learned again")
+    wait_for(lambda: shelf.labels() == LABELS, what="the labels, learned again")
     assert "another front end than before" in shelf.log()
     assert shelf.end(signal.SIGTERM) == 0
 

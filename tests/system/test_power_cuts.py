@@ -16,12 +16,11 @@ import wave
 import numpy as np
 import pytest
 
-from edge_client.clips.public_set import build_public_set
 from edge_client.storage.device_state import DeviceState
 from tests.support.aggregator_process import ENROL, SETTINGS
 from tests.support.edge_process import ROOT, EdgeDaemon, wait_for
 from tests.support.power_cut import kill_all
-from tests.support.sounds import write_clips
+from tests.support.sounds import public_set_of, write_clips
 
 CUTS = int(os.environ.get("AURICLE_POWER_CUTS", "5"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + 60 * CUTS)]
@@ -48,10 +47,8 @@ time.sleep(60)
 def scene(tmp_path, bundles, start_aggregator, sound_server):
     """An aggregator, and a device that has clips of known sounds and listens."""
     server = start_aggregator()
-    for label in KNOWN:
-        write_clips(tmp_path / "public", label, 10, seed=99)
     with server.client() as client:
-        client.put("/v1/public-set", content=build_public_set(tmp_path / "public", SETTINGS, KNOWN, 10).pack())
+        client.put("/v1/public-set", content=public_set_of(tmp_path / "public", KNOWN, 10, SETTINGS).pack())
     sections = (
         f'[server]\nurl = "{server.url}"\nenrol_token = "{ENROL}"\nwait_s = 2\nlongest_pause_s = 1\n'
         '[microphone]\ndevice = "shelf_microphone"\n[training]\nteach_epochs = 2\nnice = 0\n'

@@ -14,8 +14,7 @@ import soundfile
 
 from aggregator_server.strategies.registry import strategies
 from edge_client.audio.recordings import Recordings
-from edge_client.clips.folders import REJECTED, rejected
-from edge_client.clips.public_set import build_public_set
+from edge_client.clips.folders import rejected
 from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
@@ -32,7 +31,7 @@ from tests.support.aggregator_process import ENROL, Aggregator
 from tests.support.checkout import ROOT
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.recording_proxy import RecordingProxy, Request
-from tests.support.sounds import write_clips
+from tests.support.sounds import public_set_of, write_clips
 from tests.support.taught_device import ended, worker
 
 pytestmark = pytest.mark.slow
@@ -126,12 +125,10 @@ def taught_device(folder: Path, bundle: Path, url: str) -> EdgeDaemon:
     )
     give_identity(device.state, folder.name)
     state, clips = device.device_state(), device.state / "clips"
-    for label in ("yes", "no", "stop"):
-        write_clips(clips, label, 6, seed=1)
-    (clips / "stop").rename(clips / SECRET_LABEL)
+    write_clips(clips, "stop", 6, seed=1, name=SECRET_LABEL)
     for label in ("yes", "no"):
-        write_clips(clips / REJECTED, "down", 2, seed=6)
-        (clips / REJECTED / "down").rename(clips / rejected(label))
+        write_clips(clips, label, 6, seed=1)
+        write_clips(clips, "down", 2, seed=6, name=rejected(label))
     write_clips(folder / "evaluation", "yes", 2, seed=3)
     settings = read_bundle(bundle).manifest.feature_settings
     noise = np.random.default_rng(2).uniform(-0.4, 0.4, settings.clip_samples).astype(np.float32)
@@ -173,10 +170,8 @@ def round_(request, tmp_path_factory):
     if isinstance(local, LocalMethod) and local.any_architecture:
         shared = find_bundle("ann3")
     folder = tmp_path_factory.mktemp(strategy)
-    for label in ("yes", "no", "up"):
-        write_clips(folder / "public", label, 8, seed=99)
     settings = read_bundle(own).manifest.feature_settings
-    public = build_public_set(folder / "public", settings, ["yes", "no", "up"], 8)
+    public = public_set_of(folder / "public", ("yes", "no", "up"), 8, settings)
     server = Aggregator(folder / "server").start()
     proxy = RecordingProxy(urlsplit(server.url).port)
     try:

@@ -55,11 +55,8 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
 
 def denied(device, label, sound, count):
     """Have an owner say of some sounds that they are not a label; return the folder."""
-    write_clips(device.folder / "heard", sound, count, seed=70)
-    folder = device.clips / rejected(label)
-    folder.parent.mkdir()
-    (device.folder / "heard" / sound).rename(folder)
-    return folder
+    write_clips(device.clips, sound, count, seed=70, name=rejected(label))
+    return device.clips / rejected(label)
 
 
 def score(device, label, sound):

@@ -21,7 +21,7 @@ from tests.support.checkout import ROOT
 from tests.support.desk import Desk, free_port, next_commands
 from tests.support.edge_process import wait_for
 from tests.support.packages import copy_sources, other_pythons, service_wheels, version, wheels_for
-from tests.support.sound_server import SINK_RATE_HZ
+from tests.support.sound_server import SINK_RATE_HZ, quiet_room
 from tests.support.sounds import RATE, melody, write_two_homes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -129,7 +129,7 @@ def reader(tmp_path, python, sound_server):
     rng = np.random.default_rng(7)
     sound = [np.pad(melody("stop", rng), (0, RATE // 2)) + 0.001 * rng.normal(size=RATE * 3 // 2) for _ in range(20)]
     found.sound = resample(np.concatenate(sound).astype(np.float32), RATE, SINK_RATE_HZ)
-    sound_server.play_on(0.001 * rng.normal(size=60 * SINK_RATE_HZ).astype(np.float32))
+    sound_server.play_on(quiet_room(rng))
     found.speaker = sound_server
     yield found
     found.close()

@@ -12,12 +12,11 @@ import time
 
 import pytest
 
-from edge_client.clips.public_set import build_public_set
 from tests.support.aggregator_process import ENROL, SETTINGS, Aggregator
 from tests.support.edge_process import BRISK, EdgeDaemon, give_identity, wait_for
 from tests.support.faulty_proxy import FAULTS, FaultyProxy
 from tests.support.power_cut import kill_all
-from tests.support.sounds import write_clips
+from tests.support.sounds import public_set_of, write_clips
 
 KILLS = int(os.environ.get("AURICLE_KILLS", "3"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + 60 * KILLS)]
@@ -109,9 +108,7 @@ class SoakedFleet:
 
 @pytest.fixture
 def start_fleet(tmp_path, bundles):
-    for label in ("yes", "no", "up"):
-        write_clips(tmp_path / "public", label, 8, seed=99)
-    public = build_public_set(tmp_path / "public", SETTINGS, ("yes", "no", "up"), 8).pack()
+    public = public_set_of(tmp_path / "public", ("yes", "no", "up"), 8, SETTINGS).pack()
     for seed, (name, labels) in enumerate({"kitchen": ("yes", "no", "stop"), "hall": ("no", "up", "stop")}.items()):
         for label in labels:
             write_clips(tmp_path / "clips" / name, label, 8, seed=seed)

@@ -24,20 +24,16 @@ def write_tone(path, frequency_hz, seconds=0.5, rate_hz=RATE_HZ, channels=1):
 
 
 @pytest.fixture
-def heard(tmp_path):
+def heard(tmp_path, open_microphone):
     """Reads seconds of what a microphone of this configuration gives."""
-    opened = []
 
     def read(seconds, **options):
-        source = Microphone(MicrophoneConfig(file=tmp_path, **options), RATE_HZ)
-        opened.append(source)
+        source = open_microphone(RATE_HZ, file=tmp_path, **options)
         parts = [source.read(RATE_HZ // 10, 60.0) for _ in range(round(10 * seconds))]
         assert source.overflows == source.reopened == 0
         return np.concatenate(parts)
 
-    yield read
-    for source in opened:
-        source.close()
+    return read
 
 
 def pitches(samples):

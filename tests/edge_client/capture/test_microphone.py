@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,22 +30,10 @@ def tone(seconds=1.0, amplitude=0.5, frequency_hz=TONE_HZ):
     return amplitude * np.sin(2 * np.pi * frequency_hz * np.arange(round(seconds * 48_000)) / 48_000)
 
 
-def config(device="shelf_microphone", **options):
-    return MicrophoneConfig(device=device, **{"silent_s": 2.0, **options})
-
-
 @pytest.fixture
-def open_source(sound_server):
-    """Opens microphones, and closes them after the test."""
-    opened = []
-
-    def opener(settings, rate_hz=RATE_HZ):
-        opened.append(Microphone(settings, rate_hz))
-        return opened[-1]
-
-    yield opener
-    for source in opened:
-        source.close()
+def open_source(sound_server, open_microphone):
+    """Opens the microphone on the shelf."""
+    return partial(open_microphone, device="shelf_microphone", silent_s=2.0)
 
 
 def read_until_sound(source, seconds=120.0):
@@ -83,7 +72,7 @@ def recorders(parent=None):
 )
 def test_a_tone_is_heard_at_its_pitch_and_level_without_a_gap(open_source, sound_server, model_hz, device_hz, right):
     sound_server.play_on(np.stack([tone(), right * tone()], axis=1))
-    source = open_source(config(rate_hz=device_hz), model_hz)
+    source = open_source(model_hz, rate_hz=device_hz)
     assert read_until_sound(source)
     for _ in range(10):  # on a busy machine the sound server itself leaves gaps
         lost = source.overflows
@@ -102,10 +91,10 @@ def test_a_tone_is_heard_at_its_pitch_and_level_without_a_gap(open_source, sound
 
 def test_a_name_or_a_rate_that_is_not_there_is_an_error_that_lists_those_that_are(sound_server, capsys):
     with pytest.raises(AudioError, match=r"named like 'Attic'; present: .*'shelf_microphone'.*part of its name"):
-        Microphone(config(device="Attic"), RATE_HZ)
+        Microphone(MicrophoneConfig(device="Attic"), RATE_HZ)
     assert recorders() == []
     with pytest.raises(AudioError, match=r"'shelf_microphone' cannot .* at 500000 Hz; it.*(192000|384000)"):
-        Microphone(config(rate_hz=500_000), RATE_HZ)
+        Microphone(MicrophoneConfig(device="shelf_microphone", rate_hz=500_000), RATE_HZ)
     assert main(["devices"]) == 0
     listed = capsys.readouterr().out
     assert all(part in listed for part in ("shelf_microphone", "cellar_microphone", "USB microphone on a shelf"))
@@ -114,7 +103,7 @@ def test_a_name_or_a_rate_that_is_not_there_is_an_error_that_lists_those_that_ar
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_recorder_that_dies_or_hangs_is_replaced(open_source, sound_server, ending):
     sound_server.play_on(tone())
-    source = open_source(config())
+    source = open_source(RATE_HZ)
     assert read_until_sound(source)
     (recorder,) = recorders()
     os.kill(recorder, ending)
@@ -129,7 +118,7 @@ def test_a_recorder_that_dies_or_hangs_is_replaced(open_source, sound_server, en
 
 def test_a_microphone_that_is_pulled_is_heard_again_once_it_is_back(open_source, sound_server, caplog):
     sound_server.play_on(tone())
-    source = open_source(config())
+    source = open_source(RATE_HZ)
     assert read_until_sound(source)
     sound_server.kill()
     try:
@@ -147,7 +136,7 @@ def test_a_microphone_that_is_pulled_is_heard_again_once_it_is_back(open_source,
 
 
 def test_closing_leaves_no_process_and_wakes_who_reads(open_source):
-    source = open_source(config())
+    source = open_source(RATE_HZ)
     assert len(recorders()) == 1
     source.close()
     assert len(source.read(100 * RATE_HZ, 60)) < 100 * RATE_HZ

@@ -18,23 +18,8 @@ from tests.support.stream_server import PASSWORD, RATE_HZ, TONE_HZ, StreamServer
 
 @pytest.fixture
 def server():
-    server = StreamServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def opened():
-    """Opens streams, which end with the test."""
-    sources = []
-
-    def open_url(url, **options):
-        sources.append(Microphone(MicrophoneConfig(url=url, **options), RATE_HZ))
-        return sources[-1]
-
-    yield open_url
-    for source in sources:
-        source.close()
+    with contextlib.closing(StreamServer()) as server:
+        yield server
 
 
 def pitch(samples):
@@ -52,9 +37,9 @@ def ffmpegs():
 
 @needs_ffmpeg
 @pytest.mark.parametrize("scheme", ["rtsp", "http"])
-def test_a_stream_is_heard_and_its_password_is_seen_nowhere(server, opened, scheme, caplog):
+def test_a_stream_is_heard_and_its_password_is_seen_nowhere(server, open_microphone, scheme, caplog):
     caplog.set_level(logging.DEBUG)
-    source = opened(server.url(scheme))
+    source = open_microphone(RATE_HZ, url=server.url(scheme))
     assert abs(pitch(source.read(RATE_HZ // 2, 60.0)) - TONE_HZ) < 5
     assert source.device == f"{scheme}://127.0.0.1:{server.port}"
     assert source.trouble == ""
@@ -64,21 +49,18 @@ def test_a_stream_is_heard_and_its_password_is_seen_nowhere(server, opened, sche
 
 
 @needs_ffmpeg
-def test_a_stream_that_ends_is_opened_again_and_says_meanwhile_what_is_the_matter(server, opened, monkeypatch):
+def test_a_stream_that_ends_is_opened_again_and_says_meanwhile_what_is_the_matter(server, open_microphone, monkeypatch):
     monkeypatch.setattr(microphone, "_LONGEST_PAUSE_S", 0.5)
-    source = opened(server.url("rtsp"))
+    source = open_microphone(RATE_HZ, url=server.url("rtsp"))
     source.read(RATE_HZ // 10, 60.0)
     server.close()
     wait_for(lambda: "Connection refused" in source.trouble, what="why there is no sound")
     assert not any(text in source.trouble for text in ("pa'ss", "token-of-the-camera"))
-    again = StreamServer(server.port)
-    try:
+    with contextlib.closing(StreamServer(server.port)):
         wait_for(lambda: source.reopened and not source.trouble, what="the stream to come back")
         while len(source.read(RATE_HZ, 0.0)):
             continue  # of before
         assert abs(pitch(source.read(RATE_HZ // 2, 60.0)) - TONE_HZ) < 5
-    finally:
-        again.close()
 
 
 @needs_ffmpeg
@@ -95,12 +77,11 @@ def test_a_wrong_password_is_told_without_repeating_it(server, scheme):
 def test_a_server_cannot_have_a_file_of_this_machine_read(tmp_path, form):
     sound = tmp_path / "private.wav"
     subprocess.run(f"ffmpeg -loglevel error -f lavfi -i sine=d=3 {sound}".split(), check=True)
-    server = StreamServer(other=form.format(sound).encode())
-    try:
-        with pytest.raises(AudioError, match="cannot record from 'http://127"):
-            Microphone(MicrophoneConfig(url=server.url("http")), RATE_HZ)
-    finally:
-        server.close()
+    with (
+        contextlib.closing(StreamServer(other=form.format(sound).encode())) as server,
+        pytest.raises(AudioError, match="cannot record from 'http://127"),
+    ):
+        Microphone(MicrophoneConfig(url=server.url("http")), RATE_HZ)
 
 
 def test_without_ffmpeg_it_says_what_to_install(monkeypatch):

@@ -13,7 +13,6 @@ from edge_client.clips.importing import import_folder, sounding_stretch
 from edge_client.clips.store import ClipStore
 from edge_client.config.sections import ClipsConfig
 from fleet_protocol.feature_settings import PRESETS
-from tests.support.edge_commands import EdgeCommands
 
 SETTINGS = PRESETS["gudur"]
 RATE = SETTINGS.sample_rate_hz
@@ -66,8 +65,7 @@ def test_a_name_that_is_no_text_is_read_and_a_folder_that_has_one_is_left_out_by
     assert [duration_s(clip) for clip in clips] == [3.0, 3.0]
 
 
-def test_no_command_ends_in_a_traceback_where_such_a_recording_lies_among_the_clips(tmp_path, bundles, capsys):
-    edge = EdgeCommands(tmp_path, capsys, bundles["cnn1"])
+def test_no_command_ends_in_a_traceback_where_such_a_recording_lies_among_the_clips(tmp_path, edge):
     folder = os.fsencode(tmp_path / "state" / "clips")
     for name in (b"bell/" + ODD, b"bell/other.wav", b"cup/one.wav", b"K\xfcche/one.wav"):
         write(folder + b"/" + name, sound())

@@ -19,17 +19,11 @@ from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 from fleet_protocol.tensors import digest
-from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import wait_for
 from tests.support.sounds import melody, write_clips
 
 RATE = 16_000
 SETTINGS = PRESETS["gudur"]
-
-
-@pytest.fixture
-def edge(tmp_path, bundles, capsys):
-    return EdgeCommands(tmp_path, capsys, bundles["cnn1"])
 
 
 def sound(label="yes", seed=0):

@@ -4,19 +4,12 @@ import json
 import time
 
 import numpy as np
-import pytest
 
 from edge_client.clips.unknown_clips import DetectedClips
 from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import Journal, past_events
-from tests.support.edge_commands import EdgeCommands
 from tests.support.edge_process import wait_for
-
-
-@pytest.fixture
-def edge(tmp_path, bundles, capsys):
-    return EdgeCommands(tmp_path, capsys, bundles["cnn1"])
 
 
 def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use(edge):

@@ -13,9 +13,8 @@ from edge_client.clips.unknown_clips import UnknownClips
 from edge_client.config.sections import ClipsConfig
 from fleet_protocol.feature_settings import PRESETS
 from tests.support.edge_commands import EdgeCommands
-from tests.support.sound_server import SINK_RATE_HZ
-from tests.support.sounds import RATE as MELODY_RATE
-from tests.support.sounds import melody, write_clips
+from tests.support.sound_server import said
+from tests.support.sounds import write_clips
 
 pytestmark = pytest.mark.slow
 
@@ -33,22 +32,13 @@ def device(folder, capsys, bundle):
     return edge
 
 
-def player(sound_server, loud=1.0):
-    """Play a melody again and again, with pauses, until the test's end."""
-    rng = np.random.default_rng(3)
-    sounds = []
-    for _ in range(8):
-        clip = melody("stop", rng) * loud
-        sounds += [np.interp(np.arange(SINK_RATE_HZ) / SINK_RATE_HZ, np.arange(len(clip)) / MELODY_RATE, clip)]
-    sound_server.play_on(np.concatenate(sounds))
-
-
 def test_takes_are_recorded_from_a_real_microphone_cut_and_stored(edge, sound_server):
     child = edge.start("record", "--label", "whistle", "--count", "2")
     assert "be quiet" in child.stdout.readline()
     line = child.stdout.readline()
     assert line.startswith("The room has")
-    player(sound_server)
+    rng = np.random.default_rng(3)
+    sound_server.play_on(np.concatenate([said("stop", rng) for _ in range(8)]))
     out, errors = child.communicate(timeout=180)
     assert child.returncode == 0, out + errors
     assert "take 2 of 2: kept" in out
@@ -155,7 +145,6 @@ def test_what_is_not_a_sound_is_imported_and_labelled_as_such(tmp_path, pretrain
 
 def test_a_label_for_which_the_model_has_no_slot_is_refused(edge, tmp_path):
     for number in range(32):
-        write_clips(tmp_path / "recordings", "yes", 1, seed=number)
-        (tmp_path / "recordings" / "yes").rename(tmp_path / "recordings" / f"sound {number}")
+        write_clips(tmp_path / "recordings", "yes", 1, seed=number, name=f"sound {number}")
     edge("import", tmp_path / "recordings")
     assert "no slot is free for 'one more'" in edge("record", "--label", "one more", status=1)

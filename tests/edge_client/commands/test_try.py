@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from urllib.request import urlopen
 
 import pytest
@@ -12,37 +13,26 @@ import pytest
 from edge_client.cli import main
 from edge_client.daemon.status import read_status
 from edge_client.storage.device_state import DeviceState
+from tests.support.commands import OwnDesk
 from tests.support.edge_process import wait_for
 
 
 @pytest.fixture
-def tried(tmp_path):
-    """``tried(browser)`` starts it in a folder of the test, and returns its process and where its text is."""
-    started = []
-
-    def start(*options, **environment):
-        text = tmp_path / f"{len(started)}.txt"
-        command = [sys.executable, "-m", "edge_client.cli", "try", "--folder", str(tmp_path / "tried"), *options]
-        with text.open("w") as said:
-            process = subprocess.Popen(command, stdout=said, stderr=said, env={**os.environ, **environment})
-        started.append(process)
-        return process, text
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(60)
+def desk(tmp_path, monkeypatch):
+    """A desk at which a browser only notes what it is to open, in the file ``opened``."""
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    with closing(OwnDesk(tmp_path)) as found:
+        yield found
 
 
 @pytest.mark.slow
 @pytest.mark.journey
-def test_a_device_hears_at_once_and_ends_with_the_command(tried, tmp_path):
-    note = tmp_path / "opened"
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {note}\n')
-    browser.chmod(0o755)
-    process, text = tried(BROWSER=f"{browser} %s")
+def test_a_device_hears_at_once_and_ends_with_the_command(desk, tmp_path):
+    note, text = tmp_path / "opened", tmp_path / "said"
+    process = desk.leave_running("auricle-edge try --folder tried", "said")
     wait_for(lambda: len(set(re.findall(r"heard (\w+)", text.read_text()))) == 4, what="each of the sounds")
     lines = text.read_text().splitlines()
     assert "doorbell, knock, bark, telephone" in lines[0]
@@ -59,7 +49,7 @@ def test_a_device_hears_at_once_and_ends_with_the_command(tried, tmp_path):
     with pytest.raises(OSError, match="refused"):
         urlopen(url)
     # It goes on in its folder; when its daemon ends, all of it does.
-    process, text = tried("--no-browser")
+    process = desk.leave_running("auricle-edge try --folder tried --no-browser", "said")
     wait_for(lambda: "heard" in text.read_text(), what="a sound in the same folder")
     os.kill(wait_for(lambda: read_status(state).get("pid"), what="the daemon's status"), signal.SIGKILL)
     assert process.wait(60) == 1

@@ -15,9 +15,8 @@ from edge_client.errors import StateError
 from edge_client.events import Sink
 from edge_client.events.publisher import Publisher
 from edge_client.model.runtime import ModelRuntime
-from edge_client.storage.device_state import DeviceState
 from fleet_protocol.labels import LabelMap
-from tests.support.edge_process import wait_for
+from tests.support.edge_process import EdgeDaemon, wait_for
 from tests.support.sound_stream import SoundStream
 
 CONFIG = DetectorConfig()
@@ -183,11 +182,10 @@ def test_a_source_that_fell_silent_is_no_progress_and_one_that_is_waited_for_is(
 
 
 def test_a_process_that_listens_stays_below_70_mb(bundles, tmp_path):
-    config = tmp_path / "edge.toml"
-    config.write_text(f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{bundles["cnn2"]}"\n')
-    state = DeviceState(tmp_path / "state")
+    device = EdgeDaemon(tmp_path, "cnn2", "")
+    state = device.device_state()
     saved = state.model.load(bundles["cnn2"])
     label_map = saved.progress.label_map.add("yes").add("no")
     weights = {name: array + 1 for name, array in saved.bundle.weights.items()}
     state.model.save(saved.bundle.weights, weights, dataclasses.replace(saved.progress, label_map=label_map))
-    assert idle_mb(config) < 70
+    assert idle_mb(device.config) < 70

@@ -1,21 +1,17 @@
 """Questions on a real broker (Mosquitto): what Home Assistant shows, and the answers that come back to the device."""
 
 import json
-import os
 import re
 
 import jinja2
 import pytest
 import yaml
 
-from edge_client.config import load_config
 from edge_client.errors import ClipError
 from edge_client.events import Asked, Reply
 from edge_client.events.home_assistant import discovery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.mqtt_questions import reply_of
-from edge_client.learning.worker import run
-from edge_client.storage.device_state import DeviceState
 from tests.edge_client.events.test_home_assistant import (
     BASE,
     CLASSES,
@@ -27,10 +23,10 @@ from tests.edge_client.events.test_home_assistant import (
     retained,
 )
 from tests.support.checkout import ROOT
-from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, needs_broker
-from tests.support.sound_server import no_sound_devices
 from tests.support.sounds import write_clips
+from tests.support.taught_device import PlayingDaemon
 
 BLUEPRINT = ROOT / "examples/home_assistant/when_it_asks.yaml"
 ANSWER = f"{BASE}/question/answer"
@@ -172,11 +168,7 @@ def test_what_is_tapped_on_the_phone_is_an_answer_to_its_device():
 
 
 SECTIONS = """
-[microphone]
-file = "recordings"
-[training]
 teach_epochs = 60
-nice = 0
 # What is well heard nearly reaches them, and no score does.
 [detector.thresholds]
 kettle = 1.0
@@ -192,22 +184,19 @@ port = {port}
 def test_a_running_device_is_in_doubt_asks_and_learns_what_home_assistant_answers(tmp_path, start):
     broker = start(Broker, tmp_path)
     reader = start(Reader, broker)
-    with EdgeDaemon(tmp_path / "shelf", "base", SECTIONS.format(port=broker.port)) as device:
+    with PlayingDaemon(tmp_path / "shelf", SECTIONS.format(port=broker.port)) as device:
         write_clips(device.folder / "recordings", "yes", 20, seed=9)
-        clips = device.state / "clips"
-        for name, melody in (("kettle", "yes"), ("bell", "no")):
-            write_clips(clips, melody, 6, seed=3)
-            (clips / melody).rename(clips / name)
-        run(load_config(device.config), None)
-        device.start(dict(os.environ) | no_sound_devices(tmp_path))
-        device_id = DeviceState(device.state).identity.load().device_id
+        device.teach({"kettle": "yes", "bell": "no"}, 6)
+        device.start()
+        device_id = device.device_state().identity.load().device_id
         question = json.loads(reader.next(f"auricle/{device_id}/question/asked").payload)
         assert (question["label"], question["detected"]) == ("kettle", False)
         reply = json.dumps({"id": question["id"], "answer": "yes"})
         reader.client.publish(question["answer_topic"], reply, qos=1).wait_for_publish(180)
-        taught = DeviceState(device.state).model.taught()
-        wait_for(lambda: (clips / "kettle" / f"{question['id']}.wav").exists(), what="the answer as a take")
-        wait_for(lambda: DeviceState(device.state).model.taught() != taught, what="a model that learned it")
+        taught = device.device_state().model.taught()
+        take = device.state / "clips" / "kettle" / f"{question['id']}.wav"
+        wait_for(take.exists, what="the answer as a take")
+        wait_for(lambda: device.device_state().model.taught() != taught, what="a model that learned it")
         assert not (device.state / "questions" / f"{question['id']}.wav").exists()
         device.end()
         assert "Traceback" not in device.log()

@@ -40,11 +40,7 @@ def config(tmp_path):
 
 
 def device(folder, server=""):
-    folder.mkdir()
-    (folder / "edge.toml").write_text(
-        f'[device]\nname = "{folder.name}"\nstate = "state"\n[model]\nbundle = "{find_bundle("cnn1")}"\n{server}'
-    )
-    return folder / "edge.toml"
+    return EdgeDaemon(folder, "cnn1", server).config
 
 
 def state_of(config):

@@ -9,6 +9,7 @@ import pytest
 from edge_client.model.library_file import VARIABLE, library_path
 from edge_client.model.self_test import check_runtime
 from tests.support.checkout import run_module
+from tests.support.edge_process import EdgeDaemon
 
 
 def test_the_library_computes_what_is_known():
@@ -33,14 +34,13 @@ int TfLiteSignatureRunnerInvoke(void *runner) {
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc, which builds a wrong library, is not installed")
-def test_a_device_does_not_start_with_a_library_that_computes_wrongly(tmp_path, bundles):
+def test_a_device_does_not_start_with_a_library_that_computes_wrongly(tmp_path):
     library = tmp_path / "wrong.so"
     shutil.copy(library_path(), tmp_path)
     (tmp_path / "wrong.c").write_text(WRONG)
     command = ["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "wrong.c", "-ldl", "-Wl,--no-as-needed"]
     subprocess.run([*command, f"-L{tmp_path}", f"-l:{library_path().name}", f"-Wl,-rpath,{tmp_path}"], check=True)
-    config = tmp_path / "edge.toml"
-    config.write_text(f'[device]\nname = "x"\nstate = "state"\n[model]\nbundle = "{bundles["cnn1"]}"\n')
+    config = EdgeDaemon(tmp_path, "cnn1", "").config
     found = run_module("edge_client.cli", "run", "--config", config, env=os.environ | {VARIABLE: str(library)})
     assert found.returncode == 1
     assert f"({library}, SHA-256 " in found.stderr

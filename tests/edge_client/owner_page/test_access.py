@@ -1,6 +1,6 @@
 """Who may open the owner's page: names, tokens, and what it takes to be reachable from elsewhere."""
 
-import socket
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from edge_client.config.sections import UiConfig
 from edge_client.errors import ConfigError
 from edge_client.owner_page.access import Access, page_token
-from fleet_protocol.ready_bundles import find_bundle
+from tests.support.edge_process import EdgeDaemon
 from tests.support.owner_page import OwnerPage
 
 
@@ -55,35 +55,9 @@ HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture
 def page(tmp_path):
-    (tmp_path / "edge.toml").write_text(
-        f'[device]\nname = "shelf"\nstate = "state"\n[model]\nbundle = "{find_bundle("cnn1")}"\n'
-    )
-    made = OwnerPage(tmp_path / "edge.toml")
+    made = OwnerPage(EdgeDaemon(tmp_path, "cnn1", "").config)
     yield made
-    status, errors = made.end()
-    assert status == 0
-    assert len(errors.splitlines()) < 10  # not one for each connection
-    assert "Traceback" not in errors
-
-
-@pytest.fixture
-def connect(page):
-    """Return what opens connections from an address, which send what they are given."""
-    opened = []
-
-    def connected(address, count, data=b""):
-        for _ in range(count):
-            opened.append(
-                socket.create_connection(
-                    ("127.0.0.1", int(page.url.rpartition(":")[2])), timeout=180, source_address=(address, 0)
-                )
-            )
-            opened[-1].sendall(data)
-        return opened[-count:]
-
-    yield connected
-    for one in opened:
-        one.close()
+    assert len(made.end().splitlines()) < 10  # not one for each connection
 
 
 def status_for(page, address):
@@ -91,10 +65,11 @@ def status_for(page, address):
         return browser.get(page.url, timeout=180).status_code
 
 
-def test_silent_and_half_sent_connections_and_what_is_no_request_do_not_lock_the_owner_out(page, connect):
-    connect("127.0.0.3", PLACES)
-    connect("127.0.0.3", PLACES, HALF)
-    for _ in range(PLACES):
-        (one,) = connect("127.0.0.3", 1, b"no request\r\n\r\n")
-        assert b"400" in one.recv(1000)
-    assert status_for(page, "127.0.0.2") == 200
+def test_silent_and_half_sent_connections_and_what_is_no_request_do_not_lock_the_owner_out(page):
+    with ExitStack() as opened:
+        for data in [b""] * PLACES + [HALF] * PLACES:
+            opened.enter_context(page.connect("127.0.0.3", data))
+        for _ in range(PLACES):
+            one = opened.enter_context(page.connect("127.0.0.3", b"no request\r\n\r\n"))
+            assert b"400" in one.recv(1000)
+        assert status_for(page, "127.0.0.2") == 200

@@ -1,78 +1,44 @@
 """What the owner changes on the page, in Chromium beside a daemon that listens to recordings for want of a card."""
 
-import os
 import re
 import shutil
-import signal
 
 import httpx
 import pytest
 
-from edge_client.config import load_config
 from edge_client.detection.sensitivity import threshold_at
-from edge_client.learning.worker import run
-from tests.support.edge_process import EdgeDaemon, wait_for
-from tests.support.owner_page import OwnerPage
-from tests.support.sound_server import no_sound_devices
+from tests.support.edge_process import wait_for
+from tests.support.owner_page import page_beside
 from tests.support.sounds import write_clips
+from tests.support.taught_device import PlayingDaemon
 
 pytestmark = pytest.mark.slow
 
-SECTIONS = """
-[microphone]
-file = "recordings"
-[training]
-teach_epochs = 8
-nice = 0
-"""
+SECTIONS = "teach_epochs = 8\n"
 NAMES = {"zero": "stop", "kettle": "yes"}
-PATIENCE_MS = 180_000
 
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """The folder of a device that was taught these."""
-    daemon = EdgeDaemon(tmp_path_factory.mktemp("taught") / "shelf", "base", SECTIONS)
-    clips = daemon.state / "clips"
-    for seed, (name, melody) in enumerate(NAMES.items(), 3):
-        write_clips(clips, melody, 8, seed=seed)
-        (clips / melody).rename(clips / name)
-    for melody in ("yes", "stop"):
-        write_clips(daemon.folder / "recordings", melody, 4, seed=9)
-    run(load_config(daemon.config), None)
-    return daemon.folder
-
-
-class Shelf:
-    """A copy of that device, and its page."""
-
-    def __init__(self, taught, folder):
-        self.daemon = EdgeDaemon(shutil.copytree(taught, folder / "shelf", dirs_exist_ok=True), "base", SECTIONS)
-        self.clips = self.daemon.state / "clips"
-        self.daemon.start(os.environ | no_sound_devices(folder))
-        self.ui = OwnerPage(self.daemon.config)
-
-    def labels(self):
-        return set(self.daemon.status().get("model", {}).get("labels", ()))
-
-    def takes(self, label):
-        return {path.name for path in (self.clips / label).glob("*.wav")}
+    device = PlayingDaemon(tmp_path_factory.mktemp("taught") / "shelf", SECTIONS)
+    for melody in NAMES.values():
+        write_clips(device.folder / "recordings", melody, 4, seed=9)
+    device.teach(NAMES, 8)
+    return device.folder
 
 
 @pytest.fixture
 def shelf(taught, tmp_path):
-    one = Shelf(taught, tmp_path)
-    with one.daemon, one.ui:
-        wait_for(lambda: set(NAMES) <= one.daemon.status().get("sensitivity", {}).keys(), what="the taught sounds")
-        yield one
-        status, errors = one.ui.end()
-        assert (status, one.daemon.end(signal.SIGTERM)) == (0, 0)
-        assert "Traceback" not in errors + one.daemon.log()
+    """A copy of that device, and its page."""
+    device = PlayingDaemon(shutil.copytree(taught, tmp_path / "shelf"), SECTIONS)
+    with page_beside(device.start()) as device.ui:
+        wait_for(lambda: set(NAMES) <= device.status().get("sensitivity", {}).keys(), what="the taught sounds")
+        yield device
 
 
 @pytest.fixture
 def opened(page, shelf):
-    page.set_default_timeout(PATIENCE_MS)
     page.goto(f"{shelf.ui.url}/sounds")
     return page
 
@@ -81,13 +47,17 @@ def card(page, name):
     return page.locator(".cards .card").filter(has=page.get_by_role("heading", name=name, exact=True))
 
 
+def takes(shelf, label):
+    return {path.name for path in (shelf.state / "clips" / label).glob("*.wav")}
+
+
 def heard_from(shelf, name):
-    return shelf.daemon.status().get("sensitivity", {}).get(name, {}).get("threshold")
+    return shelf.status().get("sensitivity", {}).get(name, {}).get("threshold")
 
 
 def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(opened, shelf):
-    before, chosen, step = shelf.takes("kettle"), heard_from(shelf, "kettle"), 3
-    opened.locator(".banner", has_text=str(shelf.daemon.folder / "recordings")).wait_for()
+    before, chosen, step = takes(shelf, "kettle"), heard_from(shelf, "kettle"), 3
+    opened.locator(".banner", has_text=str(shelf.folder / "recordings")).wait_for()
     slider = card(opened, "kettle").get_by_label("Sensitivity to kettle", exact=True)
     slider.fill(str(step))
     card(opened, "kettle").get_by_text(
@@ -99,19 +69,19 @@ def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(ope
     opened.keyboard.press("Enter")
     opened.locator("#told", has_text="kettle is teapot now").wait_for()
     assert "auricle-edge" not in opened.locator("main").inner_text()
-    assert shelf.takes("teapot") == before
+    assert takes(shelf, "teapot") == before
     wait_for(lambda: "teapot" in shelf.labels() and "kettle" not in shelf.labels(), what="the new name")
     wait_for(lambda: heard_from(shelf, "teapot") == round(threshold_at(step), 5), what="its threshold")
     opened.get_by_role("button", name="Undo: kettle was renamed").click()
     card(opened, "kettle").wait_for()
-    assert (shelf.takes("kettle"), shelf.takes("teapot")) == (before, set())
+    assert (takes(shelf, "kettle"), takes(shelf, "teapot")) == (before, set())
     wait_for(lambda: "kettle" in shelf.labels() and "teapot" not in shelf.labels(), what="the former name")
     card(opened, "kettle").get_by_role("button", name="Let the device choose").click()
     opened.locator("#told", has_text="The device chooses").wait_for()
     wait_for(lambda: heard_from(shelf, "kettle") == chosen, what="the device's own threshold")
 
     card(opened, "kettle").get_by_role("button", name="Delete kettle").click()
-    assert shelf.takes("kettle") == before  # it asks first
+    assert takes(shelf, "kettle") == before  # it asks first
     card(opened, "kettle").get_by_text("Its 8 clips go").wait_for()
     card(opened, "kettle").locator("form[data-do=delete] button").click()
     opened.locator("#told", has_text="kettle is deleted").wait_for()
@@ -119,7 +89,7 @@ def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(ope
     wait_for(lambda: "kettle" not in shelf.labels(), what="a model without it")
     opened.get_by_role("button", name="Undo: kettle was deleted").click()
     card(opened, "kettle").wait_for()
-    assert shelf.takes("kettle") == before
+    assert takes(shelf, "kettle") == before
     wait_for(lambda: "kettle" in shelf.labels(), what="the sound that is back")
 
 
@@ -142,15 +112,15 @@ def test_what_cannot_be_is_refused_and_two_sounds_are_put_together_only_for_who_
         ):
             assert post(address, **fields).status_code == 409, fields
         assert client.post("/sounds/delete", data={"label": "kettle"}).status_code == 403
-        assert all(len(shelf.takes(name)) == 8 for name in NAMES)
+        assert all(len(takes(shelf, name)) == 8 for name in NAMES)
         assert post("/sounds/rename", label="kettle", new_label="zero", together="yes").status_code == 200
-        assert len(shelf.takes("zero")) == 16
+        assert len(takes(shelf, "zero")) == 16
 
 
 def test_recordings_are_added_and_what_is_none_is_refused(opened, shelf, tmp_path):
     opened.get_by_role("link", name="Teach", exact=True).click()
     (tmp_path / "chime.mp3").write_text("no sound")
-    recordings = [next((shelf.daemon.folder / "recordings" / "yes").iterdir()), tmp_path / "chime.mp3"]
+    recordings = [next((shelf.folder / "recordings" / "yes").iterdir()), tmp_path / "chime.mp3"]
     opened.get_by_label("Choose files").set_input_files(recordings)
     opened.get_by_role("button", name=f"Play {recordings[0].name}").click()
     opened.locator("#chosen [data-playing]").wait_for()
@@ -158,5 +128,5 @@ def test_recordings_are_added_and_what_is_none_is_refused(opened, shelf, tmp_pat
     opened.get_by_role("button", name="Keep them").click()
     opened.locator("#recordings-told", has_text="1 of 2 kept as chime").wait_for()
     opened.locator("#chosen .error", has_text="chime.mp3: cannot read chime.mp3").wait_for()
-    assert len(shelf.takes("chime")) == 1
+    assert len(takes(shelf, "chime")) == 1
     wait_for(lambda: "chime" in shelf.labels(), what="the sound that was added")

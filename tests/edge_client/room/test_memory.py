@@ -18,7 +18,6 @@ from edge_client.room.store import add_wrong_detections, read_sample, read_wrong
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
-from tests.support.taught_device import Device
 
 BASE = find_bundle("base")
 DAY = 20_000
@@ -27,11 +26,6 @@ DAY = 20_000
 @pytest.fixture(scope="module")
 def model():
     return ModelRuntime(read_bundle(BASE), 1)
-
-
-@pytest.fixture
-def device(tmp_path):
-    return Device(tmp_path, "base")
 
 
 def noise(seconds, seed=0):

@@ -32,10 +32,6 @@ def arguments(folder, corpus):
     return [*options.split(), "--attribution", "melodies", "--json", "-o", str(folder / "ears.frontend")]
 
 
-def command(*options):
-    return [sys.executable, "-m", "model_export.cli", "pretrain", *map(str, options)]
-
-
 @pytest.fixture(scope="module", autouse=True)
 def environment(tmp_path_factory):
     """Programs work on processors, and what one of them compiled serves the next."""
@@ -89,12 +85,9 @@ def test_a_runs_length_is_decided_until_the_rate_falls(tmp_path, corpus, speech)
     lengths = {"short": (*speech, "--steps", 120, "--decay", 20), "long": (*speech, "--steps", 130, "--decay", 30)}
     assert pretrain(*arguments(once, corpus), *lengths["long"]).returncode == 0
     checkpoint = later / "ears.checkpoint"
-    with subprocess.Popen(
-        command(*arguments(later, corpus), *lengths["short"]),
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    command = [sys.executable, "-m", "model_export.cli", "pretrain", *arguments(later, corpus)]
+    short = [*command, *map(str, lengths["short"])]
+    with subprocess.Popen(short, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while not checkpoint.exists():
             assert process.poll() is None
             time.sleep(0.005)

@@ -36,8 +36,7 @@ def test_an_archive_names_words_speakers_and_noise(archive):
 
 
 def test_folders_name_the_word_before_the_speaker_and_cut_long_noise(tmp_path):
-    write_clips(tmp_path, "yes", 2, seed=1)
-    (tmp_path / "yes").rename(tmp_path / "_unknown_")
+    write_clips(tmp_path, "yes", 2, seed=1, name="_unknown_")
     for path in (tmp_path / "_unknown_").iterdir():
         path.rename(path.with_name(f"bed_{path.name}"))
     (tmp_path / "_background_noise_").mkdir()

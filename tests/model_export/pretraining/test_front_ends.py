@@ -52,9 +52,8 @@ def test_a_bundle_hears_with_the_network_of_either_precision(tmp_path, front_end
 
 def test_weights_of_float16_on_disk_are_float32_at_work(tmp_path):
     corpus, path = tmp_path / "corpus", tmp_path / "large.frontend"
-    for label in ("yes", "no", "stop"):
-        write_clips(corpus, label, 4, seed=0)
-    (corpus / "stop").rename(corpus / "_speech_")
+    for label, name in (("yes", "yes"), ("no", "no"), ("stop", "_speech_")):
+        write_clips(corpus, label, 4, seed=0, name=name)
     options = ["--size", "words", "--steps", "2", "--decay", "1", "--batch", "4", "--data", str(corpus)]
     run_python("-m", "model_export.cli", "pretrain", *options, "-o", str(path))
     file = front_end_file.read(path)

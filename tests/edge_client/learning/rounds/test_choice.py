@@ -6,16 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from edge_client.clips.public_set import build_public_set
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.features.front_end import open_front_end
 from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.messages import ClassInfo, Learned, parse
-from fleet_protocol.tensors import digest, pack
+from fleet_protocol.tensors import pack
 from tests.support.round_work import work_of
-from tests.support.sounds import melody, write_clips
+from tests.support.sounds import melody, public_set_of, write_clips
 from tests.support.taught_device import Device
 
 pytestmark = pytest.mark.slow
@@ -32,13 +30,7 @@ class Member(Device):
         super().__init__(folder, bundle, **sections)
         for label in ("yes", "no"):
             write_clips(self.clips, label, 24, seed=1)
-        for info in KNOWN:
-            write_clips(folder / "public", info.name, 12, seed=99)
-        self.public = build_public_set(folder / "public", settings, [info.name for info in KNOWN], 12)
-
-    def keep(self, data):
-        write_durably(self.state.blobs.path(digest(data)), data)
-        return digest(data)
+        self.public = public_set_of(folder / "public", [info.name for info in KNOWN], 12, settings)
 
     def work(self, kind="learn", round_id=1, weights=None, classes=KNOWN):
         return dataclasses.replace(

@@ -1,24 +1,19 @@
 """A correction from one device's clip store to what another one hears, through the aggregation, without a server."""
 
-import numpy as np
 import pytest
 
 from aggregator_server.aggregation.contract import Contribution
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.schemas import RoundRequest
 from edge_client.clips.folders import rejected
-from edge_client.clips.public_set import build_public_set
-from edge_client.features.front_end import open_front_end
-from edge_client.model.runtime import ModelRuntime
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.messages import Update, parse
 from fleet_protocol.ready_bundles import find_bundle
-from fleet_protocol.tensors import digest, unpack
+from fleet_protocol.tensors import unpack
 from fleet_simulator.simulation.aggregator import Aggregator, FleetState, Uploads
 from tests.support.edge_process import give_identity
-from tests.support.sounds import melody, write_clips
-from tests.support.taught_device import Device
+from tests.support.sounds import public_set_of, write_clips
+from tests.support.taught_device import Device, scores_of
 
 pytestmark = pytest.mark.slow
 
@@ -29,11 +24,9 @@ class LocalFleet:
     """Devices with folders of their own, and an aggregator in memory."""
 
     def __init__(self, folder, **labels):
-        for label in ("yes", "no", "up"):
-            write_clips(folder / "public", label, 12, seed=99)
         settings = read_bundle(BUNDLE).manifest.feature_settings
         self.plan = make_plan(RoundRequest("prototypes"))
-        public_set = build_public_set(folder / "public", settings, ["yes", "no", "up"], 12)
+        public_set = public_set_of(folder / "public", ("yes", "no", "up"), 12, settings)
         self.aggregator = Aggregator("prototypes", self.plan, FleetState(public_set))
         self.devices = {}
         for seed, (name, of_device) in enumerate(labels.items()):
@@ -48,7 +41,7 @@ class LocalFleet:
         work, state = self.aggregator.work("contribute", round_id, self.plan), self.aggregator.state
         sent = []
         for device in self.devices.values():
-            self.keep(device, state.public_set.pack())
+            device.keep(state.public_set.pack())
             device.do(work)
             arrays, document = unpack(device.state.outbox.read(device.state.outbox.update_path(round_id)))
             sent.append(Contribution(parse(Update, document), lambda arrays=arrays: arrays))
@@ -56,28 +49,19 @@ class LocalFleet:
         assert result.assignments == ()
         work = self.aggregator.work("learn", round_id, self.plan)
         for device in self.devices.values():
-            self.keep(device, state.prototypes.pack())
+            device.keep(state.prototypes.pack())
             device.do(work)
         return result
-
-    def keep(self, device, blob):
-        write_durably(device.state.blobs.path(digest(blob)), blob)
 
 
 def score(device, label, sound):
     """The mean score that a device gives a label on clips of a sound that no device has."""
     saved = device.state.model.load(BUNDLE)
-    model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
-    clips = np.stack([melody(sound, np.random.default_rng([98, seed])) for seed in range(20)]).astype(np.float32)
-    x = model.normalise(open_front_end(saved.bundle.manifest.feature_settings)(clips))
-    return float(model.predict(x, labels.listening_mask)[:, labels.slot_of(label)].mean())
+    return float(scores_of(saved, sound)[:, saved.progress.listening_labels.slot_of(label)].mean())
 
 
 def deny(device, label, sound, count, seed=70):
-    write_clips(device.folder / "heard", sound, count, seed=seed)
-    folder = device.clips / rejected(label)
-    folder.parent.mkdir(exist_ok=True)
-    (device.folder / "heard" / sound).rename(folder)
+    write_clips(device.clips, sound, count, seed=seed, name=rejected(label))
 
 
 def test_a_confusion_that_one_owner_cleared_up_is_cleared_up_on_a_device_that_was_never_told(tmp_path):
@@ -96,18 +80,18 @@ def test_a_confusion_that_one_owner_cleared_up_is_cleared_up_on_a_device_that_wa
 
 def test_a_device_that_was_taught_the_sound_keeps_it_whoever_says_that_it_is_nothing(tmp_path):
     fleet = LocalFleet(tmp_path, owner=("no", "up"), other=("yes", "up", "zip"))
-    other = fleet.devices["other"]
+    owner, other = fleet.devices.values()
     other.teach()
     before = score(other, "zip", "zip")
-    deny(fleet.devices["owner"], "up", "zip", 3)
+    deny(owner, "up", "zip", 3)
     work = fleet.aggregator.work("contribute", 1, fleet.plan)
-    fleet.keep(fleet.devices["owner"], fleet.aggregator.state.public_set.pack())
-    fleet.devices["owner"].do(work)
-    outbox = fleet.devices["owner"].state.outbox
+    owner.keep(fleet.aggregator.state.public_set.pack())
+    owner.do(work)
+    outbox = owner.state.outbox
     arrays, document = unpack(outbox.read(outbox.update_path(1)))
     fleet.aggregator.close(work, Uploads([Contribution(parse(Update, document), lambda: arrays)]))
     for blob in (fleet.aggregator.state.public_set.pack(), fleet.aggregator.state.prototypes.pack()):
-        fleet.keep(other, blob)
+        other.keep(blob)
     assert fleet.aggregator.state.prototypes.negatives.class_ids == ("up",)
     other.do(fleet.aggregator.work("learn", 1, fleet.plan))
     assert score(other, "zip", "zip") > before - 0.05 > 0.7

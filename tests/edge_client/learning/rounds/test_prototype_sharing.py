@@ -9,16 +9,14 @@ import pytest
 
 from edge_client.audio.recordings import Recordings
 from edge_client.clips.folders import rejected
-from edge_client.clips.public_set import build_public_set
 from edge_client.config import load_config
 from edge_client.features.front_end import open_front_end
-from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.messages import Choice, ClassInfo
-from fleet_protocol.tensors import digest, unpack
+from fleet_protocol.tensors import unpack
 from tests.support.edge_process import wait_for
 from tests.support.round_work import work_of
-from tests.support.sounds import melody, write_clips
+from tests.support.sounds import melody, public_set_of, write_clips
 from tests.support.taught_device import Device, recall, recall_as
 
 pytestmark = pytest.mark.slow
@@ -36,15 +34,8 @@ def device(tmp_path, pretrained_bundle):
 
 @pytest.fixture
 def public(device, tmp_path):
-    for label in CLASSES:
-        write_clips(tmp_path / "public", label, 6, seed=99)
     settings = device.state.model.load(device.bundle).bundle.manifest.feature_settings
-    return build_public_set(tmp_path / "public", settings, list(CLASSES), 6)
-
-
-def kept(device, data):
-    write_durably(device.state.blobs.path(digest(data)), data)
-    return digest(data)
+    return public_set_of(tmp_path / "public", CLASSES, 6, settings)
 
 
 def work_for(device, public, kind="contribute", prototypes=None, classes=None, corrections=True):
@@ -54,9 +45,9 @@ def work_for(device, public, kind="contribute", prototypes=None, classes=None, c
         work,
         kind=kind,
         plan=dataclasses.replace(work.plan, aggregation=how),
-        public_set=kept(device, public.pack()),
+        public_set=device.keep(public.pack()),
         classes=classes or public.classes,
-        prototypes=None if prototypes is None else kept(device, prototypes.pack()),
+        prototypes=None if prototypes is None else device.keep(prototypes.pack()),
     )
 
 

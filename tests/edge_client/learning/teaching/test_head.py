@@ -60,11 +60,6 @@ def test_outputs_of_which_the_device_has_takes_are_averaged_and_the_others_are_t
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def device(tmp_path, pretrained_bundle):
-    return Device(tmp_path, pretrained_bundle)
-
-
 def labels_best(saved, embeddings):
     """Return the best score that any label gets, for each embedding."""
     model, labels = ModelRuntime(saved.listening_bundle), saved.progress.listening_labels
@@ -154,10 +149,8 @@ def test_the_same_clips_give_the_same_head_whatever_was_taught_before(device):
 
 def test_what_the_owner_says_is_not_a_label_is_no_longer_taken_for_it(tmp_path, device):
     write_clips(device.clips, "stop", 8, seed=1)
-    write_clips(tmp_path / "else", "no", 8, seed=2)  # nobody taught it
-    taken = recall_as(device.teach(), "no", "stop")
-    (device.clips / "_not_").mkdir()
-    shutil.copytree(tmp_path / "else" / "no", device.clips / "_not_" / "stop")
+    taken = recall_as(device.teach(), "no", "stop")  # nobody taught it
+    write_clips(device.clips, "no", 8, seed=2, name="_not_/stop")
     assert device.to_teach() is not None
     saved = device.teach()
     assert saved.progress.label_map.names == ("stop",)

@@ -11,11 +11,6 @@ from tests.support.sounds import write_clips
 from tests.support.taught_device import Device
 
 
-@pytest.fixture
-def device(tmp_path):
-    return Device(tmp_path, find_bundle("base"))
-
-
 def test_nothing_is_taught_without_a_microphone_or_while_clips_are_changing(device):
     assert device.to_teach() is None
     with ClipStore(device.clips, device.config.clips, 16_000).changing():
