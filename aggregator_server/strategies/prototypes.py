@@ -19,11 +19,12 @@ from aggregator_server.aggregation.label_wise import DETAILED
 from aggregator_server.aggregation.negative_prototypes import Said, fleet_negatives
 from aggregator_server.aggregation.prototype_mean import combine
 from aggregator_server.discovery.new_classes import extend
-from aggregator_server.discovery.new_sounds import Shapes, check_arrays, check_document, recognise
+from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.discovery.public_embedding import PublicEmbedding
 from aggregator_server.errors import MalformedUpdateError
 from aggregator_server.strategies.prototype_votes import Votes, denied_of, devices_of, to_keep, votes_of
 from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.strategies.upload_checks import Shapes, check_arrays, check_document
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.fleet_prototypes import FleetPrototypes, Negatives
 from fleet_protocol.limits import NAME_LENGTH, NEGATIVES

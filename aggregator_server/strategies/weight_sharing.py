@@ -22,8 +22,9 @@ from aggregator_server.aggregation.input_bounds import check_weights
 from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
 from aggregator_server.discovery.new_classes import extend
-from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
+from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.errors import AggregationError, MalformedUpdateError
+from aggregator_server.strategies.upload_checks import check_arrays, check_document
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice, Update
 from fleet_protocol.tensors import Arrays

@@ -12,8 +12,9 @@ from aggregator_server.aggregation.contract import Contribution, RoundInputs, Ro
 from aggregator_server.aggregation.input_bounds import capped_sizes, check_probabilities
 from aggregator_server.aggregation.label_wise import DeviceScores, alpha_update, label_wise
 from aggregator_server.discovery.new_classes import extend
-from aggregator_server.discovery.new_sounds import check_arrays, check_document, recognise
+from aggregator_server.discovery.new_sounds import recognise
 from aggregator_server.strategies.strategy import Strategy
+from aggregator_server.strategies.upload_checks import check_arrays, check_document
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.messages import Update
 from fleet_protocol.tensors import Arrays
