@@ -17,7 +17,7 @@ from aggregator_server.aggregation.prototype_mean import combine
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.limits import NEGATIVES_OF_FLEET
 from fleet_protocol.setting import Value
-from fleet_protocol.similarity import similar_groups
+from fleet_protocol.similar_groups import similar_groups
 
 # Of one class, that are compared with one another in a round.
 COMPARED = 512

@@ -46,7 +46,7 @@ def _number(text: str) -> int:
 
 
 def _try(options: argparse.Namespace) -> int:
-    from fleet_protocol.children import open_in_browser, trial
+    from fleet_protocol.child_programs import open_in_browser, trial
 
     require_edge()
     if options.folder is not None and options.folder.exists() and any(options.folder.iterdir()):

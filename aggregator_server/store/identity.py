@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.errors import StartError
 from aggregator_server.store.blobs import BlobStore
-from aggregator_server.store.needed import one_lasting
+from aggregator_server.store.needed_blobs import one_lasting
 
 _LARGEST = 2**31  # SQLite keeps the number as a signed 32-bit integer; 0 stands for none
 

@@ -20,7 +20,7 @@ from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store import Tables, open_blobs, open_tables, running_instance
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import Location, locate
-from aggregator_server.store.needed import one_lasting
+from aggregator_server.store.needed_blobs import one_lasting
 from aggregator_server.store.tables import DeviceRow
 from fleet_protocol.addresses import is_clear
 

@@ -25,7 +25,7 @@ def add(commands: Commands) -> None:
 
 def _try(options: argparse.Namespace) -> int:
     import edge_client.owner_page.server  # noqa: F401  (what is not installed is said before anything is made)
-    from fleet_protocol.children import open_in_browser, trial
+    from fleet_protocol.child_programs import open_in_browser, trial
 
     with trial(options.folder) as (folder, programs):
         config = folder / "edge.toml"

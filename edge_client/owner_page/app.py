@@ -21,10 +21,10 @@ from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
-from edge_client.owner_page.adding import LARGEST_BYTES, AddingPage
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
+from edge_client.owner_page.sent_recordings import LARGEST_BYTES, AddingPage
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
 from edge_client.room.observed_rates import rate_sentences
 from edge_client.storage.owner_choices import KEEP_DAYS

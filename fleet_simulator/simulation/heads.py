@@ -81,7 +81,7 @@ class Heads:
         return Listener(weights, label_map)
 
     def refuses(self, own: Listener, result: Listener, takes: Takes, public_set: PublicSet) -> bool:
-        """Tell whether a device keeps the head that it had alone, as edge_client/learning/rounds/choice.py does."""
+        """Tell whether a device keeps the head that it had alone, as edge_client/learning/rounds/kept_model.py does."""
         labels = result.label_map
         new = tuple(range(len(own.label_map.slots), len(labels.slots)))
         slots = [np.full(len(clips), own.label_map.slot_of(label)) for label, clips in takes.items()]

@@ -116,7 +116,7 @@ class VirtualUser:
         return measured
 
     def _choose(self, job: ZeroShot, round_id: int) -> dict[str, Any]:
-        """Take what the round made, or keep what listened before, as edge_client/learning/rounds/choice.py does it.
+        """Take what the round made, or keep what listened before, as edge_client/learning/rounds/kept_model.py does it.
 
         The job's model then listens with it. Returns ``kept_own``, and how that was told, in %.
         """

@@ -16,9 +16,9 @@ from edge_client.config import Config
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import adopt_classes, link_recognised, take_labels, to_report
 from edge_client.learning.negative_prototypes import denied_groups
-from edge_client.learning.rounds.choice import after_round, choose
 from edge_client.learning.rounds.client_update import RoundContext, build_update
 from edge_client.learning.rounds.clips import held_out_metrics
+from edge_client.learning.rounds.kept_model import after_round, choose
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.job import go_over
 from edge_client.model.runtime import ModelRuntime

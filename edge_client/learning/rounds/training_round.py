@@ -7,9 +7,9 @@ import json
 
 from edge_client.config import Config
 from edge_client.learning.personalisations.personalisation import PersonalTask, personalisations
-from edge_client.learning.rounds.choice import choose, result_of
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, StartUpdate
 from edge_client.learning.rounds.clips import held_out_metrics, own_clips, public_clips, to_evaluate_on, to_train_on
+from edge_client.learning.rounds.kept_model import choose, result_of
 from edge_client.model.runtime import ModelRuntime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fleet_protocol.similarity import similar_groups
+from fleet_protocol.similar_groups import similar_groups
 
 
 def directions(*angles):

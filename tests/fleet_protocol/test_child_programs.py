@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fleet_protocol.children import ChildError, children
+from fleet_protocol.child_programs import ChildError, children
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 
@@ -19,7 +19,7 @@ DEAF += "time.sleep(600)"
 COMMAND = """
 import sys
 from pathlib import Path
-from fleet_protocol.children import children
+from fleet_protocol.child_programs import children
 with children(Path(sys.argv[1])) as programs:
     programs.start("one", "stays", tell=lambda line: print(line, flush=True))
     programs.start("other", "stays", tell=lambda line: print(line, flush=True))
@@ -65,7 +65,7 @@ def test_one_that_ends_is_named_with_its_last_words_and_the_others_end(modules):
 
 
 def test_one_that_does_not_listen_is_killed_and_one_that_is_never_ready_is_said(modules, monkeypatch):
-    monkeypatch.setattr("fleet_protocol.children._GRACE_S", 0.1)
+    monkeypatch.setattr("fleet_protocol.child_programs._GRACE_S", 0.1)
     (process,), error = run(modules, "deaf", limit_s=0.2)
     assert error == "deaf: not ready after 0 s"
     assert gone(process)
