@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -46,19 +47,16 @@ def test_a_device_reads_a_flipped_body_or_refuses_it_by_name(name):
 
 def test_a_flip_on_the_way_to_a_device_is_noticed_and_leaves_nothing_behind(tmp_path):
     good = public_set().pack()
-    server = HostileServer(whole(b""))
-    client = ServerClient(server.url, Identity("1" * 32, "secret"))
     path = tmp_path / "blobs" / digest(good)
-    for damaged in flips(good, 50, seed=3):
-        server.answer = whole(damaged)
-        with pytest.raises(UnreachableError, match="arrived damaged"):
-            client.fetch(digest(good), path, len(good), lambda: None)
-        assert list(path.parent.iterdir()) == []
-    server.answer = whole(good)
-    client.fetch(digest(good), path, len(good), lambda: None)
+    with HostileServer(whole(b"")) as server, closing(ServerClient(server.url, Identity("1" * 32, "secret"))) as client:
+        for damaged in flips(good, 50, seed=3):
+            server.answer = whole(damaged)
+            with pytest.raises(UnreachableError, match="arrived damaged"):
+                client.fetch(digest(good), path, len(good), lambda: None)
+            assert list(path.parent.iterdir()) == []
+        server.answer = whole(good)
+        client.fetch(digest(good), path, len(good), lambda: None)
     assert path.read_bytes() == good
-    client.close()
-    server.close()
 
 
 def test_a_bundle_that_would_expand_is_refused_before_it_is_read():

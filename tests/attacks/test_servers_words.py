@@ -25,9 +25,8 @@ GOOD = to_json(
 
 @pytest.fixture
 def server():
-    made = HostileServer(whole(b""))
-    yield made
-    made.close()
+    with HostileServer(whole(b"")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 
 from edge_client.features.front_end import open_front_end
 from edge_client.owner import Teaching
+from edge_client.owner_changes import changes, undo
 from edge_client.questions.answers import store_of
 from edge_client.questions.store import Question, sound_of
 from fleet_protocol.ready_bundles import find_bundle
@@ -21,6 +22,21 @@ def taught(folder, **sections):
     for label, sound in zip(LABELS, ("yes", "no"), strict=True):
         write_clips(device.clips, sound, 6, seed=3, name=label)
     return device
+
+
+class Owner:
+    """The owner of such a device; each call opens it anew, as each command does."""
+
+    def __init__(self, folder, **sections):
+        self.device = taught(folder, **sections)
+        self.config, self.state = folder / "edge.toml", self.device.state
+
+    @property
+    def teaching(self):
+        return Teaching.open(self.config)
+
+    def undo(self):
+        return undo(self.teaching, changes(self.teaching)[0])
 
 
 def sound(name, seed=0):

@@ -6,24 +6,15 @@ import time
 import pytest
 
 from edge_client.errors import ClipError, QuotaError
-from edge_client.owner import Teaching
-from edge_client.owner_changes import changes, purge, undo
+from edge_client.owner_changes import purge
 from edge_client.questions.answers import answer, answers, in_words, open_questions, store_of
 from edge_client.questions.store import DAY_S
 from edge_client.room.store import read_wrong_detections
-from tests.support.asked_device import ask, sound, taught
+from tests.support.asked_device import Owner, ask, sound
 
 
-class Owner:
-    """A device's owner; each call opens the device anew, as each command does."""
-
-    def __init__(self, folder, **sections):
-        self.device = taught(folder, **sections)
-        self.config = folder / "edge.toml"
-
-    @property
-    def teaching(self):
-        return Teaching.open(self.config)
+class Answering(Owner):
+    """An owner who is asked, and answers."""
 
     def ask(self, *arguments, **more):
         return ask(self.config, *arguments, **more)
@@ -37,13 +28,10 @@ class Owner:
     def sounds(self):
         return len(list(self.device.state.questions_folder.glob("*.wav")))
 
-    def undo(self):
-        return undo(self.teaching, changes(self.teaching)[0])
-
 
 @pytest.fixture
 def owner(tmp_path):
-    return Owner(tmp_path)
+    return Answering(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +79,7 @@ def test_an_answer_about_a_label_that_is_gone_or_no_answer_is_refused(owner):
 
 
 def test_where_the_store_is_full_the_question_stays_open(tmp_path):
-    owner = Owner(tmp_path, clips="quota_mb = 0.4")
+    owner = Answering(tmp_path, clips="quota_mb = 0.4")
     question = owner.ask()
     with pytest.raises(QuotaError):
         owner.says(question, "yes")

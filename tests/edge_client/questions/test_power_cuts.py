@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from edge_client.learning.forgotten_labels import forget_noted
-from edge_client.owner import Teaching
-from edge_client.owner_changes import changes, undo
+from edge_client.owner_changes import changes
 from edge_client.questions.answers import answer, finish_all, open_questions, store_of
 from edge_client.room.store import read_wrong_detections
-from tests.support.asked_device import ask, sound, taught
+from tests.support.asked_device import Owner, ask, sound
 from tests.support.checkout import ROOT
 
 OWN = (str(ROOT / "edge_client"), str(ROOT / "fleet_protocol"))
@@ -21,12 +20,11 @@ KILLS = 20
 FOLDERS = {"yes": "kettle", "no": "_not_/kettle", "was": "cup"}
 
 
-class Device:
-    """A device that is set back to what it was; each action opens it anew, as each command does."""
+class Device(Owner):
+    """A device that is set back to what it was."""
 
     def __init__(self, folder):
-        self.device = taught(folder)
-        self.config, self.state = folder / "edge.toml", self.device.state
+        super().__init__(folder)
         self.kept = folder / "kept"
         self.question = None
 
@@ -38,18 +36,11 @@ class Device:
         shutil.rmtree(self.state.folder)
         shutil.copytree(self.kept, self.state.folder)
 
-    @property
-    def teaching(self):
-        return Teaching.open(self.config)
-
     def ask(self):
         self.question = ask(self.config, detected=True, window=sound("stop"))
 
     def say(self, said):
         answer(self.teaching, self.question.question_id, said, "cup" if said == "was" else "")
-
-    def undo(self):
-        undo(self.teaching, changes(self.teaching)[0])
 
     def start_again(self):
         """What a daemon does that starts, and what the page does that is opened."""
