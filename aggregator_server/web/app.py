@@ -21,8 +21,8 @@ from aggregator_server.web.dashboard import classes as class_pages
 from aggregator_server.web.dashboard import fleet, invitations, open_pages, overview
 from aggregator_server.web.dashboard import rounds as round_pages
 from aggregator_server.web.dashboard.rendering import page_of
-from aggregator_server.web.guard import Guard
 from aggregator_server.web.intake import Addresses, Intake
+from aggregator_server.web.refused_requests import Guard
 from aggregator_server.web.routes import blobs, classes, devices, health, publications, rounds, tokens, work
 from aggregator_server.web.routes.access import require_known
 from aggregator_server.web.service import Flusher, Readiness, Service, Terms

@@ -17,7 +17,7 @@ from aggregator_server.security import Tokens
 from aggregator_server.store import Store
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.needed_blobs import one_lasting
-from aggregator_server.web.guard import Guard
+from aggregator_server.web.refused_requests import Guard
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from aggregator_server.web.guard import Guard
+from aggregator_server.web.refused_requests import Guard
 from tests.support.aggregator_process import Aggregator, read_answer
 from tests.support.commands import command
 

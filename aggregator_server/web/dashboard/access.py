@@ -16,7 +16,7 @@ from aggregator_server.fleet.tokens import Person, find_session
 from aggregator_server.limits import FORM_FIELDS, SESSION_S
 from aggregator_server.schemas import Role
 from aggregator_server.web.dashboard.rendering import SignInNeededError
-from aggregator_server.web.guard import caller
+from aggregator_server.web.refused_requests import caller
 from aggregator_server.web.routes.access import CurrentService
 
 N = TypeVar("N")

@@ -10,7 +10,7 @@ from aggregator_server.errors import AggregatorError, NotAuthenticatedError, Ref
 from aggregator_server.fleet.tokens import find_session, sign_in, sign_out
 from aggregator_server.web.dashboard.access import Form, OwnForm, Signed, keep_secret, read_form, secret_of
 from aggregator_server.web.dashboard.rendering import SIGN_IN, PageRoute, assets, own_page, render
-from aggregator_server.web.guard import client_address
+from aggregator_server.web.refused_requests import client_address
 from aggregator_server.web.routes.access import CurrentService
 from aggregator_server.web.service import Service
 

@@ -14,8 +14,8 @@ from aggregator_server.fleet.invitations import find_invitation
 from aggregator_server.fleet.tokens import FIRST, ROLES, Person, find_person, find_token
 from aggregator_server.schemas import Role
 from aggregator_server.security import USER_PREFIX, same
-from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
+from aggregator_server.web.refused_requests import caller
 from aggregator_server.web.service import Service
 
 _PEOPLE = "`auricle-aggregator tokens add --role {}` makes one; a role may do what those below it may."

@@ -10,8 +10,8 @@ from aggregator_server.fleet import devices
 from aggregator_server.fleet.device_changes import change_devices
 from aggregator_server.fleet.devices import Entry
 from aggregator_server.schemas import DeviceInfo, ReasonRequest
-from aggregator_server.web.guard import caller
 from aggregator_server.web.http_errors import documented
+from aggregator_server.web.refused_requests import caller
 from aggregator_server.web.routes.access import (
     DEVICE_ERRORS,
     Admin,
