@@ -94,14 +94,19 @@ class Recordings:
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that are there now, in alphabetical order. Raises RecordingError if that cannot be read."""
-        return tuple(name for name in _names(self.folder) if is_unicode(name) and self.clips(name))
+        names = (entry.name for entry in _entries(self.folder))
+        return tuple(name for name in names if is_unicode(name) and any(self._recordings(name)))
 
     def clips(self, label: str) -> list[Path]:
         """Return a label's recordings in alphabetical order, if any. Raises RecordingError if that cannot be read."""
         folder = self.folder / label
+        return [folder / entry.name for entry in self._recordings(label)]
+
+    def _recordings(self, label: str) -> Iterator[os.DirEntry[str]]:
+        folder = self.folder / label
         if label.startswith(("_", ".")) or folder.parent != self.folder or not folder.is_dir():
-            return []
-        return [folder / name for name in _names(folder) if is_recording(folder / name)]
+            return iter(())
+        return filter(is_recording, _entries(folder))
 
     def clips_for_round(self, round_number: int, label: str) -> list[Path]:
         """Return a label's share of a round, drawn without replacement; all of them where there are fewer.
@@ -260,9 +265,10 @@ def _soundfile() -> ModuleType:
         ) from error
 
 
-def _names(folder: Path) -> list[str]:
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        return sorted(entry.name for entry in folder.iterdir())
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise RecordingError(
             f"cannot list {folder}: {error.strerror}; recordings are expected as <label>/*{FORMATS}"
@@ -274,8 +280,8 @@ def is_unicode(name: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def is_recording(path: Path) -> bool:
+def is_recording(path: Path | os.DirEntry[str]) -> bool:
     """Distinguish files and dangling links, whose names are worth a warning, from all else."""
-    if path.name.startswith(".") or path.suffix.lower() not in SUFFIXES:
+    if path.name.startswith(".") or not path.name.lower().endswith(tuple(SUFFIXES)):
         return False
-    return path.is_file() or not path.exists()
+    return path.is_file() or not Path(path).exists()
