@@ -178,13 +178,13 @@ class ClipStore:
         """Return what all clips together take."""
         return sum(_size(path) for path in clip_files(self.folder))
 
-    def tidy(self, now: float | None = None) -> None:
-        """Remove what a power cut left half-written or empty, unless another process is changing the store.
+    def tidy(self, now: float | None = None) -> bool:
+        """Remove what a power cut left half-written or empty; False: not now, as another process changes the store.
 
         A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it.
         """
         if not self.is_at_rest():
-            return
+            return not self.folder.is_dir()
         now = time.time() if now is None else now
         with self.changing():
             for folder in label_folders(self.folder):
@@ -193,6 +193,7 @@ class ClipStore:
                     path.unlink()
                 if empty_s > DAY_S:  # before, somebody may be about to put recordings into it
                     self._forget_folder(folder)
+        return True
 
     def is_at_rest(self) -> bool:
         """Return whether the folder is there, whose disk may be mounted later, and no process is changing it."""

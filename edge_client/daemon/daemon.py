@@ -213,9 +213,9 @@ class Daemon:
             log.error("%s; the memory card may be wearing out", sentence)
             self._damage.append(f"{time.strftime('%Y-%m-%d %H:%M')}: {sentence}")
 
-    def _tidy(self) -> None:
-        """Delete what is too old, and what a power cut left half-written."""
-        self._store.tidy()
+    def _tidy(self) -> bool:
+        """Delete what is too old, and what a power cut left half-written; False: some of it could not be now."""
+        tidied = self._store.tidy()
         with self._tried("remove for good what was deleted long ago"):
             empty_deleted(self._store, self._state)
         for kept in (self._unknown, self._detected):
@@ -223,6 +223,7 @@ class Daemon:
         if self._asker is not None:
             with self._tried("take up an answer"):
                 finish_all(self._store, self._state, self._asker.store)
+        return tidied
 
     def _listen(self, name: str, beat: Callable[[], None]) -> None:
         microphone, rate_hz = self._config.inputs[name], self._sample_rate_hz

@@ -29,7 +29,7 @@ class TeachingLoop:
 
     _config: Config
     _state: DeviceState
-    _tidy: Callable[[], None]
+    _tidy: Callable[[], bool]
     _training: TrainingProcess
     _stop: threading.Event
 
@@ -43,9 +43,8 @@ class TeachingLoop:
         checks = 0
         while not self._stop.wait(_CHECK_S):
             beat()
-            if checks % _CHECKS_PER_TIDYING == 0:
-                self._tidy()
-            checks += 1
+            if checks % _CHECKS_PER_TIDYING or self._tidy():  # what cannot be tidied now is tried at the next check
+                checks += 1
             self._learn_the_room(beat)
             found = to_teach(self._config, self._state)
             settled, seen = found is not None and found == seen, found

@@ -203,7 +203,7 @@ def test_only_one_process_changes_the_store_at_a_time(tmp_path, monkeypatch):
         assert len(second.clips()) == 1  # whoever reads needs no lock
         with pytest.raises(ClipError, match="another command is changing"):
             second.add("siren", sound(2), RATE)
-        second.tidy()  # the daemon's housekeeping waits for another time
+        assert not second.tidy()  # the daemon's housekeeping waits for another time
     second.add("siren", sound(2), RATE)
     assert not is_changing(tmp_path)
 
