@@ -5,9 +5,11 @@ A bundle whose front end has a pretrained network carries them; so few takes are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +86,9 @@ class EmbeddingStatistics(Scatter):
     varied: Scatter  # Statistics of the same words, over clips and variants of them: moved, stretched, in noise
     speech: Scatter  # Statistics of one class, windows in which words follow one another without a pause, in noise
     known: KnownSounds | None = field(default=None, kw_only=True)  # What the network knows with nothing taught
+    # The tail of a taught word's score among words that no network heard, if measured: the logit that two hundred of
+    # them reach once an hour, -15 to 15, and by how much it rises where the rate falls by a factor of e, 0.25 to 15.
+    unheard: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def word_directions(self, embeddings: Floats) -> Doubles:
         """Return the whitened directions of embeddings as of words, float64 [clips, embedding] of length 1."""
@@ -104,8 +109,9 @@ class EmbeddingStatistics(Scatter):
             **({} if self.known is None else self.known.arrays()),
             **(more or {}),
         }
-        named = {} if self.known is None else {"known": list(self.known.names)}
-        return pack(arrays, {"words": list(self.words), **named})
+        document: dict[str, object] = {"words": list(self.words)}
+        document |= {} if self.known is None else {"known": list(self.known.names)}
+        return pack(arrays, document | ({} if self.unheard is None else {"unheard": list(self.unheard)}))
 
     @classmethod
     def unpack(cls, data: bytes) -> EmbeddingStatistics:
@@ -132,4 +138,15 @@ class EmbeddingStatistics(Scatter):
         known = KnownSounds.of(arrays, document.get("known"))
         if known is not None and len(known.hidden) != numbers:
             raise BundleError("the sounds known from the start are of another network; make the bundle again")
-        return cls(means, within, words, counts, samples, noise, varied, speech, known=known)
+        unheard = None if document.get("unheard") is None else _unheard(document["unheard"])
+        return cls(means, within, words, counts, samples, noise, varied, speech, known=known, unheard=unheard)
+
+
+def _unheard(value: Any) -> tuple[float, float]:  # noqa: ANN401
+    try:
+        level, scale = map(float, value)
+    except (TypeError, ValueError, OverflowError):
+        level = scale = math.nan
+    if not (abs(level) <= 15 and 0.25 <= scale <= 15):  # holds for NaN too
+        raise BundleError(f"the tail of words that no network heard must be -15..15 and 0.25..15, not {value!r}")
+    return level, scale

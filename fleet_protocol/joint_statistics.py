@@ -139,6 +139,7 @@ def join(words: EmbeddingStatistics, sounds: EmbeddingStatistics) -> JointStatis
         talk=talk,
         beyond_words=beyond_words,
         known=sounds.known,  # of the last numbers
+        unheard=words.unheard,
     )
 
 

@@ -40,7 +40,7 @@ class Recipe:
 
 
 RECIPES = {
-    "base": Recipe("as words, for a third of its multiply-adds; misses more words", "linear", "base"),
+    "base": Recipe("as words, for a ninth of its multiply-adds; misses more words", "linear", "base"),
     "words": Recipe("teach a device words by a few takes; the first choice", "linear", "words", thin=True),
     "base_hidden": Recipe("the same with a hidden layer of 64 units", "hidden", "base", thin=True),
     "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),

@@ -35,8 +35,12 @@ class FrontEndFile:
     float32: bytes  # the network's graph
     int8: bytes  # the same, quantised; empty where there is no such form
     statistics: Arrays  # arrays that describe the words of its training, and ``head/..``, their classifier, if any
-    words: tuple[str, ...]  # these words
-    known: tuple[str, ...] = ()  # sounds that it knows from the start
+    document: dict[str, Any]  # what stands with the arrays: ``words``, and what else EmbeddingStatistics packs
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of its training."""
+        return tuple(self.document.get("words", ()))
 
 
 def serialise(
@@ -90,8 +94,7 @@ def read(path: Path) -> FrontEndFile:
     statistics, document = unpack(members[STATISTICS])
     if HEAD in members:
         statistics |= unpack(members[HEAD])[0]
-    words, known = (tuple(document.get(name, ())) for name in ("words", "known"))
-    return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, words, known)
+    return FrontEndFile(description, members[FLOAT32], members[INT8], statistics, document)
 
 
 def require_output(path: Path) -> None:

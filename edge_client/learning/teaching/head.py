@@ -56,8 +56,7 @@ _OTHERS = 4000
 # falls off with the score is from the tuning rooms of `benchmarks.living --sounds`.
 _SOUNDS = Tail(ONCE_AN_HOUR, 1.5)
 # Words of the pretraining lie farther from a prototype than words that no network heard, so they promise too much. How
-# often such words reach a label's score at least: Mandarin ones heard by `base`, and Bengali digits heard across rooms
-# by `words`, among two hundred others an hour.
+# often such words reach a label's score at least, where the bundle does not say: Mandarin ones heard by `base`.
 _WORDS = Tail(4.0, 1.6)
 
 
@@ -169,7 +168,8 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         near = _prototypes(label_map, material, heard.parts, statistics, every_sound)
         learned = _listening(label_map, material, from_start)
         scorer = Scorer(model, learned, near, from_start)
-        return _Learned(material, weights, learned, near, _tails(scorer, learned, negatives, near))
+        of_words = _WORDS if statistics.unheard is None else Tail(*statistics.unheard)
+        return _Learned(material, weights, learned, near, _tails(scorer, learned, negatives, near, of_words))
 
     if (room := KnownRoom.of(config, state, saved.bundle.manifest)) is not None:
 
@@ -246,13 +246,13 @@ def _prototypes(
 
 
 def _tails(
-    scorer: Scorer, label_map: LabelMap, negatives: Floats, prototypes: Mapping[str, Floats]
+    scorer: Scorer, label_map: LabelMap, negatives: Floats, prototypes: Mapping[str, Floats], of_words: Tail
 ) -> dict[str, tuple[float, float]]:
     """Return by label how often negatives, float32 [rows, numbers], which are no label's, score high for it.
 
     Sounds known from the start have the tail that their rows were made for: some of the negatives may be theirs.
     """
     found = zip(label_map.names, fit_tails(scorer(negatives[:, None])), strict=True)
-    tails = {name: tail.at_least(_WORDS if name in prototypes else _SOUNDS) for name, tail in found}
+    tails = {name: tail.at_least(of_words if name in prototypes else _SOUNDS) for name, tail in found}
     tails |= {label_map.names[slot]: _SOUNDS for slot in label_map.off}
     return {name: (tail.level, tail.scale) for name, tail in tails.items()}
