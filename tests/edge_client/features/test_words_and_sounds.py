@@ -26,10 +26,10 @@ def test_its_numbers_are_those_of_the_two_front_ends(manifest):
     clips = takes("siren", 3, 16_000, np.random.default_rng(0))
     joint = open_front_end(manifest.feature_settings)(clips)
     parts = [
-        open_front_end(read_bundle(find_bundle(name)).manifest.feature_settings)(clips) for name in ("base", "sounds")
+        open_front_end(read_bundle(find_bundle(name)).manifest.feature_settings)(clips) for name in ("words", "sounds")
     ]
     np.testing.assert_array_equal(joint, np.concatenate(parts, axis=-1))
-    assert manifest.feature_settings.shape == joint.shape[1:] == (1, 160)
+    assert manifest.feature_settings.shape == joint.shape[1:] == (1, 408)
 
 
 def test_settings_travel_as_json_and_what_does_not_fit_is_refused(manifest):
@@ -61,7 +61,7 @@ def test_words_and_sounds_are_told_apart_by_their_takes(manifest):
 
 def test_directions_of_words_and_of_sounds_are_those_of_their_own_network(manifest):
     joint = manifest.embedding_statistics
-    parts = [read_bundle(find_bundle(name)).manifest.embedding_statistics for name in ("base", "sounds")]
+    parts = [read_bundle(find_bundle(name)).manifest.embedding_statistics for name in ("words", "sounds")]
     split = len(parts[0].words)
     cosines = joint.whitened(joint.means) @ joint.whitened(joint.means).T
     assert np.abs(cosines[:split, split:]).max() == 0.0
@@ -78,8 +78,8 @@ def material_of(manifest):
             "hello": statistics.draw(statistics.means[word] + 0.5, 5, rng)[:, None],
             "ping": statistics.draw(statistics.means[sound] + 0.5, 5, rng)[:, None],
         },
-        np.zeros((0, 160), np.float32),
-        np.zeros((0, 160), np.float32),
+        np.zeros((0, 408), np.float32),
+        np.zeros((0, 408), np.float32),
     )
     found = head_material(labels, [0, 1], heard, statistics, None)
     return labels, heard, found
@@ -90,7 +90,7 @@ def test_a_row_keeps_the_half_that_knows_its_kind_and_gets_another_one_s_other_h
     assert found.kinds(labels) == {"hello": "word", "ping": "sound"}
     own = {sound.slot: sound for sound in found.sounds if sound.slot < 2}
     rng = np.random.default_rng(4)
-    for slot, kept in ((0, slice(64)), (1, slice(64, None))):
+    for slot, kept in ((0, slice(312)), (1, slice(312, None))):
         rows = found.rows(own[slot], 40, rng)
         takes_of = heard.takes[labels.names[slot]][:, 0]
         own_rows = rows[:20]  # the others are drawn around the centre
