@@ -46,7 +46,7 @@ RECIPES = {
     "base_int8": Recipe("as base, with the front end in int8: less than half the file", "linear", "base", "int8"),
     "sounds": Recipe("teach a device everyday sounds by a few takes; hears one second", "linear", "sounds", thin=True),
     "sounds_2s": Recipe("the same, hears two seconds: more accurate", "linear", "sounds_2s", thin=True),
-    "words_and_sounds": Recipe("words as words hears them, everyday sounds as sounds does", "linear", "words_and_sounds", thin=True),
+    "words_and_sounds": Recipe("words as words, everyday sounds as sounds", "linear", "words_and_sounds", thin=True),
     "cnn1": Recipe("Gudur & Perepu 2021, trains from scratch", "cnn1", "gudur"),
     "cnn2": Recipe("the same, the most accurate of the six", "cnn2", "gudur"),
     "cnn3": Recipe("the same", "cnn3", "gudur"),
