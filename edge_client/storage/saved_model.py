@@ -33,7 +33,7 @@ class Progress:
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
-        prototypes: Direction of each word that was last taught, and of its parts, float32 [1 + parts, numbers]
+        prototypes: Rows of each word that was last taught, and of its parts, float32 [1 + parts, takes, numbers]
             (``edge_client.detection.scores.prototype``), by label; the tails are those of both scores.
         known: Sound that the front end knows from the start, by label, as last taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
@@ -242,10 +242,10 @@ def _with_clips(document: Mapping[str, Any], empty: LabelMap, labels: Collection
 
 
 def _prototypes(arrays: Arrays, manifest: Manifest) -> dict[str, Floats]:
-    """Return the prototypes by label. Raises TensorError if they are no directions in the front end's embedding."""
+    """Return the prototypes by label. Raises TensorError if they are no rows of the front end's embedding."""
     names = [name for name in arrays if name.startswith(_PROTOTYPE)]
     numbers = manifest.feature_settings.shape[-1]
-    return {name.removeprefix(_PROTOTYPE): require(arrays, name, (None, numbers)) for name in names}
+    return {name.removeprefix(_PROTOTYPE): require(arrays, name, (None, None, numbers)) for name in names}
 
 
 def _start(manifest: Manifest) -> Progress:

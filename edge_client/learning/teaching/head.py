@@ -165,7 +165,7 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         talk = statistics.speech.draw(statistics.speech.means[0], _OTHERS, rng)
         rejected = [clips[:, 0] for clips in heard.rejected.values()]
         negatives = np.concatenate([others, talk, statistics.noise, heard.nothing, *rejected])
-        near = _prototypes(label_map, material, heard.parts, statistics, every_sound)
+        near = _prototypes(label_map, material, heard, statistics, every_sound)
         learned = _listening(label_map, material, from_start)
         scorer = Scorer(model, learned, near, from_start)
         of_words = _WORDS if statistics.unheard is None else Tail(*statistics.unheard)
@@ -222,13 +222,9 @@ def _misses(
 
 
 def _prototypes(
-    label_map: LabelMap,
-    material: HeadMaterial,
-    parts: Mapping[str, Floats],
-    statistics: EmbeddingStatistics,
-    every_sound: bool,
+    label_map: LabelMap, material: HeadMaterial, heard: Heard, statistics: EmbeddingStatistics, every_sound: bool
 ) -> dict[str, Floats]:
-    """Return the prototypes of labels that are words, and of their parts, float32 [1 + parts, numbers].
+    """Return the prototypes of labels that are words, and of their parts, float32 [1 + parts, takes, numbers].
 
     A word's is of takes and recordings, else of the centres that are known.
     """
@@ -238,10 +234,12 @@ def _prototypes(
     words = [sound for sound in material.sounds if sound.slot in names and sound.kind != SOUND]
     found = {}
     for word in words:
-        rows = [word.rows if len(word.rows) else word.centres]
-        if (label := names[word.slot]) in parts:
-            rows += list(parts[label].swapaxes(0, 1))
-        found[label] = np.stack([prototype(row, statistics) for row in rows])
+        label, row = names[word.slot], word.rows if len(word.rows) else word.centres
+        rows = [prototype(row, statistics, heard.takes.get(label))]
+        if label in heard.parts:
+            rows += [prototype(part, statistics, part[:, None]) for part in heard.parts[label].swapaxes(0, 1)]
+        most = max(map(len, rows))  # parts of some takes alone are known: the others' stand there twice
+        found[label] = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
     return found
 
 

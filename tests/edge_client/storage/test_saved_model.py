@@ -31,7 +31,7 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
         tails={"yes": (3.5, 0.75)},
         unheard=(1,),
         judged={"kept_own": 1.0, "public_after": 30.5},
-        prototypes={"yes": np.arange(26, dtype=np.float32).reshape(2, 13)},
+        prototypes={"yes": np.arange(52, dtype=np.float32).reshape(2, 2, 13)},
         background_trained=True,
     )
     store.save(trained, listening, saved)
