@@ -29,7 +29,8 @@ from fleet_protocol.labels import LabelMap
 # Mandarin words with the front end `base`, which never heard them: 10 and 30 were as good within two points.
 WORTH, NEUTRAL = 20.0, 0.5
 # How much the cosine loses of what a window is nearer to a part than to the word. Chosen on phrases of two Bengali
-# digits that `words` never heard: where 5 % are missed at 20 dB, 6 % of beginnings alone are heard and not 19.
+# digits that `words` never heard: where 5 % are missed at 20 dB, none of the beginnings alone are heard and not 2 %, of
+# those in the other order none and not 5.
 LACK = 4.0
 # How much of a word's cosine is that to its nearest take: several people's takes are not one heap. Chosen on Gujarati
 # digits that four people taught: where ten false alarms an hour are allowed, 14 / 30 / 41 % of the owner's are missed
