@@ -110,8 +110,11 @@ class EmbeddingStatistics(Scatter):
             **(more or {}),
         }
         document: dict[str, object] = {"words": list(self.words)}
-        document |= {} if self.known is None else {"known": list(self.known.names)}
-        return pack(arrays, document | ({} if self.unheard is None else {"unheard": list(self.unheard)}))
+        if self.known is not None:
+            document["known"] = list(self.known.names)
+        if self.unheard is not None:
+            document["unheard"] = list(self.unheard)
+        return pack(arrays, document)
 
     @classmethod
     def unpack(cls, data: bytes) -> EmbeddingStatistics:

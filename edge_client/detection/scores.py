@@ -46,7 +46,7 @@ def prototype(embeddings: Floats, statistics: EmbeddingStatistics, takes: Floats
     and to the nearest of some of the takes, float32 [takes, variants, numbers]; without these, of the former alone.
     """
     mean = _mean(statistics.word_directions(embeddings))
-    if takes is None or not len(takes):
+    if takes is None:
         return np.asarray(mean[None], np.float32)
     some = takes[np.linspace(0, len(takes) - 1, min(len(takes), _MOST)).astype(int)]
     own = np.stack([_mean(statistics.word_directions(variants)) for variants in some])
@@ -104,8 +104,7 @@ class Scorer:
 def _cosines(directions: Doubles, rows: Doubles) -> Doubles:
     """Return how near windows lie to a word, float64 [windows], less what they are nearer to one of its parts."""
     whole, *parts = ((directions @ takes.T).max(axis=1) for takes in rows)
-    lacking = np.max(parts, axis=0) - whole if parts else np.zeros(len(directions))
-    return np.asarray(whole - LACK * np.maximum(0.0, lacking))
+    return np.asarray(whole - LACK * np.maximum(0.0, np.max(parts, axis=0) - whole)) if parts else whole
 
 
 def _probabilities(found: Doubles) -> Doubles:
