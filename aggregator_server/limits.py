@@ -77,8 +77,9 @@ COMPUTATION_S = 3600.0
 # So often may the process that computes a round's result die before the round fails.
 COMPUTATION_DEATHS = 3
 
-# Below this share of the disk no upload, public set or model is taken in: results and the database need the rest.
-LEAST_FREE_SHARE = 0.05
+# Below this share of the disk, or these bytes of a large one, no upload, public set or model is taken in: results and
+# the database need the rest.
+LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.05, 1e9
 
 # Rows of the audit about requests with wrong tokens.
 REFUSALS_NOTED_S = 3600.0  # in this time

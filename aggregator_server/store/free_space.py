@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy.exc import OperationalError
 
 from aggregator_server.errors import RefusedError, StartError
-from aggregator_server.limits import LEAST_FREE_SHARE
+from aggregator_server.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE
 from fleet_protocol import atomic_files
 
 
@@ -19,9 +19,14 @@ class FreeSpace:
     total: int
 
     @property
+    def kept(self) -> float:
+        """How much of it uploads leave free, in bytes."""
+        return min(LEAST_FREE_SHARE * self.total, LEAST_FREE_BYTES)
+
+    @property
     def enough(self) -> bool:
         """Whether the server still takes in uploads."""
-        return self.free >= LEAST_FREE_SHARE * self.total
+        return self.free >= self.kept
 
 
 def free_space(folder: Path) -> FreeSpace:
@@ -37,7 +42,7 @@ def require_room(folder: Path) -> None:
         raise RefusedError(
             "storage_full",
             f"the server's disk is nearly full: {room.free / 1e6:.0f} of {room.total / 1e6:.0f} MB are free in {folder}"
-            f", and the last {LEAST_FREE_SHARE:.0%} are kept for closing rounds; its operator must free space",
+            f", and the last {room.kept / 1e6:.0f} MB are kept for closing rounds; its operator must free space",
         )
 
 

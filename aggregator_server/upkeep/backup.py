@@ -18,7 +18,6 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from aggregator_server.errors import BackupError, BlobError
-from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.store import DATABASE, LOCK, is_data_folder, open_blobs, require_own_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import damage_of
@@ -119,10 +118,10 @@ def _require_room(location: Location, copies: Path) -> None:
     if location.store is not None:
         needed += sum(entry.size for entry in open_blobs(location).entries())
     room = free_space(copies)
-    if room.free - needed < LEAST_FREE_SHARE * room.total:
+    if room.free - needed < room.kept:
         raise BackupError(
             f"{copies} has too little space for another copy: {room.free / 1e6:.0f} MB are free, the copy takes up to "
-            f"{needed / 1e6:.0f} MB, and {LEAST_FREE_SHARE:.0%} of the disk stay free; keep fewer copies (--keep), or "
+            f"{needed / 1e6:.0f} MB, and {room.kept / 1e6:.0f} MB stay free; keep fewer copies (--keep), or "
             "have them on another disk"
         )
 

@@ -15,7 +15,6 @@ from aggregator_server.errors import AggregatorError, StartError
 from aggregator_server.fleet.health import count_devices, count_health, count_outdated
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
-from aggregator_server.limits import LEAST_FREE_SHARE
 from aggregator_server.server_address import authority_file, read_address
 from aggregator_server.store import Tables, open_blobs, open_tables, running_instance
 from aggregator_server.store.free_space import free_space
@@ -70,10 +69,10 @@ def _disk(location: Location) -> Found:
     room = free_space(location.data)
     used = sum(path.stat().st_size for path in (location.blob_folder or location.data).rglob("*") if path.is_file())
     what = f"{room.free / 1e9:.1f} of {room.total / 1e9:.1f} GB are free; the fleet's arrays take {used / 1e6:.1f} MB"
-    if room.free >= 2 * LEAST_FREE_SHARE * room.total:
+    if room.free >= 2 * room.kept:
         yield "storage", "ok", what, ""
     else:
-        what += f"; below {LEAST_FREE_SHARE:.0%} no upload is taken in"
+        what += f"; below {room.kept / 1e9:.1f} GB no upload is taken in"
         state: State = "warning" if room.enough else "problem"
         yield "storage", state, what, "free space on that disk"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from aggregator_server.errors import BackupError
+from aggregator_server.store.free_space import FreeSpace
 from aggregator_server.upkeep.backup import back_up_into
 from edge_client.daemon.status import StatusFile, read_status
 from edge_client.errors import StateError
@@ -56,13 +57,18 @@ def fill(disk: Path, leave: int) -> Path:
     return path
 
 
+def test_a_large_disk_keeps_a_gigabyte_free():
+    assert FreeSpace(free=1_000_000_000, total=250_000_000_000).enough
+    assert not FreeSpace(free=999_999_999, total=250_000_000_000).enough
+
+
 def test_uploads_are_refused_before_the_disk_is_full_and_nothing_is_lost_when_it_is(fleet, disk):
     round_id = fleet.open_round()
     work = fleet.work(fleet.devices[0])
     filler = fill(disk, MEGABYTES * 10_000)
     refused = fleet.upload(fleet.devices[0], work)
     assert (refused.status_code, refused.json()["error"]["code"]) == (507, "storage_full")
-    assert all(words in refused.json()["error"]["message"] for words in (str(disk), "last 5%", "free space"))
+    assert all(words in refused.json()["error"]["message"] for words in (str(disk), "last 1 MB", "free space"))
     assert fleet.publish().json()["error"]["code"] == "storage_full"
     health = fleet.admin.get("/v1/health").json()
     assert health["status"] == "storage_full"

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from aggregator_server.limits import LEAST_FREE_SHARE
+from aggregator_server.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE
 from tests.support.checkout import ROOT
 
 RULES = ROOT / "systemd/auricle.rules.yml"
@@ -64,7 +64,8 @@ def play(folder, cases):
 def test_every_alert_is_played_and_has_the_servers_bound():
     found = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
     assert set(FIRES) == set(found)
-    assert found["AuricleAggregatorDiskFull"]["expr"].endswith(f"< {LEAST_FREE_SHARE}")
+    bound = f"clamp_max({LEAST_FREE_SHARE} * auricle_disk_bytes, {LEAST_FREE_BYTES:.0f})"
+    assert found["AuricleAggregatorDiskFull"]["expr"].endswith(f"< {bound}")
 
 
 def test_no_alert_fires_for_a_fleet_that_is_well(tmp_path):
