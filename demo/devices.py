@@ -27,7 +27,7 @@ from edge_client.storage.device_state import DeviceState
 from fleet_protocol.arrays import Floats, Ints
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.client.server_client import Identity
+from fleet_protocol.client.identity import Identity
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Choice, RoundPlan, Work
 from fleet_protocol.public_set import PublicSet

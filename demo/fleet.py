@@ -21,7 +21,7 @@ from fleet_protocol.public_set import PublicSet
 
 # A line of a log, with or without its time.
 _ERROR = re.compile(r"^(?:[-\d]+ [:\d]+ )?ERROR ", re.MULTILINE)
-_POLL_S = 0.1
+_POLL_S = 0.3
 _ENROL_S = 300.0
 _STOP_S = 15.0
 

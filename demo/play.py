@@ -45,13 +45,13 @@ PUBLISHED = FleetKind(
     "published", "cepstra, networks trained from scratch (as published)", ("cnn2", "cnn3", "dscnn3"), "zero_shot"
 )
 PRETRAINED = FleetKind(
-    "base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"), share=0.4
+    "base", "pretrained front end 'base', heads alone are trained", ("base", "base_hidden", "base"), share=0.5
 )
 SOUNDS = FleetKind(
     "sounds",
     "everyday sounds on the pretrained front end 'sounds', heads alone are trained",
     ("sounds",) * 3,
-    share=0.4,
+    share=0.5,
 )
 
 

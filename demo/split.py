@@ -27,12 +27,12 @@ SOUNDS = (
 )
 
 
-ROUNDS, LEAST_ROUNDS = 10, 3
+ROUNDS, LEAST_ROUNDS = 8, 3
 """Rounds of the published schedule, and of the shortest in which all new sounds appear."""
 # Clips of a label in the paper: in the public set; in a round of a device; of a new sound, at first and later.
 _PUBLIC, _PER_ROUND, _ARRIVALS = 300, (200, 300), (400, 500)
 # Before these of the rounds new sounds appear.
-_NEW_SOUNDS = (4, 8)
+_NEW_SOUNDS = (3, 6)
 LEAST_CLIPS = 5
 """A part with fewer clips of a label says nothing about it."""
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.2
@@ -132,7 +132,7 @@ class Split:
 
 
 def new_sound_rounds(rounds: int) -> tuple[int, int]:
-    """Return before which two rounds new sounds appear: 4 and 8 of 10, and in that proportion otherwise."""
+    """Return before which two rounds new sounds appear: 3 and 6 of 8, and in that proportion otherwise."""
     first = max(2, round(_NEW_SOUNDS[0] / ROUNDS * rounds))
     return first, min(rounds, max(first + 1, round(_NEW_SOUNDS[1] / ROUNDS * rounds)))
 

@@ -10,7 +10,8 @@ from edge_client.model.interpreter import installed_runtime
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
 from fleet_protocol.bundle import read_bundle
-from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.command_line import version
 from fleet_protocol.limits import LABELS, VERSION_LENGTH
 from fleet_protocol.messages import Enrolled, Enrolment, Versions

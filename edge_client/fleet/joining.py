@@ -16,7 +16,8 @@ from edge_client.storage.identity import Membership
 from fleet_protocol.addresses import is_clear
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.client.certificates import fingerprint
-from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import CertificateError, RefusedError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.invitation_link import InvitationLink

@@ -11,7 +11,7 @@ from typing import Any
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.storage.checked_files import read_twice, remove_twice, write_twice
-from fleet_protocol.client.server_client import Identity
+from fleet_protocol.client.identity import Identity
 
 
 class IdentityStore:

@@ -8,13 +8,13 @@ import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorten
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
+from fleet_protocol.client.identity import Identity
 from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError
 from fleet_protocol.messages import (
     Authority,
@@ -43,14 +43,6 @@ _PATIENCE = {408, 425, 429, 500, 502, 503, 504, 507}
 _EVERY_ADDRESS = ("all://", "http://", "https://")
 # Names of home networks: mDNS (RFC 6762), RFC 8375, the reserved .internal, and what many routers use.
 _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Who a device is to its aggregator."""
-
-    device_id: str  # 32 hex digits, drawn once
-    secret: str  # The device's bearer token
 
 
 class ServerClient:

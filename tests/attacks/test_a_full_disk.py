@@ -18,7 +18,7 @@ from edge_client.storage.checked_files import copy_of, read_checked, write_check
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.identity import IdentityStore
-from fleet_protocol.client.server_client import Identity
+from fleet_protocol.client.identity import Identity
 from tests.support.aggregator_process import Aggregator, FakeDevice, Fleet
 from tests.support.commands import command
 from tests.support.core_fleet import between_rounds

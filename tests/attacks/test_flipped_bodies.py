@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fleet_protocol.bundle import unpack_bundle
-from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import BundleError, ProtocolError, UnreachableError
 from fleet_protocol.fleet_prototypes import FleetPrototypes
 from fleet_protocol.public_set import PublicSet, pack_consensus, unpack_consensus

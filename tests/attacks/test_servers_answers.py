@@ -19,7 +19,8 @@ import json, resource, sys
 from pathlib import Path
 import httpx
 from fleet_protocol.client.answers import Bounds
-from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import LinkError
 url, asked, folder, seconds = sys.argv[1:5]
 client = ServerClient(url, Identity("1" * 32, "secret"), Bounds(seconds=float(seconds)))

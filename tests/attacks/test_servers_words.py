@@ -10,7 +10,8 @@ from aggregator_server.schemas import RoundRequest
 from edge_client.errors import StateError
 from edge_client.learning.training_job import checked_plan
 from edge_client.storage.blob_cache import BlobCache
-from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import PlanError, RefusedError, UnreachableError
 from fleet_protocol.messages import Choice, ClassInfo, Work, to_json
 from tests.support.hostile_server import HostileServer, whole

@@ -133,8 +133,8 @@ def test_the_papers_sizes_are_used_where_there_is_enough_and_scaled_down_where_n
 
 def test_new_labels_arrive_as_in_the_paper():
     result = split(corpus(KEYWORDS, 60, 4), deal(KEYWORDS), 0)
-    met = [(new_sound_rounds(10)[new.late], new.device, new.label) for new in result.arrivals]
-    assert met == [(4, 0, "stop"), (4, 1, "stop"), (8, 0, "stop"), (8, 1, "go")]
+    met = [(new_sound_rounds(8)[new.late], new.device, new.label) for new in result.arrivals]
+    assert met == [(3, 0, "stop"), (3, 1, "stop"), (6, 0, "stop"), (6, 1, "go")]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,6 @@ def test_a_folder_is_read_by_label(tmp_path):
 
 
 def test_new_sounds_appear_in_the_papers_rounds_and_in_proportion_in_shorter_runs():
-    assert new_sound_rounds(10) == (4, 8)
+    assert new_sound_rounds(8) == (3, 6)
     assert new_sound_rounds(5) == (2, 4)
     assert new_sound_rounds(3) == (2, 3)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.client.server_client import Identity
+from fleet_protocol.client.identity import Identity
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.checkout import ROOT, run_module
 

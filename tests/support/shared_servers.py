@@ -21,7 +21,8 @@ import psycopg
 from aggregator_server.rounds.replies import describe_round, list_rounds
 from aggregator_server.store import Store
 from aggregator_server.store.location import Location
-from fleet_protocol.client.server_client import Identity, ServerClient
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient
 from fleet_protocol.errors import UnreachableError
 from fleet_protocol.messages import Learned
 from fleet_protocol.tensors import digest

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fleet_protocol.client.server_client import Identity, ServerClient, is_local
+from fleet_protocol.client.identity import Identity
+from fleet_protocol.client.server_client import ServerClient, is_local
 from tests.support.listener import Listener
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
