@@ -90,8 +90,12 @@ class EmbeddingStatistics(Scatter):
     # them reach once an hour, -15 to 15, and by how much it rises where the rate falls by a factor of e, 0.25 to 15.
     unheard: tuple[float, float] | None = field(default=None, kw_only=True)
 
-    def word_directions(self, embeddings: Floats) -> Doubles:
-        """Return the whitened directions of embeddings as of words, float64 [clips, embedding] of length 1."""
+    def directions_as(self, embeddings: Floats, *, sound: bool) -> Doubles:  # noqa: ARG002  (all are of one kind here)
+        """Return the directions, float64 [clips, embedding] of length 1, of words or of everyday sounds."""
+        return self.whitened(embeddings)
+
+    def directions(self, embeddings: Floats) -> Doubles:
+        """Return what makes a whitened cosine with a direction of :meth:`directions_as`, float64 [clips, embedding]."""
         return self.whitened(embeddings)
 
     def pack(self, more: Mapping[str, Array] | None = None) -> bytes:

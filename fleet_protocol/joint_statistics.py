@@ -65,19 +65,19 @@ class JointStatistics(EmbeddingStatistics):
         sounds = self._sound_like(embeddings[:, self.split :])
         found = np.empty(embeddings.shape)
         for kind in (False, True):
-            found[sounds == kind] = self.whitened_as(embeddings[sounds == kind], sound=kind)
+            found[sounds == kind] = self.directions_as(embeddings[sounds == kind], sound=kind)
         return found
 
-    def whitened_as(self, embeddings: Floats, *, sound: bool) -> Doubles:
-        """Return the directions of embeddings of which it is known whether they are of sounds or of words."""
+    def directions_as(self, embeddings: Floats, *, sound: bool) -> Doubles:
+        """Return the directions, float64 [clips, numbers] of length 1; the half of the other kind is zeros."""
         half, mean, whiten = self._own_halves[sound]
         found = np.zeros(embeddings.shape)
         found[:, half] = (embeddings[:, half] - mean) @ whiten
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9))
 
-    def word_directions(self, embeddings: Floats) -> Doubles:
-        """Return the whitened directions of embeddings as of words, float64 [clips, numbers] of length 1."""
-        return self.whitened_as(embeddings, sound=False)
+    def directions(self, embeddings: Floats) -> Doubles:
+        """Return the direction as of a word and that as of a sound side by side, float64 [clips, numbers]."""
+        return self.directions_as(embeddings, sound=False) + self.directions_as(embeddings, sound=True)
 
     @cached_property
     def _own_halves(self) -> tuple[tuple[slice, Doubles, Doubles], ...]:

@@ -160,7 +160,8 @@ def _round_lines(model: dict[str, Any]) -> list[str]:
         figures = ", ".join(found) or "nothing to judge by"
         lines.append(f"round     the result of round {judged['round_id']} {what} ({figures})")
     if model["known"]:
-        lines.append(f"          known from the start: {', '.join(model['known'])}")
+        known = (label if label == sound else f"{label} ({sound})" for label, sound in model["known"].items())
+        lines.append(f"          known from the start: {', '.join(known)}")
     if model["not_listened_for"]:
         names = ", ".join(model["not_listened_for"])
         lines.append(f"          not listened for until a round is taken or you teach it: {names}")

@@ -113,7 +113,7 @@ def model_status(progress: Progress) -> dict[str, Any]:
 
     ``round`` has its number, whether the device kept its own model, and the metrics by which it decided; None before
     the first. ``not_listened_for`` are labels that the model that listens never learned,
-    ``known`` by label the sounds that the front end knows from the start.
+    ``known`` by label the sounds known from the start that it is, as its owner chose or its takes sound.
     """
     names = progress.label_map.names
     judged = dict(progress.judged)

@@ -38,7 +38,7 @@ class Loaded:
     label_map: LabelMap
     # How high other sounds score, by label; a label without one gets a fixed threshold.
     tails: Mapping[str, Tail] = field(default_factory=dict)
-    # Directions of words and their parts, float32 [1 + parts, numbers], by label; see edge_client.detection.scores.
+    # Prototypes of labels and of words' parts, float32 [1 + parts, takes, numbers]; see edge_client.detection.scores.
     prototypes: Mapping[str, Floats] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)  # sounds that the front end knows from the start, by label
     thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others

@@ -33,9 +33,10 @@ class Progress:
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
-        prototypes: Rows of each word that was last taught, and of its parts, float32 [1 + parts, takes, numbers]
+        prototypes: Rows of each label that was last taught, and of a word's parts, float32 [1 + parts, takes, numbers]
             (``edge_client.detection.scores.prototype``), by label; the tails are those of both scores.
-        known: Sound that the front end knows from the start, by label, as last taught.
+        known: Sound that the front end knows from the start, by label, that the owner chose or the takes are, as last
+            taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
         provisional: Classes of the fleet that too few devices have clips of to rely on, as last learned.
         unheard: Slots that the weights that listen never learned; they are off.

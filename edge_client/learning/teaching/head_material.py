@@ -215,7 +215,7 @@ def _direction(parts: Sequence[Floats], statistics: EmbeddingStatistics, kind: s
     """Return the direction of the mean of embeddings, each [clips, numbers], whose products are whitened cosines."""
     mean = np.concatenate(parts).mean(axis=0, keepdims=True)
     if isinstance(statistics, JointStatistics) and kind != NEITHER:
-        return np.asarray(statistics.whitened_as(mean, sound=kind == SOUND)[0])
+        return np.asarray(statistics.directions_as(mean, sound=kind == SOUND)[0])
     return np.asarray(statistics.whitened(mean)[0])
 
 

@@ -28,7 +28,7 @@ def test_a_score_is_the_heads_logit_and_twenty_times_the_cosine_above_a_half(mod
     head = model.predict(model.normalise(features), labels.listening_mask)[:, :2]
     scores = Scorer(model, labels, {"mine": near[None]})(features)
     assert (scores.shape, scores.dtype) == ((24, 2), np.float32)
-    cosines = statistics.word_directions(rows) @ near[0].astype(np.float64)
+    cosines = statistics.directions(rows) @ near[0].astype(np.float64)
     wanted = logits(head[:, 0]) + 20 * (cosines - 0.5)
     np.testing.assert_allclose(logits(scores[:, 0]), np.clip(wanted, -15, 15), atol=0.05)
     np.testing.assert_array_equal(scores[:, 1], head[:, 1])  # a label without a prototype has the head's score
@@ -42,7 +42,7 @@ def test_a_prototype_is_the_mean_direction_of_the_takes_whatever_their_order():
     assert near.shape == (1, 64)
     assert np.linalg.norm(near) == pytest.approx(1, abs=1e-5)
     np.testing.assert_allclose(prototype(takes[::-1], statistics), near, atol=1e-6)
-    cosines = statistics.word_directions(statistics.means) @ near[0]
+    cosines = statistics.directions(statistics.means) @ near[0]
     assert int(cosines.argmax()) == 3
 
 
@@ -53,10 +53,10 @@ def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_ta
     takes = np.concatenate([statistics.samples[3], statistics.samples[9]])
     rows = takes.reshape(-1, 64)
     windows = statistics.varied.means
-    directions = statistics.word_directions(windows)
+    directions = statistics.directions(windows)
     mean, near = prototype(rows, statistics), prototype(rows, statistics, takes[:, None])
     assert near.shape == (len(takes), 64)
-    apart = statistics.word_directions(rows)
+    apart = statistics.directions(rows)
     wanted = 0.4 * (directions @ mean[0]) + 0.6 * (directions @ apart.T).max(axis=1)
     np.testing.assert_allclose((directions @ near.T).max(axis=1), wanted, atol=1e-5)
     head = model.predict(model.normalise(windows[:, None]), labels.listening_mask)[:, 0]
