@@ -18,6 +18,7 @@ from edge_client.clips.store import is_changing
 from edge_client.config import Config
 from edge_client.errors import RecordingError
 from edge_client.learning.teaching.advice import Advice
+from edge_client.learning.teaching.head import teach_head
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.bundle import read_bundle
@@ -82,8 +83,6 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
 
     Returns None where there is nothing to learn, neither a clip nor a label, and where a bundle learns in rounds alone.
     """
-    from edge_client.learning.teaching.head import teach_head  # heavy, and a round without a front end needs none of it
-
     digest = store_digest(config.clips_folder)  # before the clips are read: one that comes meanwhile is learned next
     if not saved.bundle.manifest.background or (digest is None and not saved.progress.label_map.slots):
         return None
