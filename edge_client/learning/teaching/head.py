@@ -53,8 +53,7 @@ _FLEET = 0.8
 _OTHERS = 4000
 # What a front end for everyday sounds knows of others, synthesised ones, resembles no label enough. A label is taken
 # for another sound at least so often: a taught one in households of ESC-50 (`benchmarks.listening.household`), one
-# without takes as its rows were made for. How slowly that falls off with the score is from the tuning rooms of
-# `benchmarks.living --sounds`.
+# without takes as its rows were made for.
 _SOUNDS, _WITHOUT_TAKES = Tail(3.0, 1.5), Tail(ONCE_AN_HOUR, 1.5)
 # Logit of a sound known from the start, which others reach once or twice an hour: takes that reach it on average are
 # that sound.
