@@ -85,7 +85,9 @@ class Scorer:
         names = dict(enumerate(label_map.names))
         near = {slot: prototypes[name].astype(np.float64) for slot, name in names.items() if name in prototypes}
         self._near = near  # of each, [1 + parts, takes, numbers]
-        self._known_slots = [slot for slot, name in names.items() if name in known]
+        # A newer front end may know other sounds than the one that the device last learned by.
+        knows = () if self._statistics is None or self._statistics.known is None else self._statistics.known.names
+        self._known_slots = [slot for slot, name in names.items() if known.get(name) in knows]
         self._sounds = tuple(known[names[slot]] for slot in self._known_slots)
         self._worth = {slot: self._worth_of(slot, rows) for slot, rows in near.items()}
 

@@ -91,6 +91,8 @@ def test_a_sound_s_score_is_of_the_head_the_prototype_and_the_classifier_if_that
     scores = logits(Scorer(model, labels, {"mine": near[None], "other": near[None]}, {"mine": "dog"})(features))
     wanted = 0.2 * head[:, 0] + 10 * cosine + known, 0.5 * head[:, 1] + 15 * cosine
     np.testing.assert_allclose(scores, np.clip(np.stack(wanted, axis=1), -15, 15), atol=0.05)
+    unknown = Scorer(model, labels, {}, {"mine": "what no front end knows"})(features)
+    np.testing.assert_allclose(logits(unknown), head, atol=0.05)
     off = LabelMap(labels.capacity, labels.slots, labels.reserved, off=(0,))
     alone = Scorer(model, off, {}, {"mine": "dog"})(features)[:, 0]
     np.testing.assert_allclose(logits(alone), np.clip(known, -15, 15), atol=0.05)
