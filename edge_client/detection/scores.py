@@ -103,18 +103,18 @@ class Scorer:
         scores = self._model.predict(self._model.normalise(features), self._mask)[:, : self.labels]
         if self._statistics is None or not len(features):
             return scores
-        changed = sorted({*self._near, *self._known_slots})
-        found = logits(scores[:, changed])
+        found = logits(scores)
         if self._near:
             directions = self._statistics.directions(features[:, 0])
             for slot, rows in self._near.items():
-                column, (head, worth) = changed.index(slot), self._worth[slot]
-                found[:, column] = head * found[:, column] + worth * (_cosines(directions, rows) - NEUTRAL)
+                head, worth = self._worth[slot]
+                found[:, slot] = head * found[:, slot] + worth * (_cosines(directions, rows) - NEUTRAL)
         if self._known_slots and self._statistics.known is not None:
-            columns = [changed.index(slot) for slot in self._known_slots]
-            taught = np.where(self._mask[self._known_slots] > 0, found[:, columns], 0.0)
-            found[:, columns] = taught + self._statistics.known.logits(features[:, 0], self._sounds)
-        scores[:, changed] = _probabilities(found)
+            slots = self._known_slots
+            taught = np.where(self._mask[slots] > 0, found[:, slots], 0.0)
+            found[:, slots] = taught + self._statistics.known.logits(features[:, 0], self._sounds)
+        changed = sorted({*self._near, *self._known_slots})
+        scores[:, changed] = _probabilities(found[:, changed])
         return scores
 
 
