@@ -57,8 +57,8 @@ def test_what_is_closed_gives_its_memory_back(graph):
 
     before = open_and_call(100)
     times = int(os.environ.get("AURICLE_OPENINGS", "400"))
-    # One interpreter takes about 500 kB: a leak of a hundredth of each would show.
-    assert open_and_call(times) - before < 2_000
+    # One interpreter takes about 500 kB: a leak of a fiftieth of each would show. Allocators take 2 MB at once.
+    assert open_and_call(times) - before < 4_000
 
 
 def test_a_shape_that_the_graph_cannot_compute_is_refused_and_the_next_call_works(graph):
