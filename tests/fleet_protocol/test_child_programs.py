@@ -20,9 +20,11 @@ COMMAND = """
 import sys
 from pathlib import Path
 from fleet_protocol.child_programs import children
+def say(line):  # in one write: both say theirs from threads of their own
+    print(line + "\\n", end="", flush=True)
 with children(Path(sys.argv[1])) as programs:
-    programs.start("one", "stays", tell=lambda line: print(line, flush=True))
-    programs.start("other", "stays", tell=lambda line: print(line, flush=True))
+    programs.start("one", "stays", tell=say)
+    programs.start("other", "stays", tell=say)
     programs.wait(lambda: False)
 """
 
