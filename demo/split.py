@@ -28,7 +28,7 @@ SOUNDS = (
 
 
 ROUNDS, LEAST_ROUNDS = 8, 3
-"""Rounds of the published schedule, and of the shortest in which all new sounds appear."""
+"""Rounds by default, and of the shortest schedule in which all new sounds appear. The paper has ten."""
 # Clips of a label in the paper: in the public set; in a round of a device; of a new sound, at first and later.
 _PUBLIC, _PER_ROUND, _ARRIVALS = 300, (200, 300), (400, 500)
 # Before these of the rounds new sounds appear.

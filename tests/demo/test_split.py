@@ -163,6 +163,7 @@ def test_a_folder_is_read_by_label(tmp_path):
 
 
 def test_new_sounds_appear_in_the_papers_rounds_and_in_proportion_in_shorter_runs():
+    assert new_sound_rounds(10) == (4, 8)
     assert new_sound_rounds(8) == (3, 6)
     assert new_sound_rounds(5) == (2, 4)
     assert new_sound_rounds(3) == (2, 3)

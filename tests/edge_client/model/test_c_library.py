@@ -56,8 +56,8 @@ def test_what_is_closed_gives_its_memory_back(graph):
         return memory_kb()
 
     before = open_and_call(100)
-    times = int(os.environ.get("AURICLE_OPENINGS", "400"))
-    # One interpreter takes about 500 kB: a leak of a fiftieth of each would show. Allocators take 2 MB at once.
+    times = int(os.environ.get("AURICLE_OPENINGS", "800"))
+    # One interpreter takes about 500 kB: a leak of a hundredth of each would show. Allocators take 2 MB at once.
     assert open_and_call(times) - before < 4_000
 
 
