@@ -172,11 +172,9 @@ def silhouette(distances: Doubles, labels: Ints, alone: float | None = None) -> 
 
 
 def _between_same_and_different(distances: Doubles, labels: Ints) -> float | None:
-    """Return the distance that a point without others of its class is assumed to have to its class.
-
-    That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
-    two thirds did no worse); None where there is no pair of one of these kinds.
-    """
+    """Return the distance that a point without others of its class is assumed to have to its class."""
+    # That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
+    # two thirds did no worse); None where there is no pair of one of these kinds.
     pairs = np.triu(np.ones_like(distances, dtype=bool), 1)
     same, different = (distances[pairs & found] for found in (labels[:, None] == labels, labels[:, None] != labels))
     return float((2 * same.mean() + different.mean()) / 3) if len(same) and len(different) else None
@@ -204,11 +202,9 @@ def _descriptors(
 
 
 def _residuals(profiles: Floats, public_set: PublicSet) -> Doubles:
-    """Take the mean over each public class out of profiles: float64 [profiles, public recordings].
-
-    Which classes a device finds alike depends on the classes that it knows; which CLIPS of a class it finds alike
-    depends on the sound.
-    """
+    """Take the mean over each public class out of profiles: float64 [profiles, public recordings]."""
+    # Which classes a device finds alike depends on the classes that it knows; which CLIPS of a class it finds alike
+    # depends on the sound.
     real = ~public_set.synthetic
     residuals = profiles[:, real].astype(np.float64)
     for label in np.unique(public_set.labels[real]):

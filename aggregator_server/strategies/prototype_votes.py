@@ -137,10 +137,8 @@ def _arrays(votes: Votes, class_ids: Sequence[str]) -> Arrays:
 
 
 def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Read whose votes :func:`to_keep` returned: numbers of its rows, int64 [votes], and the columns of their classes.
-
-    Votes for a merged class count for what it is now, behind those for that class itself; others have no class.
-    """
+    """Read whose votes :func:`to_keep` returned: its rows' numbers, int64 [votes], and the columns of their classes."""
+    # Votes for a merged class count for what it is now, behind those for that class itself; others have no class.
     if "devices" not in state:
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
     names, which = np.unique(_as_names(state["classes"]), return_inverse=True)

@@ -284,12 +284,10 @@ class MqttSink(Sink):
 
 
 def _bounded(client: type[Client]) -> type[Client]:
-    """Return a client that ends the connection when the broker begins a packet that is too large.
-
-    paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
-    "maximum packet size" is no more than a request to the broker. ``failure`` says why it could not connect, which paho
-    does not hand on.
-    """
+    """Return a client that ends the connection when the broker begins a packet that is too large."""
+    # paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
+    # "maximum packet size" is no more than a request to the broker. ``failure`` says why it could not connect, which
+    # paho does not hand on.
 
     class BoundedClient(client):  # type: ignore[misc, valid-type]
         failure = ""
