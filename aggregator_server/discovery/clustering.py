@@ -55,14 +55,7 @@ class ReportedClass:
 
 @dataclass(frozen=True)
 class KnownClass:
-    """A device's description of a class that the fleet has.
-
-    Attributes:
-        impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
-        profile: Scores of the public recordings for this class, float32 [public samples]; None where the device sent
-            none.
-        prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
-    """
+    """A device's description of a class that the fleet has; its arrays are those of :class:`ReportedClass`."""
 
     device_id: str
     class_id: str
