@@ -13,6 +13,7 @@ import numpy as np
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
+from fleet_protocol.known import Known, KnownWords
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file, read_speech
@@ -125,6 +126,8 @@ def _finish(
     conversion.require_within(design, multiply_adds, network.count_params())
     head = training.head()
     statistics = measurement.statistics(network, training.batches, options.seed)
+    known = Known(of_words=KnownWords(statistics.words, head["head/kernel"], head["head/bias"]))
+    statistics = dataclasses.replace(statistics, known=known)
     embeddings = measurement.Embeddings(network, int8, head, division, statistics)
     report = {
         "network": {
