@@ -54,14 +54,8 @@ def measure(
         for point in (ratios[-1]["false_reject_percent_at"], *ratios[-1]["promised"]):
             said(point)
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
-    return said(
-        {
-            "front_end": front_end.name,
-            "clips_per_label": 0 if untaught else len(material.training) // len(KNOWN),
-            "real_time_factor": round(spent / seconds, 5),
-            "snr": ratios,
-        }
-    )
+    row = {"front_end": front_end.name, "clips_per_label": 0 if untaught else len(material.training) // len(KNOWN)}
+    return said(row | {"real_time_factor": round(spent / seconds, 5), "snr": ratios})
 
 
 def main() -> int:
