@@ -32,12 +32,7 @@ def find_bundles(folder: Path, architectures: Sequence[str]) -> dict[str, Path]:
 
 
 def given_bundles(paths: Sequence[Path], names: Sequence[str] | None) -> dict[str, Path]:
-    """Return bundles by the names of their files.
-
-    Args:
-        paths: bundles, and folders of bundles, such as :data:`READY`.
-        names: which of a folder; None: all of it.
-    """
+    """Return bundles, and those of folders such as :data:`READY`, by the names of their files; None: all of them."""
     bundles: dict[str, Path] = {}
     for path in paths:
         if path.is_dir():

@@ -27,12 +27,9 @@ class Command(argparse.ArgumentParser):
     """A benchmark's command line."""
 
     def __init__(self, module: str, about: str | None, headline: Callable[[Any], str] | None = None) -> None:
-        """Prepare.
+        """Prepare for a module behind ``python -m`` and its docstring.
 
-        Args:
-            module: behind ``python -m``.
-            about: its docstring, for the help.
-            headline: says in a few words what figures come to, for benchmarks/figures.md.
+        ``headline`` says in a few words what figures come to, for benchmarks/figures.md.
         """
         form = argparse.RawDescriptionHelpFormatter
         super().__init__(prog=f"python -m {module}", description=about, formatter_class=form)

@@ -10,13 +10,14 @@ Nothing is fetched; docs/results.md names the recordings of its table.
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import functools
 import math
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from benchmarks.listening.material import (
     WORD_DB,
     Clip,
     Half,
-    Material,
     background,
     by_speaker,
     load_material,
@@ -45,6 +45,9 @@ from edge_client.detection.pace import pace_of
 from edge_client.detection.scores import Scorer
 from fleet_protocol.arrays import Floats
 
+if TYPE_CHECKING:
+    from benchmarks.openwakeword import OpenWakeWord
+
 CLEAN_DB = 60.0
 SNRS_DB = (CLEAN_DB, 10.0)
 # False alarms an hour for each word.
@@ -52,14 +55,7 @@ RATES = (1.0, 0.1)
 # Takes of a word that other people say to one device.
 _MOST_OTHERS = 50
 _PAUSE_S, _READ_S = 0.3, 60
-
-
-@dataclasses.dataclass(frozen=True)
-class Embedded:
-    """A stream: the features of each window, None for one too quiet, and what was listened with."""
-
-    rows: Sequence[Floats | None]
-    listened: Listened
+_OTHERS_H = 1 / 6  # speech that openWakeWord learns from; it is not listened to
 
 
 def devices(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
@@ -82,15 +78,17 @@ def devices(folder: Path, count: int, takes: int, seed: int) -> list[Owner]:
     return found
 
 
-def speech_in_noise(folder: Path, half: Half, snr_db: float, hours: float, seed: int) -> Iterator[Floats]:
+def speech_in_noise(
+    folder: Path, half: Half, snr_db: float, hours: float, seed: int, *, last: bool = False
+) -> Iterator[Floats]:
     """Yield connected speech in backgrounds, float32 [samples] at ``RATE_HZ``, in parts of ``PART_S``.
 
-    Recordings follow one another in an order that is drawn, each as loud as a word, until the hours are full.
-    Raises BenchmarkError: there is less speech.
+    Recordings follow one another in an order that is drawn, or from its end, each as loud as a word, until the hours
+    are full. Raises BenchmarkError: there is less speech.
     """
     rng = np.random.default_rng(seed)
     files = shuffled(sorted(path for path in folder.rglob("*") if path.is_file() and is_recording(path)), rng)
-    pieces = _pieces(files)
+    pieces = _pieces(files[::-1] if last else files)
     pause, left = np.zeros(round(_PAUSE_S * RATE_HZ), np.float32), round(hours * 3600 * RATE_HZ)
     part = np.zeros(0, np.float32)
     while left > 0:
@@ -113,58 +111,76 @@ def _pieces(files: Sequence[Path]) -> Iterator[Floats]:
                 yield piece
 
 
-def embeddings(loaded: Loaded, parts: Iterable[Floats], config: DetectorConfig) -> Embedded:
-    """Let a device listen, and keep what its front end makes of each window: every device has the same one."""
-    rows: list[Floats | None] = []
-    looking = dataclasses.replace(loaded, look=lambda features, *_: rows.append(features))
-    return Embedded(rows, listen(looking, parts, config))
+class Taught:
+    """Devices that were taught on one front end."""
+
+    def __init__(self, one: FrontEnd, people: Sequence[Owner], room: Sequence[Floats]) -> None:
+        """Teach each by its owner's takes, in a room."""
+        self.name, self._config, self._all = one.name, DetectorConfig(), list[Loaded]()
+        for owner in people:
+            with tempfile.TemporaryDirectory() as folder:
+                self._all.append(load_listening(taught_device(Path(folder), one.bundle, owner.takes, room)))
+
+    def heard(self, parts: Iterable[Floats]) -> Callable[[int], Listened]:
+        """Listen to a stream; return what says what a device's detector makes of it, averaged as it does.
+
+        All devices have one front end, so the features of its windows are made once.
+        """
+        rows: list[Floats | None] = []  # None of a window too quiet
+        by = listen(replace(self._all[0], look=lambda features, *_: rows.append(features)), parts, self._config)
+        loud, features = [row is not None for row in rows], np.stack([row for row in rows if row is not None])
+
+        def of(number: int) -> Listened:
+            loaded = self._all[number]
+            scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes)
+            scores = np.zeros((len(rows), scorer.labels), np.float32)
+            scores[loud] = scorer(features)
+            pace = pace_of(self._config, loaded.model.manifest.feature_settings)
+            means = averaged(scores, by.at_s, pace.average_s)
+            return replace(by, labels=loaded.label_map.names, heard=(), scores=means)
+
+        return of
+
+    def own(self, number: int, label: str) -> float:
+        """Return the threshold that a device listens with."""
+        return self._all[number].tails[label].threshold(self._config.false_accepts_per_hour)
 
 
-def heard_by(loaded: Loaded, one: Embedded, config: DetectorConfig) -> Listened:
-    """Return what a device's detector makes of it: the scores of each window, averaged as it does."""
-    scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes)
-    scores = np.zeros((len(one.rows), scorer.labels), np.float32)
-    loud = [number for number, row in enumerate(one.rows) if row is not None]
-    scores[loud] = scorer(np.stack([row for row in one.rows if row is not None]))
-    average_s = pace_of(config, loaded.model.manifest.feature_settings).average_s
-    by = one.listened
-    return dataclasses.replace(by, labels=loaded.label_map.names, heard=(), scores=averaged(scores, by.at_s, average_s))
-
-
-def measure(one: FrontEnd, people: Sequence[Owner], options: argparse.Namespace, material: Material) -> list[Any]:
-    """Teach the devices; return a row for each ratio of levels, device and word, misses in %."""
-    rows, taught = [], []
-    half, config = material.report, DetectorConfig()
-    for owner in people:
-        with tempfile.TemporaryDirectory() as folder:
-            taught.append(load_listening(taught_device(Path(folder), one.bundle, owner.takes, material.noise)))
+def measure(
+    one: Taught | OpenWakeWord, people: Sequence[Owner], options: argparse.Namespace, half: Half
+) -> list[dict[str, Any]]:
+    """Return a row for each ratio of levels, device and word, misses in %."""
+    rows = []
     for snr_db in SNRS_DB:
-        speech = speech_in_noise(options.speech, half, snr_db, options.hours, options.seed)
-        embedded = embeddings(taught[0], speech, config)
-        for number, (owner, loaded) in enumerate(zip(people, taught, strict=True)):
+        speech = one.heard(speech_in_noise(options.speech, half, snr_db, options.hours, options.seed))
+        for number, owner in enumerate(people):
             rng = np.random.default_rng([options.seed, number])
             stream = make_stream(Half(tuple(owner.said), half.backgrounds), snr_db, math.inf, rng)
-            words = listen(loaded, in_parts(stream.samples), config)
-            talk = heard_by(loaded, embedded, config)
+            talk, words = speech(number), one.heard(in_parts(stream.samples))(number)
             for label in talk.labels:
                 row: dict[str, Any] = {"front_end": one.name, "snr_db": snr_db, "word": label}
                 for rate in RATES:
                     found, _ = hits(stream.words, words.at(threshold(talk, label, rate)))
                     shares = {who: missed(stream.words, found, who, label) for who in (OWNER, OTHERS)}
                     row |= {f"{who} at {rate:g}": share for who, share in shares.items() if share is not None}
-                own = loaded.tails[label].threshold(config.false_accepts_per_hour)
-                row |= {"alarms an hour by own threshold": _alarms(talk, label, own) / (talk.seconds / 3600)}
+                if isinstance(one, Taught):
+                    alarms = _alarms(talk, label, one.own(number, label))
+                    row |= {"alarms an hour by own threshold": alarms / (talk.seconds / 3600)}
                 rows.append(said(row))
     return rows
 
 
 def threshold(talk: Listened, label: str, rate: float) -> float:
-    """Return the lowest threshold at which a label is heard at most so often an hour of talk; above 1 where at none."""
-    allowed = rate * talk.seconds / 3600 + 1e-9
-    for at in THRESHOLDS:
-        if _alarms(talk, label, at) <= allowed:
-            return at
-    return math.inf
+    """Return the lowest threshold at which a label is heard at most so often an hour of talk; infinite where at none.
+
+    Scores that are no probabilities are their own thresholds: the largest, each exceeded by 7 % fewer windows.
+    """
+    allowed, among = rate * talk.seconds / 3600 + 1e-9, THRESHOLDS
+    if talk.release == 1:
+        scores = np.sort(talk.scores[:, talk.labels.index(label)])[::-1]
+        ranks = np.unique((len(scores) * 0.005 * 10 ** -np.arange(0, 5, 0.03)).astype(int))[::-1]
+        among = (*map(float, scores[ranks]), float(np.nextafter(scores[0], np.float32(np.inf))))
+    return next((at for at in among if _alarms(talk, label, at) <= allowed), math.inf)
 
 
 def _alarms(talk: Listened, label: str, at: float) -> int:
@@ -176,10 +192,16 @@ def work(options: argparse.Namespace) -> dict[str, Any]:
     people = devices(options.words, options.devices, options.takes, options.seed)
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        chosen = front_ends(options.front_ends, Path(folder), options.bundles)
         material = load_material(options.data, options.seed)
-        for one in chosen:
-            rows = measure(one, people, options, material)
+        chosen = [] if options.openwakeword else front_ends(options.front_ends, Path(folder), options.bundles)
+        engines: list[Taught | OpenWakeWord] = [Taught(one, people, material.noise) for one in chosen]
+        if options.openwakeword:
+            from benchmarks.openwakeword import OpenWakeWord
+
+            talk = functools.partial(speech_in_noise, options.speech, hours=_OTHERS_H, seed=options.seed, last=True)
+            engines = [OpenWakeWord(options.openwakeword, people, material.noise, talk)]
+        for one in engines:
+            rows = measure(one, people, options, material.report)
             for snr_db, word in sorted({(row["snr_db"], row["word"]) for row in rows}):
                 same = [row for row in rows if (row["snr_db"], row["word"]) == (snr_db, word)]
                 names = [name for name, value in same[0].items() if isinstance(value, float) and name != "snr_db"]
@@ -198,6 +220,8 @@ def main() -> int:
     parser.add_argument("--takes", type=int, default=5, help="of each word (5)")
     parser.add_argument("--front-ends", nargs="+", default=["words"], metavar="NAME", help="as of benchmarks.listening")
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
+    about = "measure openWakeWord's custom verifier instead, by the networks of this checkout"
+    parser.add_argument("--openwakeword", type=Path, metavar="DIR", help=about)
     parser.add_argument("--data", type=Path, default=data_folder(), help="backgrounds, as of benchmarks.listening")
     parser.add_argument("--seed", type=int, default=0)
     return parser.run(work)

@@ -88,7 +88,7 @@ class Teaching:
     def offered(self) -> tuple[str, ...]:
         """The sounds that the device knows from the start, of which an owner chooses."""
         statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
-        return () if statistics is None or statistics.known is None else statistics.known.names
+        return () if statistics is None else statistics.known.names
 
     def next_number(self) -> int:
         """Return the number of the owner's next change, the highest; the caller holds the store. Raises StateError."""

@@ -160,12 +160,12 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
 
 
 def know(teaching: Teaching, sound: str, label: str = "") -> str:
-    """Listen for a sound known from the start, under a label or its own name; return that. Raises ClipError."""
+    """Listen for what is known from the start, under a label or its own name; return that. Raises ClipError."""
     if sound not in teaching.offered:
         names = ", ".join(teaching.offered)
         raise ClipError(
             f"the bundle {teaching.config.bundle.stem} knows no {sound[:100]!r} from the start; "
-            + (f"it knows: {names}" if names else "sounds, sounds_2s and words_and_sounds know some")
+            + (f"it knows: {names}" if names else "words, sounds, sounds_2s and words_and_sounds know some")
         )
     with teaching.store.changing():
         label = teaching.require_slot(label or sound)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.errors import BundleError
-from fleet_protocol.known_sounds import KnownSounds
+from fleet_protocol.known import Known, KnownSounds, KnownWords
 from fleet_protocol.tensors import Arrays, pack, unpack
 
 _SHRINKAGE = 0.05
@@ -85,7 +85,7 @@ class EmbeddingStatistics(Scatter):
     noise: Floats  # Embeddings of clips in which nobody speaks, float32 [clips, embedding]
     varied: Scatter  # Statistics of the same words, over clips and variants of them: moved, stretched, in noise
     speech: Scatter  # Statistics of one class, windows in which words follow one another without a pause, in noise
-    known: KnownSounds | None = field(default=None, kw_only=True)  # What the network knows with nothing taught
+    known: Known = field(default=Known(), kw_only=True)  # What the network knows with nothing taught
     # The tail of a taught word's score among words that no network heard, if measured: the logit that two hundred of
     # them reach once an hour, -15 to 15, and by how much it rises where the rate falls by a factor of e, 0.25 to 15.
     unheard: tuple[float, float] | None = field(default=None, kw_only=True)
@@ -110,12 +110,13 @@ class EmbeddingStatistics(Scatter):
             "varied_covariance": self.varied.within,
             "speech_means": self.speech.means,
             "speech_covariance": self.speech.within,
-            **({} if self.known is None else self.known.arrays()),
+            **({} if self.known.of_sounds is None else self.known.of_sounds.arrays()),
+            **({} if self.known.of_words is None else self.known.of_words.arrays()),
             **(more or {}),
         }
         document: dict[str, object] = {"words": list(self.words)}
-        if self.known is not None:
-            document["known"] = list(self.known.names)
+        if self.known.sounds:
+            document["known"] = list(self.known.sounds)
         if self.unheard is not None:
             document["unheard"] = list(self.unheard)
         return pack(arrays, document)
@@ -142,8 +143,8 @@ class EmbeddingStatistics(Scatter):
             or {len(words), len(samples), len(counts)} != {len(means)}
         ):
             raise BundleError("the embedding's statistics do not fit one another; make the bundle again")
-        known = KnownSounds.of(arrays, document.get("known"))
-        if known is not None and len(known.hidden) != numbers:
+        known = Known(KnownSounds.of(arrays, document.get("known")), KnownWords.of(arrays, words))
+        if known.of_sounds is not None and len(known.of_sounds.hidden) != numbers:
             raise BundleError("the sounds known from the start are of another network; make the bundle again")
         unheard = None if document.get("unheard") is None else _unheard(document["unheard"])
         return cls(means, within, words, counts, samples, noise, varied, speech, known=known, unheard=unheard)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Array, Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
+from fleet_protocol.known import Known
 
 # Draws that stand for the half of which a pretraining knows nothing.
 _DRAWS = 400
@@ -135,7 +136,7 @@ def join(words: EmbeddingStatistics, sounds: EmbeddingStatistics) -> JointStatis
         are_sounds=np.repeat([False, True], [len(words.words), len(sounds.words)]),
         talk=talk,
         beyond_words=beyond_words,
-        known=sounds.known,  # of the last numbers
+        known=Known(sounds.known.of_sounds, words.known.of_words),
         unheard=words.unheard,
     )
 

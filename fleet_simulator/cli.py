@@ -25,14 +25,8 @@ def parser() -> argparse.ArgumentParser:
     methods = "with a METHOD, RULE, SELECTION or STRATEGY of your own; may be given several times"
     run.add_argument("--plugin", type=Path, action="append", default=[], metavar="FILE.py", help=methods)
     run.add_argument("--csv", type=Path, metavar="FILE", help="also write a line for each round")
-    run.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        dest="changes",
-        help="change a setting, as in --set rounds=20 or --set rounds.strategy=fedprox; may be given several times",
-    )
+    said = "change a setting, as in --set rounds=20 or --set rounds.strategy=fedprox; may be given several times"
+    run.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help=said)
     run.set_defaults(command=_run)
     new = commands.add_parser("new", help="write an example of an experiment")
     new.add_argument("file", type=Path, metavar="EXPERIMENT.toml")

@@ -33,22 +33,14 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build model bundles")
     build.add_argument("architecture", nargs="+", choices=ARCHITECTURES, help="several share one -o folder")
-    build.add_argument(
-        "--features",
-        default="gudur",
-        metavar="NAME",
-        help=f"{', '.join([*PRESETS, *SHIPPED])}, or a file NAME.frontend (default: %(default)s)",
-    )
+    said = f"{', '.join([*PRESETS, *SHIPPED])}, or a file NAME.frontend (default: %(default)s)"
+    build.add_argument("--features", default="gudur", metavar="NAME", help=said)
     build.add_argument(
         "--front-end-precision", default="float32", choices=PRECISIONS, help="of the front end's network"
     )
     build.add_argument("--capacity", type=int, default=32, help="slots for classes (default: %(default)s)")
-    build.add_argument(
-        "--alphabet",
-        default=ALPHABET,
-        metavar="TEXT",
-        help="characters that a network that transcribes can write (default: a to z, space and apostrophe)",
-    )
+    said = "characters that a network that transcribes can write (default: a to z, space and apostrophe)"
+    build.add_argument("--alphabet", default=ALPHABET, metavar="TEXT", help=said)
     build.add_argument("--batch", type=int, default=32, help="rows of a training step (default: %(default)s)")
     build.add_argument("--width", type=float, default=1.0, help="share of channels and units (default: %(default)s)")
     build.add_argument("--seed", type=int, default=0, help="of the initial weights (default: %(default)s)")
@@ -61,13 +53,8 @@ def parser() -> argparse.ArgumentParser:
     measure = commands.add_parser("measure", help="print what a bundle costs on this machine, its front end included")
     measure.add_argument("bundle", help="an .auricle bundle, or the name of a ready one")
     measure.add_argument("--threads", type=int, default=1, metavar="N", help="of the graph (default: %(default)s)")
-    measure.add_argument(
-        "--samples",
-        type=int,
-        default=speed.EPOCH,
-        metavar="N",
-        help=f"clips to train on; the seconds are scaled to {speed.EPOCH:,} (default: %(default)s)",
-    )
+    said = f"clips to train on; the seconds are scaled to {speed.EPOCH:,} (default: %(default)s)"
+    measure.add_argument("--samples", type=int, default=speed.EPOCH, metavar="N", help=said)
     measure.add_argument("--json", action="store_true", help="print the figures as a JSON object")
     inspect = commands.add_parser("inspect", help="print a bundle's manifest and operators")
     inspect.add_argument("file", help="an .auricle bundle, the name of a ready one, or a .tflite model")
@@ -79,8 +66,9 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, or 1 after an error message."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     chosen = parse(parser(), arguments)
+    if chosen.command != "pretrain":  # which JAX does on an accelerator where there is one
+        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
     warnings: list[str] = []
     try:
         with os.fdopen(os.dup(2), "w") as terminal, _native_output_hidden():

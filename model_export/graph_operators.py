@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
+from fleet_protocol.arrays import Array
 from model_export.errors import OperatorError
 
 OperatorCode = Any
@@ -33,11 +36,7 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
 
     Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
     """
-    model, names, keys = _open(graph)
-    found = [index for index, name in keys.items() if name == key]
-    if not found:
-        raise OperatorError(f"the graph has no signature {key!r}; build it with `auricle-export build`")
-    subgraph = model.Subgraphs(found[0])
+    subgraph, _, names = _open_signature(graph, key)
 
     def shape(tensor: int) -> Shape:
         return tuple(int(size) for size in subgraph.Tensors(tensor).ShapeAsNumpy()) if tensor >= 0 else ()
@@ -49,6 +48,36 @@ def read_signature(graph: bytes, key: str) -> Iterator[tuple[str, list[Shape], S
         name = names[operator.OpcodeIndex()]
         inputs = [shape(operator.Inputs(i)) for i in range(operator.InputsLength())]
         yield name, inputs, shape(operator.Outputs(0)), name == "BATCH_MATMUL" and _turns_first(operator)
+
+
+def read_convolutions(graph: bytes, key: str) -> Iterator[tuple[Array, Array]]:
+    """Yield kernel, as Keras has it, and bias of a signature's convolutions in their order, float32 or float16.
+
+    Raises OperatorError: the bytes are no TFLite graph, or it has no such signature.
+    """
+    subgraph, model, names = _open_signature(graph, key)
+    stored: dict[int, int] = {}  # where the float16 of a tensor stands that is float32 at work
+
+    def constant(tensor: int) -> Array:
+        found = subgraph.Tensors(stored.get(tensor, tensor))
+        data = model.Buffers(found.Buffer()).DataAsNumpy().tobytes()
+        return np.frombuffer(data, "<f2" if tensor in stored else "<f4").reshape(found.ShapeAsNumpy())
+
+    for operator in map(subgraph.Operators, range(subgraph.OperatorsLength())):
+        name = names[operator.OpcodeIndex()]
+        if name == "DEQUANTIZE":
+            stored[operator.Outputs(0)] = operator.Inputs(0)
+        elif name in ("CONV_2D", "DEPTHWISE_CONV_2D"):
+            yield constant(operator.Inputs(1)).transpose(1, 2, 3, 0), constant(operator.Inputs(2))
+
+
+def _open_signature(graph: bytes, key: str) -> tuple[Any, Any, list[str]]:
+    """Return a signature's subgraph, the flatbuffer's model, and the names of its operator codes."""
+    model, names, keys = _open(graph)
+    found = [index for index, name in keys.items() if name == key]
+    if not found:
+        raise OperatorError(f"the graph has no signature {key!r}; build it with `auricle-export build`")
+    return model.Subgraphs(found[0]), model, names
 
 
 def _open(graph: bytes) -> tuple[Any, list[str], dict[int, str]]:

@@ -35,20 +35,16 @@ def add_data(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
 def add_state(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
     """Give a command the options that say where the state is which is not in the data folder; ``below`` as below."""
     default = argparse.SUPPRESS if below else None
-    parser.add_argument(
-        "--database",
-        default=default,
-        metavar="URL",
-        help="PostgreSQL instead of SQLite in the data folder, like postgresql://user@host/auricle (or "
-        "$AURICLE_DATABASE; there or in ~/.pgpass, a password is hidden from other users)",
+    said = (
+        "PostgreSQL instead of SQLite in the data folder, like postgresql://user@host/auricle (or "
+        "$AURICLE_DATABASE; there or in ~/.pgpass, a password is hidden from other users)"
     )
-    parser.add_argument(
-        "--store",
-        default=default,
-        metavar="URL",
-        help="where arrays are, instead of the data folder: s3://bucket/prefix, gs://, az://, or a folder (or "
-        "$AURICLE_STORE)",
+    parser.add_argument("--database", default=default, metavar="URL", help=said)
+    said = (
+        "where arrays are, instead of the data folder: s3://bucket/prefix, gs://, az://, or a folder (or "
+        "$AURICLE_STORE)"
     )
+    parser.add_argument("--store", default=default, metavar="URL", help=said)
 
 
 def location_of(options: argparse.Namespace) -> Location:

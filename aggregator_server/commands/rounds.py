@@ -34,11 +34,8 @@ def add(commands: Commands) -> None:
     follow.add_argument("round", type=int, nargs="?", metavar="NUMBER", help="as `rounds` shows it (the newest)")
     follow.set_defaults(run=_watch)
     for parser in (start, follow):
-        parser.add_argument(
-            "--learned",
-            action="store_true",
-            help="follow it until every device has applied the result, but those that are away",
-        )
+        said = "follow it until every device has applied the result, but those that are away"
+        parser.add_argument("--learned", action="store_true", help=said)
     cancel = actions.add_parser("cancel", help="end the open round without a result")
     cancel.add_argument("round", type=int, metavar="NUMBER", help="as `rounds` shows it")
     cancel.set_defaults(run=_cancel)
@@ -54,14 +51,8 @@ def add(commands: Commands) -> None:
 def _add_plan(start: argparse.ArgumentParser) -> None:
     """Add the options that say what the round shall do; docs/methods.md lists strategies, methods and settings."""
     start.add_argument("strategy", nargs="?", help="docs/methods.md lists them (what serves this fleet best)")
-    start.add_argument(
-        "--set",
-        action="append",
-        type=_setting,
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the strategy's local method; may be repeated",
-    )
+    said = "a setting of the strategy's local method; may be repeated"
+    start.add_argument("--set", action="append", type=_setting, default=[], metavar="NAME=VALUE", help=said)
     for part, text in _PART_HELP.items():
         flag = f"--{part.replace('_', '-')}"
         start.add_argument(flag, type=choice, metavar="NAME[:SETTING=VALUE,...]", help=text)

@@ -31,21 +31,10 @@ def add(commands: Commands) -> None:
     run.add_argument("--create", action="store_true", help="begin a new fleet where --data names a folder without one")
     add_endpoint(run)
     run.add_argument("--approve", action="store_true", help="let new devices wait until an operator admits them")
-    run.add_argument(
-        "--enrol-per-minute",
-        type=int,
-        default=DEVICES_PER_MINUTE,
-        metavar="N",
-        help=f"new devices that one token may bring in a minute ({DEVICES_PER_MINUTE})",
-    )
-    run.add_argument(
-        "--behind-proxy",
-        type=_proxy,
-        action="append",
-        default=[],
-        metavar="ADDRESS",
-        help="address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated",
-    )
+    said = f"new devices that one token may bring in a minute ({DEVICES_PER_MINUTE})"
+    run.add_argument("--enrol-per-minute", type=int, default=DEVICES_PER_MINUTE, metavar="N", help=said)
+    said = "address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be repeated"
+    run.add_argument("--behind-proxy", type=_proxy, action="append", default=[], metavar="ADDRESS", help=said)
     run.set_defaults(run=_run)
 
 
@@ -63,25 +52,21 @@ def add_endpoint(parser: argparse.ArgumentParser) -> None:
     """Give a command the options that say where the server listens, and how it speaks."""
     parser.add_argument("--host", default=_HOST, help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=_PORT, help=f"port to listen on; 0 takes a free one ({_PORT})")
-    parser.add_argument(
-        "--tls",
-        choices=("off", "auto", "proxy"),
-        default="off",
-        help="auto: a certificate by an authority of the server's own; proxy: the same, for a proxy in front to speak "
-        "TLS with (default: off)",
+    said = (
+        "auto: a certificate by an authority of the server's own; proxy: the same, for a proxy in front to speak "
+        "TLS with (default: off)"
     )
+    parser.add_argument("--tls", choices=("off", "auto", "proxy"), default="off", help=said)
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="a certificate from elsewhere, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
     parser.add_argument(
         "--insecure-http", action="store_true", help="speak plain HTTP although others can read the network"
     )
-    parser.add_argument(
-        "--url",
-        action="append",
-        default=[],
-        help="the server as devices reach it, for invitations (default: as it listens); of several the first is in "
-        "invitations, and the certificate names all",
+    said = (
+        "the server as devices reach it, for invitations (default: as it listens); of several the first is in "
+        "invitations, and the certificate names all"
     )
+    parser.add_argument("--url", action="append", default=[], help=said)
 
 
 def endpoint_of(options: argparse.Namespace) -> Endpoint:

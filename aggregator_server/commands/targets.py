@@ -15,22 +15,13 @@ from aggregator_server.server_address import authority_file, read_address
 def add_server(parser: argparse.ArgumentParser, *, below: bool = False) -> None:
     """Give a command the options that name a running server; ``below`` as in ``add_json``."""
     default = argparse.SUPPRESS if below else None
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=default,
-        help="data folder of a server on this machine: holds its address, certificate and token",
-    )
+    said = "data folder of a server on this machine: holds its address, certificate and token"
+    parser.add_argument("--data", type=Path, default=default, help=said)
     parser.add_argument(
         "--url", default=default, help="the server, e.g. http://127.0.0.1:8470 (with --data: where it listened last)"
     )
-    parser.add_argument(
-        "--authority",
-        type=Path,
-        default=default,
-        metavar="FILE",
-        help="certificate that vouches for the server (tls/authority.pem)",
-    )
+    said = "certificate that vouches for the server (tls/authority.pem)"
+    parser.add_argument("--authority", type=Path, default=default, metavar="FILE", help=said)
     parser.add_argument("--token", default=default, help=f"of a person or the administrator (${ADMIN_VARIABLE})")
 
 

@@ -23,12 +23,8 @@ def add(commands: Commands) -> None:
     audit.add_argument("--what", metavar="KIND", help="only entries of this kind, like device_enrolled")
     backup = commands.add_parser("backup", help="copy a data folder into a file; the server may run")
     backup.add_argument("file", type=Path, help="file to make; it holds the tokens: keep it as safe as the folder")
-    backup.add_argument(
-        "--keep",
-        type=int,
-        metavar="N",
-        help="FILE is a folder: make a copy in it that is named by the time, and keep the newest N",
-    )
+    said = "FILE is a folder: make a copy in it that is named by the time, and keep the newest N"
+    backup.add_argument("--keep", type=int, metavar="N", help=said)
     restore = commands.add_parser("restore", help="make a data folder from a backup")
     restore.add_argument("file", type=Path, help="what `backup` made")
     check = commands.add_parser("check", help="look for damage in a data folder; exits with 2 where there is any")
@@ -39,13 +35,8 @@ def add(commands: Commands) -> None:
     move = commands.add_parser(
         "move", help="move a fleet to PostgreSQL and an object store, or back; the server must be stopped"
     )
-    move.add_argument(
-        "--to",
-        nargs="+",
-        required=True,
-        metavar="PLACE",
-        help="a new data folder, or a database and a store: postgresql://user@host/auricle s3://bucket/prefix",
-    )
+    said = "a new data folder, or a database and a store: postgresql://user@host/auricle s3://bucket/prefix"
+    move.add_argument("--to", nargs="+", required=True, metavar="PLACE", help=said)
     runs = {audit: _audit, backup: _backup, restore: _restore, check: _check, doctor: _doctor, move: _move}
     for command, run in runs.items():
         add_data(command)

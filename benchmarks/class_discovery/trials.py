@@ -146,12 +146,8 @@ def contribution(device: int, words: Sequence[str], arrays: Arrays) -> Contribut
 def settle(public_set: PublicSet, contributions: Sequence[Contribution], count: int) -> Settled:
     """Return what the aggregator makes of the uploads."""
     consensus = np.zeros((len(public_set.labels), len(public_set.classes)), np.float32)
+    given = tuple(contributions)
     inputs = RoundInputs(
-        round_id=1,
-        plan=_PLAN,
-        public_set=public_set,
-        consensus=consensus,
-        contributions=tuple(contributions),
-        new_classes=count,
+        round_id=1, plan=_PLAN, public_set=public_set, consensus=consensus, contributions=given, new_classes=count
     )
-    return recognise(inputs, contributions)
+    return recognise(inputs, given)

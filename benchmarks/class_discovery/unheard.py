@@ -51,9 +51,7 @@ Sent = Sequence[tuple[tuple[str, ...], Arrays]]
 
 def run_unheard(corpus: Corpus, word: str, seed: int) -> list[Row]:
     """Have eight devices, of one speaker each, describe a word to a device that never heard it."""
-    rng = np.random.default_rng([seed, 2])
-    public, test, private = _people(corpus, rng)
-    public_set = corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng)
+    rng, public_set, test, private = _dealt(corpus, seed)
     sent = []
     for words, clips in _clips(corpus, private, word, rng):
         sent.append((words, described(corpus.open_model(ARCHITECTURES[0]), clips, rng)))
@@ -66,19 +64,18 @@ def run_unheard(corpus: Corpus, word: str, seed: int) -> list[Row]:
 
 def run_strategy(corpus: Corpus, word: str, seed: int) -> list[Row]:
     """Have up to eight devices tell a device of a word; judge it among all outputs, and among its labels alone."""
-    rng = np.random.default_rng([seed, 2])
-    public, test, private = _people(corpus, rng)
-    public_set = corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng)
+    rng, public_set, test, private = _dealt(corpus, seed)
     model = corpus.open_model(ARCHITECTURES[0])
     sent = [(words, prototypes(model, clips)) for words, clips in _clips(corpus, private, word, rng)]
     return [row for count in SENDERS for row in _fitted(corpus, sent[:count], public_set, word, test, seed)]
 
 
-def _people(corpus: Corpus, rng: np.random.Generator) -> list[NDArray[np.str_]]:
-    """Deal the speakers: those of the public set, those that are tested on, and the devices'."""
+def _dealt(corpus: Corpus, seed: int) -> tuple[np.random.Generator, PublicSet, NDArray[np.str_], NDArray[np.str_]]:
+    """Deal the speakers: return the public set of some, those that are tested on, and the devices'."""
+    rng = np.random.default_rng([seed, 2])
     speakers = rng.permutation(np.unique(corpus.speakers))
-    shares = np.cumsum([_PUBLIC, _TEST]) * len(speakers)
-    return np.split(speakers, shares.astype(int))
+    public, test, private = np.split(speakers, (np.cumsum([_PUBLIC, _TEST]) * len(speakers)).astype(int))
+    return rng, corpus.public_set(np.isin(corpus.speakers, public), KNOWN, rng), test, private
 
 
 def _clips(

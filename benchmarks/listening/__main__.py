@@ -34,11 +34,17 @@ def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
     }
 
 
-def measure(front_end: FrontEnd, material: Material, streams: dict[float, Stream]) -> dict[str, Any]:
-    """Teach a device on this front end, let it listen, print its lines, and return its figures."""
+def measure(
+    front_end: FrontEnd, material: Material, streams: dict[float, Stream], *, untaught: bool = False
+) -> dict[str, Any]:
+    """Teach a device on this front end, let it listen, print its lines, and return its figures.
+
+    ``untaught``: it knows the labels from the start alone.
+    """
     with tempfile.TemporaryDirectory() as folder:
         takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
-        config = taught_device(Path(folder), front_end.bundle, takes, material.noise)
+        known = {label: label for label in KNOWN if untaught}
+        config = taught_device(Path(folder), front_end.bundle, {} if untaught else takes, material.noise, known)
         loaded = load_listening(config)
     ratios, spent, seconds = [], 0.0, 0.0
     for snr_db, stream in streams.items():
@@ -48,14 +54,8 @@ def measure(front_end: FrontEnd, material: Material, streams: dict[float, Stream
         for point in (ratios[-1]["false_reject_percent_at"], *ratios[-1]["promised"]):
             said(point)
         spent, seconds = spent + heard.spent_s, seconds + heard.seconds
-    return said(
-        {
-            "front_end": front_end.name,
-            "clips_per_label": len(material.training) // len(KNOWN),
-            "real_time_factor": round(spent / seconds, 5),
-            "snr": ratios,
-        }
-    )
+    row = {"front_end": front_end.name, "clips_per_label": 0 if untaught else len(material.training) // len(KNOWN)}
+    return said(row | {"real_time_factor": round(spent / seconds, 5), "snr": ratios})
 
 
 def main() -> int:
@@ -64,6 +64,7 @@ def main() -> int:
     about = "pretrained ones, or files NAME.frontend (words base)"
     parser.add_argument("--front-ends", nargs="+", default=["words", "base"], metavar="NAME", help=about)
     parser.add_argument("--bundles", type=Path, metavar="DIR", help="take NAME.auricle from here, build none")
+    parser.add_argument("--untaught", action="store_true", help="words of the pretraining, known from the start alone")
     parser.add_argument("--words", type=Path, metavar="DIR", help="teach own words, of <word>/<speaker>_*, instead")
     parser.add_argument("--owners", type=int, default=6, help="with --words: devices (6)")
     parser.add_argument("--takes", type=int, default=5, help="with --words: of each word by each teacher (5)")
@@ -89,7 +90,7 @@ def work(options: argparse.Namespace) -> dict[str, object]:
             rows = ((one.name, measure_own(one, people, *heard, in_rooms=options.rooms)) for one in chosen)
             return {"front_ends": [{"front_end": name, **by, "snr": snr} for name, snr in rows]}
         streams = streams_of(half, options.minutes, options.seed)
-        results = [measure(one, material, streams) for one in chosen]
+        results = [measure(one, material, streams, untaught=options.untaught) for one in chosen]
     return {"front_ends": results}
 
 

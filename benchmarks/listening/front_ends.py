@@ -28,14 +28,10 @@ class FrontEnd:
 
 
 def front_ends(names: Sequence[str], build: Path, bundles: Path | None) -> list[FrontEnd]:
-    """Return front ends by name; each of ``base``, ``FILE.frontend`` and the like.
+    """Return front ends by the names of pretrained networks, ``base``, ``FILE.frontend`` and the like.
 
-    Args:
-        names: of pretrained networks.
-        bundles: folder that holds the bundle NAME.auricle of each; None: a head `linear` is built on each.
-
-    Raises:
-        BenchmarkError: a bundle is missing or cannot be built.
+    ``bundles``: folder that holds the bundle NAME.auricle of each; None: a head `linear` is built on each. Raises
+    BenchmarkError: a bundle is missing or cannot be built.
     """
     found = []
     for number, name in enumerate(names):

@@ -47,14 +47,10 @@ class Owner:
 
 
 def owners(folder: Path, count: int, takes: int, teachers: int, seed: int) -> list[Owner]:
-    """Draw owners and their words.
+    """Draw owners and their words from recordings `<word>/<speaker>_*`.
 
-    Args:
-        folder: recordings `<word>/<speaker>_*`.
-        takes: taught of each word, by the owner.
-        teachers: people who teach; the others teach as many takes each.
-
-    Raises BenchmarkError: nobody has enough takes of four words.
+    So many takes of each word are taught by the owner, and by each other one of the teachers. Raises BenchmarkError:
+    nobody has enough takes of four words.
     """
     words = recordings_by_word(folder)
     by = {word: by_speaker(files) for word, files in words.items()}

@@ -66,15 +66,11 @@ def _summary(day: int, found: Sequence[Measured]) -> list[dict[str, Any]]:
         rates = [{label: count / one.hours for label, count in one.accepts[promise].items()} for one in found]
         every = [value for rate in rates for value in rate.values()]
         fair = {f"{snr:g}": _missed_at(found, promise, snr) for snr in SNRS_DB}
-        rows.append(
-            about
-            | {
-                "promised": promise,
-                "misses_at_that_rate": fair,  # percent, where all thresholds make as many false accepts
-                "false_accepts_per_hour": round(float(np.mean(every)), 2),  # of one label
-                "devices_kept": sum(sum(rate.values()) <= KEPT * promise * len(rate) for rate in rates),
-            }
-        )
+        of_a_label = round(float(np.mean(every)), 2)
+        kept = sum(sum(rate.values()) <= KEPT * promise * len(rate) for rate in rates)
+        # Misses in per cent, where all thresholds make as many false accepts.
+        row = {"promised": promise, "misses_at_that_rate": fair, "false_accepts_per_hour": of_a_label}
+        rows.append(about | row | {"devices_kept": kept})
     return rows
 
 

@@ -100,23 +100,15 @@ def open_rooms(half: Half, count: int, seed: int) -> list[Room]:
     rng = np.random.default_rng([seed, 77])
     backgrounds = rng.permutation(len(half.backgrounds))
     names = sorted({clip.word for clip in half.clips if clip.label is None})
-    rooms = []
+    taught, rooms = tuple(sorted({clip.label for clip in half.clips if clip.label is not None})), []
     for number in range(count):
         own = np.random.default_rng([seed, number])
         vocabulary = set(own.choice(names, _WORDS_PER_ROOM, replace=False).tolist())
         chosen = backgrounds[number::count][:_BACKGROUNDS_PER_ROOM]
         parts = Half(half.clips, tuple(half.backgrounds[index] for index in chosen))
-        rooms.append(
-            Room(
-                number,
-                seed,
-                parts,
-                impulse_response(own).astype(np.float32),
-                tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary),
-                _sounds(number, count),
-                tuple(sorted({clip.label for clip in half.clips if clip.label is not None})),
-            )
-        )
+        response, sounds = impulse_response(own).astype(np.float32), _sounds(number, count)
+        words = tuple(clip for clip in half.clips if clip.label is None and clip.word in vocabulary)
+        rooms.append(Room(number, seed, parts, response, words, sounds, taught))
     return rooms
 
 
@@ -238,17 +230,9 @@ def embedded(samples: Floats, words: Sequence[Word], name: str, settings: Embedd
     ]
     power = np.concatenate([[0.0], np.cumsum(np.square(samples, dtype=np.float64))])
     levels = 10 * np.log10(np.maximum(1e-12, (power[ends] - power[ends - size]) / size))
-    hour = PARTS[name][0] if name in PARTS else 0
-    return Part(
-        name,
-        hour,
-        np.concatenate(rows).astype(np.float16),
-        levels.astype(np.float32),
-        hop / RATE_HZ,
-        settings.clip_s,
-        tuple(words),
-        len(samples) / RATE_HZ,
-    )
+    hour, hop_s, seconds = PARTS[name][0] if name in PARTS else 0, hop / RATE_HZ, len(samples) / RATE_HZ
+    windows: Floats = np.asarray(np.concatenate(rows), np.float16)
+    return Part(name, hour, windows, levels.astype(np.float32), hop_s, settings.clip_s, tuple(words), seconds)
 
 
 def cached(kept: dict[str, Part], key: str, settings: EmbeddingSettings, hop_s: float, make: Make) -> Part:

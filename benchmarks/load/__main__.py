@@ -105,15 +105,8 @@ async def measure(servers: Servers, devices: int) -> dict[str, float]:
     fleet.close()
     admin.close()
     waits = {"health_p99_ms": _p99_ms(probed["health"]), "admin_p99_ms": _p99_ms(probed["admin"] + opened)}
-    figures = {
-        "devices": devices,
-        "servers": len(urls),
-        "errors": fleet.errors + probed["errors"],
-        **seconds,
-        **waits,
-        **cpu_ms,
-    }
-    return figures | {"rss_mb": round(servers.peak_mb, 1)}
+    counts = {"devices": devices, "servers": len(urls), "errors": fleet.errors + probed["errors"]}
+    return counts | seconds | waits | cpu_ms | {"rss_mb": round(servers.peak_mb, 1)}
 
 
 async def _asked(admin: Connection, method: str, path: str, body: bytes = b"") -> dict[str, object]:

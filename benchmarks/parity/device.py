@@ -75,18 +75,8 @@ def train(runtime: ModelRuntime, learning_rate: float, x: Floats, targets: Float
     """Take the steps, leaving the padding to the runtime; return the losses."""
     rows = x.shape[1] - padded(x.shape[1])
     scale = np.float32(rows / x.shape[1])  # the runtime means over the rows it is given, the reference over the batch
-    return [
-        runtime.train_step(
-            x[i, :rows],
-            targets[i, :rows] * scale,
-            mask(),
-            learning_rate=learning_rate,
-            momentum=MOMENTUM,
-            temperature=TEMPERATURE,
-            proximal=PROXIMAL,
-        )
-        for i in range(len(x))
-    ]
+    by = {"learning_rate": learning_rate, "momentum": MOMENTUM, "temperature": TEMPERATURE, "proximal": PROXIMAL}
+    return [runtime.train_step(x[i, :rows], targets[i, :rows] * scale, mask(), **by) for i in range(len(x))]
 
 
 if __name__ == "__main__":

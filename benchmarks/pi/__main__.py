@@ -37,33 +37,14 @@ COLUMNS = {
 }
 
 
-def parser() -> Command:
-    """Return the command line's parser."""
-    command = Command("benchmarks.pi", __doc__)
-    command.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
-    command.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
-    command.add_argument("--threads", nargs="+", type=int, metavar="N", help="(1 to 4, as many as there are cores)")
-    command.add_argument(
-        "--samples", type=int, default=1000, help="trained on per epoch; scaled to 1,000 (%(default)s)"
-    )
-    command.add_argument("--clips", type=int, default=200, help="recognised for each latency (%(default)s)")
-    command.add_argument("--output", type=Path, default=ROOT / "build" / "bench-pi.json", help="(%(default)s)")
-    return command
-
-
-def measure(bundle: Path, threads: int, samples: int, clips: int) -> dict[str, Any]:
-    """Return the figures of one process, with the size of the bundle in kB and the board's temperature."""
-    figures = speed.measure(bundle, threads, samples, clips)
-    return figures | {"bundle_kb": bundle.stat().st_size / 1000, "temperature_c": temperature_c()}
-
-
 def table(bundles: dict[str, Path], chosen: argparse.Namespace, threads: list[int]) -> list[dict[str, Any]]:
     """Print a line for each bundle and number of threads; return their figures."""
     print(f"{'bundle':<16}{'threads':>7}" + "".join(f"{title:>9}" for title, _ in COLUMNS.values()))
     results = []
     for name, bundle in bundles.items():
         for count in threads:
-            figures = measure(bundle, count, chosen.samples, chosen.clips)
+            figures = speed.measure(bundle, count, chosen.samples, chosen.clips)
+            figures |= {"bundle_kb": bundle.stat().st_size / 1000, "temperature_c": temperature_c()}
             cells = [_cell(figures[column], digits) for column, (_, digits) in COLUMNS.items()]
             print(f"{name:<16}{count:>7}" + "".join(cells), flush=True)
             results.append({"architecture": name, "threads": count, **figures})
@@ -91,6 +72,13 @@ def bench(chosen: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> int:
     """Run the command line; return the exit status."""
+    parser = Command("benchmarks.pi", __doc__)
+    parser.add_argument("--architectures", nargs="+", metavar="NAME", help="which of a folder (all)")
+    parser.add_argument("--bundles", nargs="+", type=Path, metavar="PATH", help="bundles, or folders (the ready ones)")
+    parser.add_argument("--threads", nargs="+", type=int, metavar="N", help="(1 to 4, as many as there are cores)")
+    parser.add_argument("--samples", type=int, default=1000, help="trained on per epoch; scaled to 1,000 (%(default)s)")
+    parser.add_argument("--clips", type=int, default=200, help="recognised for each latency (%(default)s)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench-pi.json", help="(%(default)s)")
 
     def work(chosen: argparse.Namespace) -> object:
         report = bench(chosen)
@@ -99,7 +87,7 @@ def main() -> int:
         print(f"written to {chosen.output}")
         return report
 
-    return parser().run(work)
+    return parser.run(work)
 
 
 if __name__ == "__main__":

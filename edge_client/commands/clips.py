@@ -39,8 +39,10 @@ def add(commands: Commands) -> None:
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
     chosen.add_argument("--label", default=argparse.SUPPRESS, help="all clips of this label")
     action("undo", "take back what was deleted, relabelled or answered last", _undo)
-    knows = action("knows", "listen for a sound that the device knows from the start; without one, list them", _knows)
-    knows.add_argument("sound", nargs="?", metavar="SOUND")
+    knows = action(
+        "knows", "listen for a word or sound that the device knows from the start; without one, list them", _knows
+    )
+    knows.add_argument("sound", nargs="?", metavar="NAME")
     knows.add_argument("--label", default=argparse.SUPPRESS, metavar="LABEL", help="what you call it (its own name)")
     knows.add_argument("--off", action="store_true", help="listen for it no more, as far as you did not teach it")
     purge = "remove for good what was deleted, what is known of the room, and questions"
@@ -158,7 +160,7 @@ def _knows(options: argparse.Namespace) -> int:
 
     teaching = open_teaching(options)
     if options.sound is None:
-        names = ", ".join(teaching.offered) or "nothing: sounds_2s and words_and_sounds know some sounds"
+        names = ", ".join(teaching.offered) or "nothing: words, sounds_2s and words_and_sounds do"
         chosen = {"known": teaching.offered, "chosen": teaching.chosen}
         return report(chosen, [f"{teaching.config.bundle.stem} knows from the start: {names}"], json=options.json)
     if options.off:

@@ -30,8 +30,8 @@ def add(commands: Commands) -> None:
     init.add_argument("--microphone", metavar="NAME", help=f'part of its name; "": the default; {_NO_MICROPHONE}: none')
     init.add_argument("--play", type=Path, metavar="PATH", help="recordings in its place: a file, or a folder of them")
     init.add_argument("--bundle", metavar="NAME|FILE", help=f"what recognises sounds ({FIRST_CHOICE})")
-    knows = "sounds to listen for with nothing taught, e.g. doorbell,dog; `auricle-edge clips knows` lists them"
-    init.add_argument("--knows", default="", metavar="SOUND,..", help=knows)
+    knows = "what to listen for with nothing taught, e.g. computer,stop; `auricle-edge clips knows` lists them"
+    init.add_argument("--knows", default="", metavar="NAME,..", help=knows)
     fleet = init.add_mutually_exclusive_group()
     fleet.add_argument("--link", help="join the fleet of this invitation")
     fleet.add_argument("--alone", action="store_true", help="take part in no fleet")

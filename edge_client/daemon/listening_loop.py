@@ -52,7 +52,9 @@ def load_listening(config: Config) -> Loaded:
     here = tails_here(config, state, model, labels, tails, near, known)
     # Everyday sounds have a begin and an end; a front end that hears both found out at teaching what each label is.
     taught = (one["label"] for one in state.advice() if one.get("kind") == SOUND)
-    lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else (*taught, *known)
+    statistics = saved.bundle.manifest.embedding_statistics
+    sounds = () if statistics is None else (label for label, name in known.items() if name in statistics.known.sounds)
+    lasting = labels.labels if saved.bundle.manifest.feature_settings.hears_sounds else (*taught, *sounds)
     return Loaded(model, labels, here, near, known, state.choices.thresholds(), frozenset(lasting))
 
 

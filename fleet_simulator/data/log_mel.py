@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.features.augmentation import NOISE_PROBABILITY, NOISE_VOLUME, SHIFT_S
+from edge_client.features.log_mel import mel_filters
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, MfccSettings
 from fleet_simulator.data.recording_layouts import BACKGROUNDS, NOBODY, Entry
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection
+from model_export.pretraining.corpus import SETTINGS
 from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, decode, mel_power, picture_paths
 
 
@@ -69,7 +71,7 @@ def cepstra(power: Floats, settings: MfccSettings) -> Floats:
     return np.asarray(np.log(parts.mean(axis=2)) @ dct.T, np.float32)
 
 
-_RATE_HZ, _HOP, _WINDOW, _FFT, _HIGH_HZ = 16_000, 160, 400, 512, 4_000  # of the archive's pictures
+_RATE_HZ, _HOP, _WINDOW, _FFT = 16_000, 160, 400, 512  # of the archive's pictures
 _POOL = 12_000  # frames of noise, two minutes
 _SHIFT = round(SHIFT_S * _RATE_HZ / _HOP)
 # Powers read from pixels are larger than the clip's by this factor in the median clip: 8 bits and JPEG scatter their
@@ -124,7 +126,7 @@ def white_noise() -> NoiseFrames:
     """Return two minutes of white noise, always the same."""
     rng = np.random.default_rng(0)
     spectra = [_spectra(rng) for _ in range(2)]
-    filters = mel_filters()
+    filters = mel_filters(SETTINGS)
     power, other = (np.square(np.abs(spectrum)) @ filters for spectrum in spectra)
     cross = (spectra[0] * spectra[1].conj()).real @ filters / np.sqrt(power * other)
     # A sound's power below 4 kHz, summed over half of the FFT's points, is as much as its mean square times this.
@@ -140,14 +142,6 @@ def _spectra(rng: np.random.Generator) -> NDArray[np.complex128]:
 
 def _hann() -> Doubles:
     return np.hanning(_WINDOW + 1)[:-1]
-
-
-def mel_filters() -> Doubles:
-    """Return the pictures' triangular HTK filters, float64 [bins, bands]."""
-    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + _HIGH_HZ / 700), BANDS + 2) / 2595) - 1)
-    bins = (np.arange(_FFT // 2 + 1) * _RATE_HZ / _FFT)[:, None]
-    rising, falling = (bins - edges[:-2]) / np.diff(edges[:-1]), (edges[2:] - bins) / np.diff(edges[1:])
-    return np.asarray(np.maximum(0.0, np.minimum(rising, falling)))
 
 
 _CHUNK = 1024  # pictures taken at a time

@@ -20,23 +20,23 @@ from numpy.typing import NDArray
 from edge_client.features.front_end import open_front_end
 from fleet_protocol import sample_sounds
 from fleet_protocol.arrays import Floats
-from model_export.pretraining.corpus import NOISE, SETTINGS, SPEECH, Corpus
-from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, LOG_POWERS, normalised, to_pixels
+from model_export.pretraining.corpus import NOISE, SPEECH, Corpus
+from model_export.pretraining.pictures import BANDS, FLOOR, FRAMES, LOG_POWERS, normalised, to_pixels, without_unknown
 from model_export.pretraining.read_speech import ReadSpeech
 from model_export.pretraining.variants import NEPERS, Augmentation, Draws, augment, even
 
 
-def coloured_noise(count: int, rng: np.random.Generator) -> Floats:
-    """Return ln(power + 1e-6) of steady noises of random colour and level, float32 [count, 98, 40].
+def coloured_noise(count: int, rng: np.random.Generator, width: int = BANDS) -> Floats:
+    """Return ln(power + 1e-6) of steady noises of random colour and level, float32 [count, 98, width].
 
     A band's power in a frame is that of a sum of a few independent bins, and so scatters as a gamma variable does.
     """
-    bands = np.arange(BANDS, dtype=np.float32) / BANDS - 0.5
+    bands = np.arange(width, dtype=np.float32) / BANDS - 0.5
     tilt = rng.uniform(-5, 1.5, (count, 1, 1)).astype(np.float32) * bands
-    bumps = np.cumsum(rng.normal(0, 0.25, (count, 1, BANDS)), axis=2).astype(np.float32)
+    bumps = np.cumsum(rng.normal(0, 0.25, (count, 1, width)), axis=2).astype(np.float32)
     level = rng.uniform(-11, 3, (count, 1, 1)).astype(np.float32)
-    bins = 1.5 + 5 * np.arange(BANDS, dtype=np.float32) / BANDS
-    scatter = rng.standard_gamma(bins, (count, FRAMES, BANDS), dtype=np.float32) / bins
+    bins = 1.5 + 5 * np.arange(width, dtype=np.float32) / BANDS
+    scatter = rng.standard_gamma(bins, (count, FRAMES, width), dtype=np.float32) / bins
     return np.asarray(np.log(np.exp(tilt + bumps + level) * scatter + FLOOR), np.float32)
 
 
@@ -53,6 +53,7 @@ _OFF, _BEYOND, _ALONE, _QUIETER_DB = 12, 2, 0.5, (12.0, 50.0)
 # Running speech: clips that a speaker has at least, frames of it outside the window, and how much quieter, in nepers of
 # power, a word's edges are than its loudest frame.
 _WORDS, _OUTSIDE, _QUIETER = 3, 20, 4.0
+_INSIDE = 3  # frames that a window has on either side of where two phones meet, for it to hold the pair
 
 
 class Sounds(NamedTuple):
@@ -62,12 +63,22 @@ class Sounds(NamedTuple):
     synthesised: jax.Array  # noises, uint8 [noises, 98, bands]
     speech: jax.Array  # read speech, uint8 [frames, bands]
     marks: jax.Array  # first and last frame of its words, int32 [marks, 2]
+    phones: jax.Array  # of its frames, int32 [frames]; -1: none, here and below
+    pairs: jax.Array  # of phones that meet at its frames, int32 [frames]
     # The clips' numbers, group by group, int32 [clips]: of a picture its row, of a mark its row behind all pictures.
     # The groups are the words, noise, and connected speech.
     clips: jax.Array
     starts: jax.Array  # where each group begins, int32 [groups]
     counts: jax.Array  # how many clips it has, int32 [groups]
     shares: jax.Array  # how often it and all before it are drawn, float32 [groups]
+
+
+class Phones(NamedTuple):
+    """What is said in a batch's windows of read speech."""
+
+    frames: jax.Array  # the phone of each frame, int32 [size, 98]; -1: unknown
+    pairs: jax.Array  # whether each frequent pair of phones is said, boolean [size, pairs]
+    known: jax.Array  # whether that is known, boolean [size, pairs]
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,13 @@ class Batches:
     def classes(self) -> int:
         """Number of classes: words, words backwards, noise, and connected speech if there is any."""
         return self._words + len(self._clips)
+
+    @property
+    def phones(self) -> tuple[int, int]:
+        """Number of phones, and of their frequent pairs, that are marked in read speech."""
+        marked = (None, None) if self.speech is None else (self.speech.phones, self.speech.pairs)
+        phones, pairs = (0 if found is None else int(found.max()) + 1 for found in marked)
+        return phones, pairs
 
     @cached_property
     def _labels(self) -> list[str]:
@@ -130,48 +148,85 @@ class Batches:
     def sounds(self) -> Sounds:
         """What is drawn from."""
         counts = np.array([len(clips) for clips in self._clips])
+        silence = ReadSpeech(
+            np.zeros((FRAMES, self.corpus.settings.mel_bands), np.uint8), np.array([]), np.zeros((1, 2), np.int64)
+        )
+        speech = self.speech or silence
         return Sounds(
             jnp.asarray(self.corpus.pixels),
             jnp.asarray(self._synthesised()),
-            jnp.asarray(np.zeros((FRAMES, BANDS), np.uint8) if self.speech is None else self.speech.pixels),
-            jnp.asarray(np.zeros((1, 2)) if self.speech is None else self.speech.marks, jnp.int32),
+            jnp.asarray(speech.pixels),
+            jnp.asarray(speech.marks, jnp.int32),
+            jnp.asarray([] if speech.phones is None else speech.phones, jnp.int32),
+            jnp.asarray([] if speech.pairs is None else speech.pairs, jnp.int32),
             jnp.asarray(np.concatenate(self._clips), jnp.int32),
             jnp.asarray(np.cumsum(counts) - counts, jnp.int32),
             jnp.asarray(counts, jnp.int32),
             jnp.asarray(np.cumsum(self._shares), jnp.float32),
         )
 
-    def draw(self, sounds: Sounds, step: jax.Array | int) -> tuple[jax.Array, jax.Array]:
-        """Return a step's input, float32 [size, 98, bands], and its classes, int32 [size]. For a compiled function."""
+    def draw(self, sounds: Sounds, step: jax.Array | int) -> tuple[jax.Array, jax.Array, Phones | None]:
+        """Return a step's input, float32 [size, 98, bands], classes, int32 [size], and what is said, where it is known.
+
+        For a compiled function.
+        """
         draws = Draws(random.fold_in(random.key(self.seed), step), self.size)
         chosen = jnp.minimum(jnp.searchsorted(sounds.shares, draws.uniform((0.0, 1.0))), len(self._labels) - 1)
-        clips = self._of(sounds, chosen, draws)
+        clips, rows, heard = self._of(sounds, chosen, draws)
         clips = jnp.where((chosen == self._words)[:, None, None], self._noises(sounds, draws), clips)
         backwards = (chosen < self._words) & draws.happens(self.backwards)
         clips = jnp.where(backwards[:, None, None], clips[:, ::-1], clips)
         noise, quieter_db = self._backgrounds(sounds, draws)
-        varied = augment(clips, noise, self.augmentation, draws, quieter_db)
+        varied, times = augment(clips, noise, self.augmentation, draws, quieter_db)
+        seen = normalised(varied)
+        if self.corpus.settings.mel_bands > BANDS:
+            seen = without_unknown(seen, clips, draws.happens(self.augmentation.cut))
+        heard &= ~(backwards | (chosen == self._words))[:, None]
+        phones = self._said_in(sounds, rows, heard, times) if self.phones[0] else None
         behind = backwards | (chosen >= self._words)  # the words played backwards stand between words and noise
-        return normalised(varied), chosen + self._words * behind
+        return seen, chosen + self._words * behind, phones
 
     @cached_property
-    def _drawn(self) -> Callable[[Sounds, int], tuple[jax.Array, jax.Array]]:
+    def _drawn(self) -> Callable[[Sounds, int], tuple[jax.Array, jax.Array, Phones | None]]:
         return jax.jit(self.draw)
 
     def at(self, step: int) -> tuple[Floats, NDArray[np.int32]]:
-        """Return what :meth:`draw` does, as arrays of NumPy."""
-        pictures, classes = self._drawn(self.sounds, step)
+        """Return a step's pictures and classes, as arrays of NumPy."""
+        pictures, classes, _ = self._drawn(self.sounds, step)
         return np.asarray(pictures), np.asarray(classes)
 
-    def _of(self, sounds: Sounds, groups: jax.Array, draws: Draws) -> jax.Array:
-        """Draw a clip of each group, ln(power + 1e-6), float32 [size, 98, bands]."""
+    def _of(self, sounds: Sounds, groups: jax.Array, draws: Draws) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Draw a clip of each group, ln(power + 1e-6), float32 [size, 98, bands].
+
+        Also returns its frames of read speech, int32 [size, 98], and which of them are heard as they are.
+        """
         clips = sounds.clips[sounds.starts[groups] + draws.below(jnp.maximum(sounds.counts[groups], 1))]
         pictures = len(self.corpus)
         found = _log_power(sounds.pictures[jnp.minimum(clips, pictures - 1)])
+        is_read = (clips >= pictures)[:, None]
         if self.speech is None:
-            return found
+            return found, jnp.zeros((self.size, FRAMES), jnp.int32), is_read
         marks = sounds.marks[jnp.maximum(clips - pictures, 0)]
-        return jnp.where((clips < pictures)[:, None, None], found, _windows(sounds.speech, marks, draws))
+        windows, rows, as_it_is = _windows(sounds.speech, marks, draws)
+        return jnp.where(is_read[:, :, None], windows, found), rows, as_it_is & is_read
+
+    def _said_in(self, sounds: Sounds, rows: jax.Array, heard: jax.Array, times: jax.Array) -> Phones:
+        """Return what is said in windows: their frames of read speech, which are heard, and what is seen where."""
+        seen = jnp.rint(times).astype(jnp.int32)
+        known = (seen >= 0) & (seen < FRAMES)
+        seen = jnp.clip(seen, 0, FRAMES - 1)
+        known &= jnp.take_along_axis(heard, seen, 1)
+        frames = jnp.where(known, sounds.phones[jnp.take_along_axis(rows, seen, 1)], -1)
+        place, meetings = jnp.arange(FRAMES), sounds.pairs[rows]
+        inside = (place >= times[:, :1] + _INSIDE) & (place <= times[:, -1:] - _INSIDE)
+
+        def held(where: jax.Array) -> jax.Array:
+            pairs = jnp.zeros((self.size, self.phones[1]), bool)
+            numbers = jnp.where(where & (meetings >= 0), meetings, self.phones[1])
+            return pairs.at[jnp.arange(self.size)[:, None], numbers].set(True, mode="drop")
+
+        said, perhaps = held(inside & heard), held(jnp.ones_like(heard))
+        return Phones(frames, said, (said | ~perhaps) & heard.any(1, keepdims=True))
 
     def _noises(self, sounds: Sounds, draws: Draws) -> jax.Array:
         """Draw recorded noises and synthesised ones, ln(power + 1e-6), float32 [size, 98, bands]."""
@@ -254,20 +309,21 @@ class Batches:
         @jax.jit
         def varied(sounds: Sounds, clips: jax.Array, number: int) -> jax.Array:
             draws = Draws(random.fold_in(random.key(self.seed + purpose), number), len(clips))
-            seen = augment(clips, self._noises(sounds, draws), replace(self.augmentation, masks=0.0), draws)
-            return jnp.asarray(normalised(seen))
+            seen, _ = augment(clips, self._noises(sounds, draws), replace(self.augmentation, masks=0.0), draws)
+            return jnp.asarray(without_unknown(normalised(seen), clips))
 
         return np.concatenate([np.asarray(varied(self.sounds, part, number)) for number, part in enumerate(parts)])
 
     def _synthesised(self) -> NDArray[np.uint8]:
         """Synthesise noises, uint8 [noises, 98, bands]; new ones in every step would take as long as training."""
         rng = np.random.default_rng([self.seed, _POOL])
-        found = [coloured_noise(_POOL, rng)]
+        settings = self.corpus.settings
+        found = [coloured_noise(_POOL, rng, settings.mel_bands)]
         kinds = list(sample_sounds.SOUNDS)
         if self.augmentation.sources:
             draws = (kinds[n % len(kinds)] for n in range(self.augmentation.sources))
-            clips = np.concatenate([sample_sounds.takes(kind, 1, SETTINGS.clip_samples, rng) for kind in draws])
-            found.append(open_front_end(SETTINGS)(clips))
+            clips = np.concatenate([sample_sounds.takes(kind, 1, settings.clip_samples, rng) for kind in draws])
+            found.append(open_front_end(settings)(clips))
         return to_pixels(np.concatenate(found))
 
 
@@ -275,13 +331,14 @@ def _log_power(pixels: jax.Array) -> jax.Array:
     return jnp.asarray(LOG_POWERS).at[pixels].get()
 
 
-def _windows(speech: jax.Array, marks: jax.Array, draws: Draws) -> jax.Array:
+def _windows(speech: jax.Array, marks: jax.Array, draws: Draws) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Cut a window round each word of read speech, ln(power + 1e-6), float32 [clips, 98, bands].
 
-    In some the words beside it are quieter. ``speech`` and ``marks`` as in :class:`Sounds`; a mark for each clip.
+    In some the words beside it are quieter. ``speech`` and ``marks`` as in :class:`Sounds`; a mark for each clip. Also
+    returns the windows' frames of ``speech``, int32 [clips, 98], and which of them are as they were.
     """
     begin = marks.sum(1, keepdims=True) // 2 - FRAMES // 2 + draws.below(2 * _OFF + 1, 1) - _OFF
     rows = jnp.clip(begin, 0, len(speech) - FRAMES) + jnp.arange(FRAMES)
     inside = (rows >= marks[:, :1] - _BEYOND) & (rows <= marks[:, 1:] + _BEYOND)
     quieter = NEPERS * draws.uniform(_QUIETER_DB, 1) * draws.happens(_ALONE, 1) * ~inside
-    return jnp.maximum(_log_power(speech[rows]) - quieter[:, :, None], LOG_POWERS[0])
+    return jnp.maximum(_log_power(speech[rows]) - quieter[:, :, None], LOG_POWERS[0]), rows, quieter == 0

@@ -13,16 +13,18 @@ import numpy as np
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import EmbeddingSettings, FrozenNetwork
+from fleet_protocol.known import Known, KnownWords
 from fleet_protocol.tensors import pack
 from model_export.errors import ExportError
 from model_export.pretraining import front_end_file, read_speech
-from model_export.pretraining.corpus import SETTINGS, Division, divide, list_recordings, read_corpus, speakers_of
+from model_export.pretraining.corpus import Division, divide, list_recordings, read_corpus, settings_of, speakers_of
 
 if TYPE_CHECKING:
     from fleet_protocol.arrays import Floats
+    from model_export.pretraining.joining import First
     from model_export.pretraining.training import Options, Progress, Training
 
-_SIZES = ("base", "small", "words")
+_SIZES = ("base", "small", "words", "separable")
 _CALIBRATION_CLIPS = 300
 
 
@@ -41,6 +43,8 @@ def add_arguments(pretrain: argparse.ArgumentParser) -> None:
     said = "folder of <word>/<speaker>_* for the few-shot report; may be repeated"
     pretrain.add_argument("--few-shot", default=[], help=said, **several)
     pretrain.add_argument("--size", default="base", choices=_SIZES, help="size of the network (default: %(default)s)")
+    said = "a network of the same words, set beside this one in the file"
+    pretrain.add_argument("--beside", type=Path, metavar="FIRST.frontend", help=said)
     pretrain.add_argument("--steps", type=int, default=12_800, help="training steps (default: %(default)s)")
     pretrain.add_argument("--decay", type=int, default=0, help="steps over which the rate falls; 0: all (default)")
     pretrain.add_argument("--batch", type=int, default=128, help="clips of a step (default: %(default)s)")
@@ -62,14 +66,21 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         list_recordings(folder)  # refuses one without any before hours are spent
     silent = set[str]().union(*(speakers_of(path) for path in chosen.leave_out_speakers))
     left_out = [w for w in chosen.leave_out_words.split(",") if w]
-    division = divide(read_corpus(chosen.data), silent, left_out)
-    speech = read_speech.read(chosen.speech, chosen.recordings, silent, left_out) if chosen.speech else None
+
+    from model_export.pretraining.network import DESIGNS
+
+    bands = DESIGNS[chosen.size].bands
+    settings = settings_of(bands)
+    division = divide(read_corpus(chosen.data, settings), silent, left_out)
+    speech = read_speech.read(chosen.speech, chosen.recordings, silent, left_out, settings) if chosen.speech else None
 
     from model_export.pretraining.batches import Batches
+    from model_export.pretraining.joining import read_first
     from model_export.pretraining.training import Options, Training
-    from model_export.pretraining.variants import WORDS, Augmentation
+    from model_export.pretraining.variants import SEPARABLE, WORDS, Augmentation
 
-    words = chosen.size == "words"
+    first = read_first(chosen.beside, bands, division.training.vocabulary) if chosen.beside else None
+    words, separable = chosen.size in ("words", "separable"), chosen.size == "separable"
     options = Options(
         chosen.size,
         chosen.steps,
@@ -78,10 +89,12 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         decay=chosen.decay,
         backwards=1 / 4 if words else 1 / 3,
         cosine=float(words),
+        phones=0.5 if separable else 0.0,
+        pairs=0.2 if separable else 0.0,
         seed=chosen.seed,
         checkpoint_s=chosen.checkpoint_s,
     )
-    variants = WORDS if words else Augmentation()
+    variants = {"words": WORDS, "separable": SEPARABLE}.get(chosen.size, Augmentation())
     batches = Batches(division.training, variants, options.batch, options.backwards, options.seed, speech)
     checkpoint = chosen.output.with_suffix(".checkpoint")
     digest = division.training.digest() + (f" {speech.digest()}" if speech else "")
@@ -92,7 +105,7 @@ def pretrain(chosen: argparse.Namespace, progress: TextIO) -> str:
         print(f"step {at.step} of {at.steps}, loss {at.loss:.3f}, {left}", file=progress, flush=True)
 
     training.run(report)
-    document = _finish(chosen, options, division, training, digest)
+    document = _finish(chosen, training, division, digest, first)
     return json.dumps(document, indent=1) if chosen.json else "\n".join(_lines(document))
 
 
@@ -111,39 +124,45 @@ def _require_sensible(chosen: argparse.Namespace) -> None:
 
 
 def _finish(
-    chosen: argparse.Namespace, options: Options, division: Division, training: Training, digest: str
+    chosen: argparse.Namespace, training: Training, division: Division, digest: str, first: First | None
 ) -> dict[str, Any]:
     """Convert, measure, write the file; return the report."""
     from model_export import cost
     from model_export.pretraining import conversion, measurement
+    from model_export.pretraining.network import SIGNATURE
 
-    design = training.design
+    options, design, head = training.options, training.design, training.head()
     network = conversion.fold({**training.state.weights, **training.state.moving}, design)
-    float32 = conversion.float32_graph(network, design.half)
-    int8 = b"" if design.half else conversion.int8_graph(network, _calibration(training, options))
-    multiply_adds = cost.multiply_adds_of(float32, conversion.SIGNATURE)
-    conversion.require_within(design, multiply_adds, network.count_params())
-    head = training.head()
-    statistics = measurement.statistics(network, training.batches, options.seed)
-    embeddings = measurement.Embeddings(network, int8, head, division, statistics)
+    size, half = options.size, design.half
+    if first:
+        network = conversion.side_by_side(conversion.build(first.design, first.weights, "first"), network)
+        size, half, head = f"{first.description['network']['size']} and {size}", True, first.with_head(head)
+    float32 = conversion.float32_graph(network, half)
+    int8 = b"" if half else conversion.int8_graph(network, _calibration(training, options))
+    statistics = measurement.statistics(float32, training.batches, options.seed)
+    known = Known(of_words=KnownWords(statistics.words, head["head/kernel"], head["head/bias"]))
+    statistics = dataclasses.replace(statistics, known=known)
+    embeddings = measurement.Embeddings(float32, int8, head, division, statistics)
+    numbers = len(head["head/kernel"])
     report = {
         "network": {
-            "size": options.size,
-            "multiply_adds": multiply_adds,
+            "size": size,
+            "multiply_adds": cost.multiply_adds_of(float32, SIGNATURE),
             "weights": network.count_params(),
-            "embedding": design.embedding,
+            "embedding": numbers,
             "bytes_float32": len(float32),
             "bytes_int8": len(int8),
         },
         "training": training.identity,
+        **({"beside": first.description} if first else {}),
         "closed_set": {
             title: dataclasses.asdict(result) for title, result in embeddings.closed_sets(chosen.test).items()
         },
         "few_shot": [dataclasses.asdict(case) for case in embeddings.few_shot(chosen.few_shot, options.seed)],
     }
     features = EmbeddingSettings(
-        **{**dataclasses.asdict(SETTINGS), "preset": chosen.output.stem},
-        numbers=design.embedding,
+        **{**dataclasses.asdict(settings_of(design.bands)), "preset": chosen.output.stem},
+        numbers=numbers,
         network=FrozenNetwork.of(float32),
     )
     description = {

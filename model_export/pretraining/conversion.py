@@ -2,55 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Array, Floats
 from model_export.bundle import convert_module
-from model_export.errors import ExportError
 from model_export.layers.device_layers import Reshape
 from model_export.layers.operators import Tensor
-from model_export.pretraining.network import EPSILON, Design, Weights
+from model_export.pretraining.network import EPSILON, SIGNATURE, Design, Weights, connect
 from model_export.pretraining.pictures import FRAMES
 
-SIGNATURE = "embed"
+tf.config.set_visible_devices([], "GPU")  # whose memory JAX has taken
 
 
 def fold(trained: Weights, design: Design) -> keras.Model:
     """Return a trained network in Keras, [n, frames, bands] to [n, embedding], without batch normalisation.
 
     It is in the weights instead (Jacob et al. 2018, section 3.2). With the moving mean m, variance v, scale g and
-    offset b of a filter w: w' = w g / sqrt(v + e), b' = b - m w'/w. A design of float16 weights gets those that float16
-    can hold. ``trained``: weights and moving statistics.
+    offset b of a filter w: w' = w g / sqrt(v + e), b' = b - m w'/w. ``trained``: weights and moving statistics.
     """
-    result = _build(design)
-    for name in design.convolutions:
+    weights = {}
+    for name, layer in design.convolutions.items():
         parts = ("kernel", "scale", "offset", "mean", "variance")
         kernel, scale, offset, mean, variance = (np.asarray(trained[f"{name}/{part}"]) for part in parts)
         factor = scale / np.sqrt(variance + EPSILON)
-        folded = [kernel * factor, offset - mean * factor]
-        result.get_layer(name).set_weights([w.astype(np.float16) for w in folded] if design.half else folded)
-    return result
+        weights[name] = (kernel * factor).reshape(layer.shape), offset - mean * factor
+    return build(design, weights)
 
 
-def _build(design: Design) -> keras.Model:
-    """Build the network of :func:`model_export.pretraining.network.embed` with biases in place of normalisation."""
+def build(design: Design, weights: Mapping[str, Sequence[Array]], name: str = "front_end") -> keras.Model:
+    """Return a network in Keras from its convolutions' kernels, with normalisation folded, and biases."""
 
     def convolved(x: Tensor, name: str) -> Tensor:
         layer = design.convolutions[name]
-        x = keras.layers.Conv2D(layer.filters, layer.kernel, strides=layer.strides, padding="same", name=name)(x)
+        options = {"strides": layer.strides, "padding": "same", "name": name}
+        if layer.depthwise:
+            x = keras.layers.DepthwiseConv2D(layer.kernel, **options)(x)
+        else:
+            x = keras.layers.Conv2D(layer.filters, layer.kernel, **options)(x)
         return keras.layers.ReLU()(x) if layer.rectified else x
 
     picture = keras.Input((FRAMES, design.bands), name="log_mel")
-    x = convolved(convolved(Reshape((FRAMES, design.bands, 1))(picture), "stem1"), "stem2")
-    x = convolved(Reshape((x.shape[1], 1, x.shape[2] * x.shape[3]))(x), "narrow")
-    for name, _ in design.named_blocks:
-        y = convolved(convolved(x, f"{name}a"), f"{name}b")
-        x = keras.layers.ReLU()(keras.layers.Add()([y, convolved(x, f"{name}c")]))
-    return keras.Model(picture, keras.layers.GlobalAveragePooling2D()(x), name="front_end")
+    x = connect(design, picture, convolved, keras.layers.ReLU(), lambda x, shape: Reshape(shape)(x))
+    result = keras.Model(picture, keras.layers.GlobalAveragePooling2D()(x), name=name)
+    for layer, arrays in weights.items():
+        result.get_layer(layer).set_weights(arrays)
+    return result
+
+
+def side_by_side(first: keras.Model, second: keras.Model) -> keras.Model:
+    """Return two networks as one, whose embedding is the first's and the second's; each sees its lowest bands."""
+    picture = keras.Input(max(network.input_shape[1:] for network in (first, second)), name="log_mel")
+    bands = [network.input_shape[2] for network in (first, second)]
+    seen = [picture if count == max(bands) else picture[:, :, :count] for count in bands]
+    return keras.Model(picture, keras.layers.Concatenate()([first(seen[0]), second(seen[1])]))
 
 
 class _Embedding(tf.Module):  # type: ignore[misc]
@@ -115,19 +124,5 @@ def run(graph: bytes, pictures: Floats) -> Floats:
         interpreter.set_tensor(into, part)
         interpreter.invoke()
         parts.append(interpreter.get_tensor(out).copy())
-    return np.concatenate(parts)
-
-
-def embed(network: keras.Model, pictures: Floats) -> Floats:
-    """Return the embeddings of normalised pictures, float32 [clips, embedding]."""
-    parts = [np.asarray(network(pictures[i : i + 512], training=False)) for i in range(0, len(pictures), 512)]
-    return np.concatenate([np.zeros((0, network.output_shape[-1]), np.float32), *parts])
-
-
-def require_within(design: Design, multiply_adds: int, weights: int) -> None:
-    """Refuse a network that costs more than its design allows. Raises ExportError: it does."""
-    if multiply_adds > design.max_multiply_adds or weights > design.max_weights:
-        raise ExportError(
-            f"the network takes {multiply_adds} multiply-adds and {weights} weights, but its size allows "
-            f"{design.max_multiply_adds} and {design.max_weights}; make its layers narrower"
-        )
+    size = interpreter.get_output_details()[0]["shape"][-1]
+    return np.concatenate([np.zeros((0, size), np.float32), *parts])

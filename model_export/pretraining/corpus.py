@@ -10,8 +10,9 @@ import functools
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +20,16 @@ from numpy.typing import NDArray
 from edge_client.audio.recordings import FORMATS, SUFFIXES, loudest_stretch, read_recording, speaker_of
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.arrays import Array, Floats
-from fleet_protocol.feature_settings import FeatureSettings, preset
+from fleet_protocol.feature_settings import FeatureSettings, LogMelSettings, preset
 from model_export.errors import CorpusError
-from model_export.pretraining.pictures import decode, picture_paths, to_pixels
+from model_export.pretraining.pictures import BANDS, decode, picture_paths, to_pixels
 
 NOISE = "_noise_"
 """The label of clips in which nobody speaks, whatever folder they come from."""
 SPEECH = "_speech_"
 """The label of seconds of connected speech: a class of the training, but no word."""
 NOBODY = ""
-SETTINGS = preset("log_mel")
+SETTINGS = cast(LogMelSettings, preset("log_mel"))
 """The log-mel front end before the network; that of the pictures."""
 _NOISES = ("_background_noise_", "_silence_", NOISE)
 _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
@@ -38,13 +39,19 @@ _SPEAKER = re.compile(r"(?:^|_)([0-9a-f]{8})_nohash_")
 class Corpus:
     """Clips of one second."""
 
-    # uint8 [clips, 98, 40]; :data:`model_export.pretraining.pictures.LOG_POWERS` says what they mean
+    # uint8 [clips, 98, bands]; :data:`model_export.pretraining.pictures.LOG_POWERS` says what they mean. In bands above
+    # those of a picture stands its highest.
     pixels: NDArray[np.uint8]
     words: NDArray[np.str_]  # the word of every clip, ``NOISE`` where nobody speaks, or ``SPEECH``
     speakers: NDArray[np.str_]  # who speaks; ``NOBODY`` where that is not known
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @property
+    def settings(self) -> LogMelSettings:
+        """The log-mel front end that the clips are from."""
+        return settings_of(self.pixels.shape[2])
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -101,17 +108,24 @@ def divide(corpus: Corpus, speakers: Iterable[str], words: Iterable[str]) -> Div
     return division
 
 
-def read_corpus(data: Sequence[Path]) -> Corpus:
-    """Read archives of pictures and folders of recordings into one corpus.
+def settings_of(bands: int) -> LogMelSettings:
+    """Return the log-mel front end of so many bands, the lowest of which are those of :data:`SETTINGS`."""
+    width = np.log1p(SETTINGS.high_hz / 700) / (SETTINGS.mel_bands + 1)
+    high_hz = float(700 * np.expm1(width * (bands + 1)))
+    return SETTINGS if bands == SETTINGS.mel_bands else replace(SETTINGS, mel_bands=bands, high_hz=high_hz)
+
+
+def read_corpus(data: Sequence[Path], settings: LogMelSettings = SETTINGS) -> Corpus:
+    """Read archives of pictures and folders of recordings into one corpus, by settings of :func:`settings_of`.
 
     Raises CorpusError: a path is neither, or holds no clips; RecordingError: a recording cannot be read.
     """
-    return functools.reduce(Corpus.joined, map(_read, data))
+    return functools.reduce(Corpus.joined, (_read(path, settings) for path in data))
 
 
-def _read(archive: Path) -> Corpus:
+def _read(archive: Path, settings: LogMelSettings) -> Corpus:
     if archive.is_dir():
-        features, *said = read_log_mel(archive)
+        features, *said = read_log_mel(archive, settings)
         return Corpus(to_pixels(features), *said)
     paths = picture_paths(archive)
     names = []
@@ -120,7 +134,9 @@ def _read(archive: Path) -> Corpus:
         word = rest.split(".")[1] if rest.count(".") > 1 else path.parent.name
         names.append((NOISE if path.parent.name in _NOISES else word, speaker if spoken else NOBODY))
     words, speakers = zip(*names, strict=True)
-    return Corpus(decode(archive, paths), np.array(words), np.array(speakers))
+    unknown = settings.mel_bands - BANDS
+    pixels = np.pad(decode(archive, paths), ((0, 0), (0, 0), (0, unknown)), "edge")
+    return Corpus(pixels, np.array(words), np.array(speakers))
 
 
 def speakers_of(folder: Path) -> set[str]:
@@ -131,9 +147,11 @@ def speakers_of(folder: Path) -> set[str]:
     return {speaker for speaker, found, _ in spoken if found}
 
 
-def read_log_mel(folder: Path) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
-    """Read recordings as :func:`read_features` does, as ln(power + 1e-6), float32 [clips, 98, 40]."""
-    return read_features(folder, SETTINGS, open_front_end(SETTINGS))
+def read_log_mel(
+    folder: Path, settings: LogMelSettings = SETTINGS
+) -> tuple[Floats, NDArray[np.str_], NDArray[np.str_]]:
+    """Read recordings as :func:`read_features` does, as ln(power + 1e-6), float32 [clips, 98, bands]."""
+    return read_features(folder, settings, open_front_end(settings))
 
 
 def read_features(

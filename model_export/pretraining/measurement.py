@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics, Scatter
-from model_export.pretraining.conversion import embed, run
+from model_export.pretraining.conversion import run
 from model_export.pretraining.corpus import NOISE, SPEECH, Corpus, Division, read_log_mel
 from model_export.pretraining.evaluation import ClosedSet, FewShot, closed_set, few_shot, twelve_classes
-from model_export.pretraining.pictures import LOG_POWERS, normalised
+from model_export.pretraining.pictures import LOG_POWERS, normalised, without_unknown
 
 if TYPE_CHECKING:
     from model_export.pretraining.batches import Batches
@@ -77,27 +76,29 @@ _VARIANTS, _WINDOWS = 120, 1200  # of each word's clips, and of running speech, 
 _CLIPS = 2048  # that are held as float32 at a time
 
 
-def statistics(network: keras.Model, batches: Batches, seed: int) -> EmbeddingStatistics:
+def statistics(graph: bytes, batches: Batches, seed: int) -> EmbeddingStatistics:
     """Return the statistics of a corpus' embeddings, and of variants drawn as in training, with nothing hidden."""
     corpus = batches.corpus
     variants, words = batches.variants(_VARIANTS)
-    varied = Embedded(embed(network, variants), words)
-    speech = embed(network, batches.running_speech(_WINDOWS))
-    return measure(Embedded(_embedded(network, corpus), corpus.words), varied, speech, _SAMPLES, _NOISES, seed)
+    varied = Embedded(run(graph, variants), words)
+    speech = run(graph, batches.running_speech(_WINDOWS))
+    return measure(Embedded(_embedded(graph, corpus), corpus.words), varied, speech, _SAMPLES, _NOISES, seed)
 
 
-def _embedded(network: keras.Model, corpus: Corpus) -> Floats:
-    starts = range(0, len(corpus), _CLIPS)
-    parts = [embed(network, normalised(LOG_POWERS[corpus.pixels[start : start + _CLIPS]])) for start in starts]
-    return np.concatenate(parts) if parts else np.zeros((0, network.output_shape[-1]), np.float32)
+def _embedded(graph: bytes, corpus: Corpus) -> Floats:
+    parts = []
+    for start in range(0, max(1, len(corpus)), _CLIPS):
+        clips = LOG_POWERS[corpus.pixels[start : start + _CLIPS]]
+        parts.append(run(graph, without_unknown(normalised(clips), clips)))
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
 class Embeddings:
     """A trained network, and what it is measured on."""
 
-    network: keras.Model  # the network, folded
-    int8: bytes  # the same as an int8 graph; empty where there is none
+    float32: bytes  # the network's graph
+    int8: bytes  # the same in int8; empty where there is none
     head: dict[str, Floats]  # its classifier: words and noise
     division: Division  # the corpus
     statistics: EmbeddingStatistics  # of the training words' embeddings
@@ -109,14 +110,13 @@ class Embeddings:
         results = {}
         if len(spoken):
             results["speakers left out"] = closed_set(
-                self._logits(_embedded(self.network, spoken))[:, :-1], classes[:-1], spoken.words
+                self._logits(_embedded(self.float32, spoken))[:, :-1], classes[:-1], spoken.words
             )
         if test:
-            features, words, _ = read_log_mel(test)
-            embedded = {"float32": embed(self.network, normalised(features))}
-            if self.int8:
-                embedded["int8"] = run(self.int8, normalised(features))
-            for precision, embeddings in embedded.items():
+            features, words, _ = read_log_mel(test, self.division.training.settings)
+            graphs = {"float32": self.float32} | ({"int8": self.int8} if self.int8 else {})
+            for precision, graph in graphs.items():
+                embeddings = run(graph, normalised(features))
                 results[f"twelve classes, {precision}"] = twelve_classes(
                     self._logits(embeddings), classes, words, self.head["head/shares"]
                 )
@@ -128,11 +128,11 @@ class Embeddings:
         results = []
         if len(new.vocabulary) > 1:
             results = few_shot(
-                "words left out", _embedded(self.network, new), new.words, new.speakers, self.statistics, seed
+                "words left out", _embedded(self.float32, new), new.words, new.speakers, self.statistics, seed
             )
         for folder in folders:
-            features, words, speakers = read_log_mel(folder)
-            embeddings = embed(self.network, normalised(features))
+            features, words, speakers = read_log_mel(folder, self.division.training.settings)
+            embeddings = run(self.float32, normalised(features))
             results += few_shot(folder.name, embeddings, words, speakers, self.statistics, seed)
         return results
 

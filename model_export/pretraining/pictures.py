@@ -27,6 +27,15 @@ _MEAN, _SCALE = np.float32(6.0), np.float32(0.2)
 _POWERS = np.exp((np.arange(256) - _OFFSET) / _SLOPE).astype(np.float32)
 
 
+def without_unknown(inputs: Any, clips: Any, others: Any = False) -> Any:  # noqa: ANN401
+    """Hide the bands above 4 kHz of some inputs, [clips, frames, bands]: they become 0.
+
+    These are clips that end there, whose highest known band stands in the others too, and where ``others`` is true.
+    """
+    hidden = (clips[:, :, BANDS:] == clips[:, :, BANDS - 1 : BANDS]).all((1, 2)) | others
+    return inputs * ~(hidden[:, None, None] & (np.arange(inputs.shape[2]) >= BANDS))
+
+
 def picture_paths(archive: Path) -> list[PurePosixPath]:
     """List the pictures of an archive, in its order. Raises CorpusError: it is no such archive."""
     if not archive.is_file():

@@ -2,6 +2,7 @@
 
 Adam (Kingma & Ba 2015) with a linear warm-up and, over all steps or the last of them, a cosine to zero; cross-entropy,
 and for `words` besides the cosine loss with a margin (CosFace: Wang et al. 2018), since a device compares cosines.
+`separable` has two more tasks on read speech: the phone of each frame, and which pairs of phones a window holds.
 JAX draws and trains, on processors or on an accelerator. A run that was killed goes on from its last checkpoint, on
 either.
 """
@@ -26,14 +27,15 @@ from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.errors import TensorError
 from fleet_protocol.tensors import pack, unpack
 from model_export.errors import ExportError
-from model_export.pretraining.batches import Batches, Sounds
-from model_export.pretraining.network import DESIGNS, Design, Weights, embed, initial
+from model_export.pretraining.batches import Batches, Phones, Sounds
+from model_export.pretraining.network import DESIGNS, Design, Weights, frames, initial
 
 _PROGRESS_S = 5.0
 _TOGETHER = 8  # steps that are handed to JAX at once
 _SHARPNESS, _MARGIN = 24.0, 0.15  # of the cosine loss: s and m of Wang et al. 2018
 _MEMORY, _SQUARES_MEMORY = 0.9, 0.999  # of Adam
 _LONGEST = 5.0  # gradient; a longer one is shortened to it
+_RARE = -4.0  # bias of a pair of phones before the first step: most windows lack most pairs
 _WEIGHT_DECAY = 1e-3  # share of the learning rate by which kernels shrink in a step (Loshchilov & Hutter 2019)
 
 
@@ -49,6 +51,8 @@ class Options:
     decay: int = 0  # last steps, over which it falls; 0: all
     backwards: float = 1 / 3  # share of the words that are played backwards
     cosine: float = 0.0  # weight of the cosine loss beside the cross-entropy
+    phones: float = 0.0  # weight of the loss of frames' phones, where read speech has them marked
+    pairs: float = 0.0  # weight of the loss of pairs of phones
     seed: int = 0  # of the initial weights and of all draws
     checkpoint_s: float = 60.0  # seconds between checkpoints
 
@@ -73,20 +77,24 @@ class Progress:
 class State(NamedTuple):
     """All that a step changes."""
 
-    weights: Weights  # of the network, the classifier ``words/..`` and the cosine loss, ``cosine/..``
+    # of the network, the classifier ``words/..``, the cosine loss, ``cosine/..``, and phones and pairs
+    weights: Weights
     moving: Weights  # moving means and variances of the network's normalisation
     means: Weights  # moving means of the weights' gradients
     squares: Weights  # the same of their squares
 
 
-def begin(design: Design, classes: int, cosine: bool, key: jax.Array) -> State:
-    """Return the state before the first step."""
-    key, *drawn = random.split(key, 4)
+def begin(design: Design, classes: int, cosine: bool, key: jax.Array, phones: tuple[int, int] = (0, 0)) -> State:
+    """Return the state before the first step; ``phones``: number of phones, if they are learned, and of their pairs."""
+    key, *drawn = random.split(key, 6)
     weights, moving = initial(design, key)
     numbers = design.embedding
     shapes = {"words/kernel": (numbers, classes)}
     if cosine:
         shapes |= {"cosine/kernel": (numbers, numbers), "cosine/directions": (classes, numbers)}
+    if phones[0]:
+        shapes |= {"phones/kernel": (numbers, phones[0]), "pairs/kernel": (numbers, phones[1])}
+        weights |= {"phones/bias": jnp.zeros(phones[0]), "pairs/bias": jnp.full(phones[1], _RARE)}
     for own, (name, shape) in zip(drawn, shapes.items(), strict=False):
         weights[name] = random.normal(own, shape) / math.sqrt(numbers)
     weights["words/bias"] = jnp.zeros(classes)
@@ -96,18 +104,37 @@ def begin(design: Design, classes: int, cosine: bool, key: jax.Array) -> State:
 
 def losses(weights: Weights, embeddings: jax.Array, classes: jax.Array) -> dict[str, jax.Array]:
     """Return a batch's mean loss in each task of the weights: float32 [clips, embedding], classes int32 [clips]."""
-    found = {"words": _cross_entropy(embeddings @ weights["words/kernel"] + weights["words/bias"], classes)}
+    found = {"words": _cross_entropy(_logits(weights, "words", embeddings), classes).mean()}
     if "cosine/kernel" in weights:
         # Centred and mapped linearly, which a device's whitening does after the training.
         mapped = (embeddings - lax.stop_gradient(embeddings.mean(0))) @ weights["cosine/kernel"]
         cosines = _directions(mapped) @ _directions(weights["cosine/directions"]).T
         margins = _MARGIN * jax.nn.one_hot(classes, cosines.shape[1])
-        found["cosine"] = _cross_entropy(_SHARPNESS * (cosines - margins), classes)
+        found["cosine"] = _cross_entropy(_SHARPNESS * (cosines - margins), classes).mean()
     return found
 
 
+def phone_losses(weights: Weights, found: jax.Array, said: Phones, places: list[int]) -> dict[str, jax.Array]:
+    """Return the mean loss of the phone of each frame, and that of pairs of phones for each pair that is said.
+
+    ``found``: float32 [clips, frames, embedding]; ``places``: which frame of a window each is.
+    """
+    phones = said.frames[:, jnp.asarray(places)]
+    unsure = _cross_entropy(_logits(weights, "phones", found), jnp.maximum(phones, 0))
+    scores = _logits(weights, "pairs", found.mean(1))
+    wrong = jax.nn.softplus(jnp.where(said.pairs, -scores, scores))
+    return {
+        "phones": jnp.where(phones >= 0, unsure, 0.0).sum() / jnp.maximum((phones >= 0).sum(), 1),
+        "pairs": jnp.where(said.known, wrong, 0.0).sum() / jnp.maximum(said.pairs.sum(), 1),
+    }
+
+
+def _logits(weights: Weights, task: str, x: jax.Array) -> jax.Array:
+    return x @ weights[f"{task}/kernel"] + weights[f"{task}/bias"]
+
+
 def _cross_entropy(logits: jax.Array, classes: jax.Array) -> jax.Array:
-    return -jnp.take_along_axis(jax.nn.log_softmax(logits), classes[:, None], 1).mean()
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), classes[..., None], -1)[..., 0]
 
 
 def _directions(vectors: jax.Array) -> jax.Array:
@@ -140,7 +167,8 @@ class Training:
         self.design = DESIGNS[options.size]
         self._checkpoint = checkpoint
         self.identity = _identity(options, batches, corpus_digest)
-        self.state = begin(self.design, batches.classes, options.cosine > 0, random.key(options.seed))
+        phones = batches.phones if options.phones else (0, 0)
+        self.state = begin(self.design, batches.classes, options.cosine > 0, random.key(options.seed), phones)
         # An accelerator multiplies half as wide numbers many times as fast; weights and sums stay float32.
         self._precision = jnp.float32 if jax.default_backend() == "cpu" else jnp.bfloat16
         self._steps = jax.jit(self._take_steps, donate_argnums=0)
@@ -180,21 +208,23 @@ class Training:
 
         def take(step: jax.Array, carried: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
             state, total = carried
-            pictures, classes = self.batches.draw(sounds, step)
             measured = jax.value_and_grad(self._loss, has_aux=True)
-            (loss, moving), gradients = measured(state.weights, state.moving, pictures, classes)
+            (loss, moving), gradients = measured(state.weights, state.moving, *self.batches.draw(sounds, step))
             return adam(state._replace(moving=moving), gradients, step, rates[step]), total + loss
 
         taken: tuple[State, jax.Array] = lax.fori_loop(first, last, take, (state, jnp.zeros(())))
         return taken
 
     def _loss(
-        self, weights: Weights, moving: Weights, pictures: jax.Array, classes: jax.Array
+        self, weights: Weights, moving: Weights, pictures: jax.Array, classes: jax.Array, phones: Phones | None = None
     ) -> tuple[jax.Array, Weights]:
         """Return a batch's loss, and the new moving statistics."""
-        embeddings, moving = embed(self.design, weights, moving, pictures, self._precision)
-        found = losses(weights, embeddings, classes)
-        return found["words"] + self.options.cosine * found.get("cosine", 0.0), moving
+        seen, moving = frames(self.design, weights, moving, pictures, self._precision)
+        found = losses(weights, seen.mean(1), classes)
+        if phones and self.options.phones:
+            found |= phone_losses(weights, seen, phones, self.design.places)
+        options = vars(self.options)
+        return sum((options[name] * found[name] for name in found if name != "words"), start=found["words"]), moving
 
     def _save(self) -> None:
         parts = self.state._asdict().items()

@@ -8,7 +8,7 @@ sound and noise add.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ class Augmentation:
     rooms: float = 0.0  # share of the clips that get late reverberation
     second_noise: float = 0.0  # share of the noises that are two
     talk: float = 0.0  # share of the noises that are one to four people
+    cut: float = 0.0  # share of the recordings whose bands above 4 kHz are hidden, as those of all pictures are
     sources: int = 0  # synthesised sounds of a household and a street among the noises, one of each source
     masks: float = 1.0  # share of the clips of which a stretch of time and one of bands are hidden
     mask_frames: int = 16  # longest hidden stretch, frames
@@ -66,6 +67,8 @@ WORDS = Augmentation(
     mask_bands=7,
 )
 """That of `words`."""
+SEPARABLE = replace(WORDS, cut=0.5)
+"""That of `separable`."""
 
 
 class Draws:
@@ -99,12 +102,14 @@ class Draws:
 
 def augment(
     log_power: jax.Array, noise: jax.Array, settings: Augmentation, draws: Draws, quieter_db: jax.Array | float = 0.0
-) -> jax.Array:
-    """Return variants of clips, ln(power + 1e-6), float32 [clips, frames, bands].
+) -> tuple[jax.Array, jax.Array]:
+    """Return variants of clips, ln(power + 1e-6), float32 [clips, frames, bands], and where each frame was before.
 
+    That is a place between a clip's frames, or outside, float32 [clips, frames].
     ``noise``: the same of noises, one for each clip; ``quieter_db``: by how much each is quieter than is drawn, dB.
     """
-    power = jnp.exp(_resampled(log_power, settings, draws))
+    resampled, times = _resampled(log_power, settings, draws)
+    power = jnp.exp(resampled)
     if settings.microphones:
         power *= _responses(power.shape[2], settings.microphones, draws)
     if settings.rooms:
@@ -114,7 +119,7 @@ def augment(
     rows = (jnp.arange(frames) + draws.below(frames, 1)) % frames  # a noise begins somewhere else
     power += even(jnp.take_along_axis(noise, rows[:, :, None], 1)) * (level * power.mean((1, 2)))[:, None, None]
     varied = jnp.log(power * jnp.exp(NEPERS * draws.uniform(settings.gain_db, 1, 1)) + FLOOR)
-    return _masked(varied, settings, draws) if settings.masks else varied
+    return _masked(varied, settings, draws) if settings.masks else varied, times
 
 
 def even(log_power: jax.Array) -> jax.Array:
@@ -123,16 +128,16 @@ def even(log_power: jax.Array) -> jax.Array:
     return power / power.mean((-2, -1), keepdims=True)
 
 
-def _resampled(log_power: jax.Array, settings: Augmentation, draws: Draws) -> jax.Array:
+def _resampled(log_power: jax.Array, settings: Augmentation, draws: Draws) -> tuple[jax.Array, jax.Array]:
     """Move and stretch in time, warp the bands; what comes in from outside is the edge, or silence in every other."""
     _, frames, bands = log_power.shape
     centre = (frames - 1) / 2
     shift = draws.below(2 * settings.shift_frames + 1, 1) - settings.shift_frames
     times = (jnp.arange(frames) - centre - shift) * draws.uniform(settings.stretch, 1) + centre
-    times = jnp.where(draws.happens(0.5, 1), jnp.clip(times, 0, frames - 1), times)
+    read = jnp.where(draws.happens(0.5, 1), jnp.clip(times, 0, frames - 1), times)
     places = jnp.clip((jnp.arange(bands) + 0.5) * draws.uniform(settings.warp, 1) - 0.5, 0, bands - 1)
-    raised = _interpolation(times, frames) @ (log_power - _LOG_FLOOR)
-    return raised @ _interpolation(places, bands).transpose(0, 2, 1) + _LOG_FLOOR
+    raised = _interpolation(read, frames) @ (log_power - _LOG_FLOOR)
+    return raised @ _interpolation(places, bands).transpose(0, 2, 1) + _LOG_FLOOR, times
 
 
 def _interpolation(places: jax.Array, size: int) -> jax.Array:

@@ -25,6 +25,7 @@ from fleet_protocol import sample_sounds
 from fleet_protocol.arrays import Floats
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.feature_settings import KALDI_32K, EmbeddingSettings, FrozenNetwork
+from fleet_protocol.known import Known
 from model_export.errors import CorpusError, ExportError
 from model_export.pretraining import front_end_file
 from model_export.pretraining.corpus import NOISE
@@ -117,7 +118,7 @@ def make(chosen: argparse.Namespace, progress: Progress) -> str:
         clips, variants = (one.projected(projected) for one in heard[seconds])
         statistics = _statistics(clips, variants, chosen.seed)
         every = np.concatenate([part for one in heard[seconds] for part in (one.clips, one.speech)])
-        known = known_sounds(classifier, projected, every, statistics, chosen.seed)
+        known = Known(known_sounds(classifier, projected, every, statistics, chosen.seed))
         statistics = dataclasses.replace(statistics, known=known)
         path = chosen.output if seconds == 1 else chosen.output.with_stem(f"{chosen.output.stem}_{seconds}s")
         description: dict[str, Any] = {

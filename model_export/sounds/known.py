@@ -16,7 +16,7 @@ import numpy as np
 
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
-from fleet_protocol.known_sounds import ONCE_AN_HOUR, KnownSounds
+from fleet_protocol.known import ONCE_AN_HOUR, KnownSounds
 from model_export.sounds.weights import Classifier, Projection, hard_swish_slope
 
 KNOWN: dict[str, tuple[int, ...]] = {

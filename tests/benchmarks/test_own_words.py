@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.command import BenchmarkError
-from benchmarks.listening.material import RATE_HZ, WORD_DB, Half
-from benchmarks.listening.measurement import Listened
+from benchmarks.listening.material import RATE_HZ, WORD_DB, Half, make_stream
+from benchmarks.listening.measurement import Listened, hits
 from benchmarks.own_words import CLEAN_DB, SNRS_DB, devices, speech_in_noise, threshold
 from edge_client.audio.recordings import encode_wave, speaker_of
 from tests.support.checkout import DATA, run_python
@@ -74,6 +74,41 @@ def test_the_threshold_is_the_lowest_with_so_few_alarms_of_the_word():
     talk = Listened(("yes", "no"), (), scores, at_s, 1.0, 3600.0)
     assert 0.9 < threshold(talk, "yes", 1.0) <= 0.99 < threshold(talk, "yes", 0.1)
     assert threshold(talk, "no", 1.0) < 0.5 < 0.95 < threshold(talk, "no", 0.1)
+
+
+def test_scores_that_are_no_probabilities_have_thresholds_of_their_own():
+    at_s = np.arange(0.25, 3600.1, 0.25)
+    scores = np.linspace(-900.0, -100.0, len(at_s), dtype=np.float32)[:, None]
+    scores[[1000, 5000]] = [[-2.0], [3.0]]
+    talk = Listened(("yes",), (), scores, at_s, 1.0, 3600.0, release=1.0)
+    assert -2.0 < threshold(talk, "yes", 1.0) <= 3.0 < threshold(talk, "yes", 0.1) < 3.001
+
+
+@pytest.mark.slow
+def test_a_verifier_of_another_engine_hears_what_its_networks_tell_apart(folder):
+    tf = pytest.importorskip("tensorflow")
+    from benchmarks.openwakeword import OpenWakeWord
+
+    rng = np.random.default_rng(0)
+    waves = np.cos(np.outer(np.arange(640), np.linspace(0.1, 1.2, 32)))[:, None].astype(np.float32)
+    mixing = rng.normal(size=(76, 32, 1, 96)).astype(np.float32)
+    made = {
+        "melspectrogram": lambda x: tf.math.log(1 + tf.abs(tf.nn.conv1d(x[..., None], waves, 160, "VALID")))[:, None],
+        "embedding_model": lambda x: tf.nn.conv2d(x, mixing, 8, "VALID"),
+    }
+    for (name, network), shape in zip(made.items(), ([1, None], [1, None, 32, 1]), strict=True):
+        module = tf.Module()
+        module.run = tf.function(network, [tf.TensorSpec(shape, tf.float32)])
+        tf.saved_model.save(module, folder / name, signatures=module.run.get_concrete_function())
+        (folder / f"{name}.tflite").write_bytes(tf.lite.TFLiteConverter.from_saved_model(str(folder / name)).convert())
+    (owner,) = devices(folder / "words", 1, 3, seed=0)
+    room = (rng.normal(size=RATE_HZ).astype(np.float32),)
+    engine = OpenWakeWord(
+        folder, [owner], room, lambda half, snr_db: speech_in_noise(folder / "speech", half, snr_db, 0.005, 0)
+    )
+    stream = make_stream(Half(tuple(owner.said), room), CLEAN_DB, np.inf, rng)
+    found, _ = hits(stream.words, engine.heard([stream.samples])(0).at(-1.0))
+    assert len(found) >= 0.8 * len(stream.words)
 
 
 @pytest.mark.slow

@@ -24,12 +24,12 @@ def test_the_catalogue_lists_every_bundle_and_its_figures():
 
 
 def test_all_together_they_are_small():
-    """In the wheel, whose members are compressed, they and the front ends take at most 6.1 MB, the wheel below 8."""
+    """In the wheel, whose members are compressed, they and the front ends take at most 6.2 MB, the wheel below 8."""
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in (*(find_bundle(name) for name in RECIPES), *SHIPPED.values()):
             archive.write(path, path.name)
-    assert wheel.tell() <= 6_100_000
+    assert wheel.tell() <= 6_200_000
     assert sum(find_bundle(name).stat().st_size for name in FROM_SCRATCH) <= 800_000
 
 

@@ -149,13 +149,16 @@ def head_material(
     public_set: PublicSet | None,
     prototypes: Mapping[str, Floats] | None = None,
     denied: Mapping[str, Floats] | None = None,
+    chosen: Mapping[str, str] | None = None,
 ) -> HeadMaterial:
     """Collect what every output learns from; the label map has the new labels and background outputs.
 
     ``known``: slots of labels that must not be forgotten. ``prototypes``: by class, centres that the fleet sent,
     float32 [centres, numbers]. ``denied``: by class, what others said is not its sound, float32 [sounds, numbers].
+    ``chosen``: by label, the word known from the start that it is.
     """
-    wanted = sorted({*known, *(label_map.slot_of(label) for label in heard.takes)})
+    chosen = chosen or {}
+    wanted = sorted({*known, *map(label_map.slot_of, [*heard.takes, *chosen])})
     sent = ((slot, (prototypes or {}).get(label_map.class_ids[slot] or "")) for slot in wanted)
     fleet = {slot: centres for slot, centres in sent if centres is not None}
     recorded = {slot: _recorded(slot, label_map, heard, public_set, drawn=slot not in fleet) for slot in wanted}
@@ -164,14 +167,18 @@ def head_material(
         slot: centres for slot, centres in fleet.items() if _alike(recorded[slot], centres, statistics, kinds[slot])
     }
     described = {slot: parts if parts or slot not in fleet else [fleet[slot]] for slot, parts in recorded.items()}
-    same, other = _words(label_map, described, statistics, kinds)
+    same, other = _words(label_map, described, statistics, kinds, chosen)
     sounds = []
     for slot in wanted:
         parts = recorded[slot]
         centres = [part.mean(axis=0) for part in parts]
         if slot in same:
             word = same[slot]
-            parts, centres = [*parts, statistics.samples[word]], [*centres, statistics.varied.means[word]]
+            # Where the word is known from the start, what others said counts as much as the owner's takes.
+            variants = heard.takes[named].shape[1] if (named := label_map.names[slot]) in heard.takes else 1
+            repeated = variants if statistics.words[word] in statistics.known.words else 1
+            parts = [*parts, np.repeat(statistics.samples[word], repeated, axis=0)]
+            centres = [*centres, statistics.varied.means[word]]
         elif not described[slot]:
             continue  # nothing tells of it
         if not parts:
@@ -182,7 +189,7 @@ def head_material(
     sounds += _background(label_map, heard, statistics, other)
     own = None
     if heard.takes and (public_set is not None or prototypes):
-        own = head_material(label_map, (), heard, statistics, None)
+        own = head_material(label_map, (), heard, statistics, None, chosen=chosen)
     halves = _other_halves(sounds, statistics)  # of what the device knows itself
     sounds += _denied(label_map, described, fleet, denied or {}, statistics, kinds)
     return HeadMaterial(tuple(sounds), statistics.varied.scatter, own, halves)
@@ -234,7 +241,11 @@ def _other_halves(sounds: Sequence[Sound], statistics: EmbeddingStatistics) -> O
 
 
 def _words(
-    label_map: LabelMap, recorded: Mapping[int, list[Floats]], statistics: EmbeddingStatistics, kinds: Mapping[int, str]
+    label_map: LabelMap,
+    recorded: Mapping[int, list[Floats]],
+    statistics: EmbeddingStatistics,
+    kinds: Mapping[int, str],
+    chosen: Mapping[str, str],
 ) -> tuple[dict[int, int], tuple[int, ...]]:
     """Return by slot the word of the pretraining that a label is, and the words that are no label's.
 
@@ -243,7 +254,7 @@ def _words(
     directions = statistics.whitened(statistics.means)
     same, sounding = {}, set()
     for slot, parts in recorded.items():
-        name = label_map.names[slot]
+        name = chosen.get(label_map.names[slot], label_map.names[slot])
         named = statistics.words.index(name) if name in statistics.words else None
         if not parts:
             nearest, cosine = named, 1.0

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import read_clip, read_recording
+from edge_client.features.log_mel import mel_filters
 from edge_client.features.mfcc import Mfcc
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import preset
 from fleet_simulator.data.corpora import read_corpus, with_white_noise
-from fleet_simulator.data.log_mel import cepstra, mel_filters, pictures
+from fleet_simulator.data.log_mel import cepstra, pictures
 from fleet_simulator.data.log_mel import with_white_noise as picture_noise
 from fleet_simulator.data.recording_layouts import NOBODY
 from fleet_simulator.errors import CorpusError
 from fleet_simulator.experiment.sections import DataSection
+from model_export.pretraining.corpus import SETTINGS
 from model_export.pretraining.pictures import decode, mel_power
 from tests.support.checkout import DATA
 
@@ -102,7 +104,7 @@ def test_noise_in_pictures_is_what_noise_in_their_recordings_would_be(snr_db):
         samples = read_recording(recordings[entry.label, entry.path.name.split(".")[0]], 16_000)
         heard = np.pad(with_white_noise(samples, snr_db, rng), (0, 16_000 - len(samples)))
         frames = np.lib.stride_tricks.sliding_window_view(heard, 400)[::160] * np.hanning(401)[:-1]
-        of_recording = np.abs(np.fft.rfft(frames, 512)) ** 2 @ mel_filters()
+        of_recording = np.abs(np.fft.rfft(frames, 512)) ** 2 @ mel_filters(SETTINGS)
         if np.corrcoef(np.log(of_recording.ravel()), np.log(picture.ravel()))[0, 1] > 0.5:  # some are of other clips
             wanted.append(np.log(of_recording))
             found.append(np.log(picture_noise(picture, snr_db, rng)))

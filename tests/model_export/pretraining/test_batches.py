@@ -22,7 +22,7 @@ def varied(clips, settings, noise=None, seed=0):
     """Return variants of clips, in the noise or in silence."""
     noise = np.full_like(clips, np.log(1e-6)) if noise is None else noise
     draws = Draws(random.key(seed), len(clips))
-    return np.asarray(augment(jnp.asarray(clips), jnp.asarray(noise), settings, draws))
+    return np.asarray(augment(jnp.asarray(clips), jnp.asarray(noise), settings, draws)[0])
 
 
 @pytest.fixture
@@ -51,9 +51,7 @@ def test_connected_speech_is_a_class_behind_noise_and_no_word(corpus):
     words[:100] = SPEECH
     batches = Batches(Corpus(corpus.pixels, words, corpus.speakers), STILL, 300, 0.5, 0)
     x, classes = batches.at(3)
-    again = Batches(Corpus(corpus.pixels, words, corpus.speakers), STILL, 300, 0.5, 0).at(3)
-    assert np.array_equal(x, again[0])
-    assert np.array_equal(classes, again[1])
+    assert all(map(np.array_equal, replace(batches).at(3), (x, classes)))
     assert not np.array_equal(classes, batches.at(4)[1])
     assert batches.corpus.vocabulary == ("often", "rare")
     assert batches.classes == 6
@@ -130,6 +128,25 @@ def test_a_window_holds_its_word_and_every_other_one_its_neighbour_more_quietly(
     as_it_is = np.abs(after - beside) < ROUNDED
     assert 0.3 < as_it_is.mean() < 0.7
     assert (after[~as_it_is] <= beside - 0.2 * 12 * np.log(10) / 10 + ROUNDED).all()
+
+
+def test_phones_are_known_where_they_are_heard(corpus):
+    levels, pixels = (120, 140, 160, 180), np.full((600, 40), 60, np.uint8)
+    phones, pairs = np.full((2, 600), -1, np.int32)
+    pixels[300:340], phones[300:340] = np.repeat(levels, 10)[:, None], np.repeat(range(4), 10)
+    pairs[[310, 320, 330]] = 0, 1, 2
+    speech = ReadSpeech(pixels, np.array(["a", "a"]), np.array([[300, 327], [300, 327]]), phones, pairs)
+    batches = Batches(corpus, replace(STILL, shift_frames=50), 600, 0.3, 0, speech)
+    x, classes, (found, said, known) = batches.draw(batches.sounds, 0)
+    found, said, is_word = np.asarray(found), np.asarray(said), np.asarray(classes) == 2
+    for phone, level in enumerate(levels):
+        assert (found == phone).any()
+        assert np.allclose(x[found == phone][:, 0], normalised((level - 147.7) / 9.92), atol=ROUNDED)
+    assert (found[~is_word] == -1).all()  # played backwards, too
+    assert not np.asarray(known)[~is_word].any()
+    assert ((found == 0).any(1) & (found == 1).any(1))[said[:, 0]].all()
+    assert said[is_word, 0].mean() > 1.5 * said[is_word, 2].mean() > 0  # every other one is quieter after the word
+    assert np.asarray(known)[is_word, 0].mean() > 0.7
 
 
 def test_noise_is_one_or_two_noises_or_people_who_are_quieter(corpus):

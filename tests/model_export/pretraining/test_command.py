@@ -1,6 +1,7 @@
 """`auricle-export pretrain`: trains, survives SIGKILL, writes a file that both runtimes run, and explains bad input."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,11 +11,17 @@ import numpy as np
 import pytest
 
 from edge_client.audio.recordings import encode_wave
+from edge_client.features.front_end import open_front_end
+from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork, preset
 from fleet_protocol.tensors import unpack
+from model_export.cli import main
 from model_export.cost import multiply_adds_of
+from model_export.front_ends import find_front_end
 from model_export.graph_operators import operators_by_signature
+from model_export.pretraining import variants
 from model_export.pretraining.front_end_file import read
+from model_export.pretraining.network import DESIGNS, Design
 from tests.support.checkout import ROOT, run_module
 from tests.support.sounds import write_clips
 
@@ -32,26 +39,17 @@ def arguments(folder, corpus):
     return [*options.split(), "--attribution", "melodies", "--json", "-o", str(folder / "ears.frontend")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def environment(tmp_path_factory):
-    """Programs work on processors, and what one of them compiled serves the next."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-        patch.setenv("JAX_PLATFORMS", "cpu")
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
-        yield
-
-
 def pretrain(*options):
     return run_module("model_export.cli", "pretrain", *options)
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Five melodies by twelve singers, and some noise."""
+    """Five melodies by twelve singers, and connected speech."""
     folder = tmp_path_factory.mktemp("corpus")
     for label in ("yes", "no", "up", "down", "stop"):
         write_clips(folder, label, 12, seed=0)
+    write_clips(folder, "stop", 4, seed=1, name="_speech_")
     return folder
 
 
@@ -71,8 +69,9 @@ def speech(tmp_path_factory):
     rng = np.random.default_rng(0)
     for name in ("a", "b"):
         (folder / f"{name}.wav").write_bytes(encode_wave(rng.normal(0, 0.1, 32_000).astype(np.float32), 16_000))
-    words = [["zip", 20, 60], ["yes", 70, 110]]
-    marks = [{"recording": name, "speaker": f"reader{name}", "words": words} for name in ("a", "b")]
+    said = {"words": [["zip", 20, 60], ["yes", 70, 110]]}
+    said["phones"] = [["ah" if number % 2 else "oh", 3 * number, 3 * number + 2] for number in range(65)]
+    marks = [{"recording": name, "speaker": f"reader{name}", **said} for name in ("a", "b")]
     (folder / "marks.json").write_text(json.dumps(marks))
     return ["--speech", str(folder / "marks.json"), "--recordings", str(folder)]
 
@@ -135,6 +134,54 @@ def test_only_built_in_operators_are_left(trained):
         assert set(operators) <= BUILT_IN[precision]
 
 
+def test_a_bundle_hears_with_the_network_of_either_precision(tmp_path, trained):
+    held, settings = read(trained[0]).description["files"]["statistics.safetensors"]["sha256"], []
+    clips = (0.1 * np.random.default_rng(0).standard_normal((4, 16_000))).astype(np.float32)
+    for precision in ("float32", "int8"):
+        path = tmp_path / f"{precision}.auricle"
+        options = ["--features", str(trained[0]), "--front-end-precision", precision, "-o", str(path)]
+        assert main(["build", "linear", *options]) == 0
+        model = ModelRuntime.open(path)
+        settings.append(model.manifest.feature_settings)
+        assert settings[-1].preset == "ears"
+        assert model.manifest.sha256["embedding.safetensors"] == held  # a bundle beside the file can leave it out
+        x = model.normalise(open_front_end(settings[-1])(clips))
+        assert x.shape == (4, 1, 64)
+        sums = model.predict(x, np.ones(model.manifest.capacity, np.float32)).sum(axis=1)
+        assert sums == pytest.approx([1.0] * 4, abs=1e-5)
+    assert settings[0].digest != settings[1].digest  # numbers of one network cannot be compared with those of the other
+
+
+def test_two_networks_in_one_file_give_what_each_gives(tmp_path, corpus, trained, speech, monkeypatch, capsys):
+    monkeypatch.setitem(DESIGNS, "separable", Design((3,), 8, (16,), 3, half=True, bands=53, separable=(3, 4)))
+    monkeypatch.setattr(variants, "SEPARABLE", variants.Augmentation(cut=0.5))  # compiled sooner
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    path, clip = tmp_path / "ears.frontend", np.random.default_rng(0).normal(0, 0.1, 16_000).astype(np.float32)
+    options = ["pretrain", *arguments(tmp_path, corpus), *speech, "--size", "separable", "--steps", "8"]
+
+    def heard(file):
+        return open_front_end(find_front_end(str(file), "float32").settings)(clip)
+
+    assert main(options) == 0
+    expected = np.concatenate([heard(trained[0]), heard(path)], axis=1)
+    checkpoint = (tmp_path / "ears.checkpoint").read_bytes()
+    assert unpack(checkpoint)[0]["weights/pairs/kernel"].shape == (16, 2)
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ  # JAX may use an accelerator
+    assert main([*options, "--beside", str(trained[0])]) == 0  # from the checkpoint
+    assert (tmp_path / "ears.checkpoint").read_bytes() == checkpoint
+    assert np.allclose(heard(path), expected, atol=1e-3 * np.abs(expected).max())
+    file = read(path)
+    assert file.description["network"]["size"] == "small and separable"
+    assert (file.int8, file.words) == (b"", ("no", "up", "yes"))
+    assert file.statistics["head/kernel"].shape == (80, 4)
+    for beside, changed, message in (
+        (path, [], "must be one network of `auricle-export pretrain`, and is of size 'small and separable'"),
+        (trained[0], ["--leave-out-words", "stop"], "was trained on other words than --data has (down); train both"),
+    ):
+        assert main([*options, "--beside", str(beside), *changed]) == 1
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -152,7 +199,5 @@ def test_only_built_in_operators_are_left(trained):
     ],
 )
 def test_bad_input_is_explained(tmp_path, corpus, changed, message, capsys):
-    from model_export.cli import main
-
     assert main(["pretrain", *arguments(tmp_path, corpus), *changed]) == 1
     assert message in capsys.readouterr().err

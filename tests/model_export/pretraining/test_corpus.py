@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from model_export.errors import CorpusError
-from model_export.pretraining.corpus import NOISE, divide, read_corpus, read_log_mel, speakers_of
-from model_export.pretraining.pictures import BANDS, FRAMES, LOG_POWERS, mel_power, to_pixels
+from model_export.pretraining.corpus import NOISE, divide, read_corpus, read_log_mel, settings_of, speakers_of
+from model_export.pretraining.pictures import BANDS, FRAMES, LOG_POWERS, mel_power, to_pixels, without_unknown
 from tests.support.sounds import write_clips
 
 
@@ -32,6 +32,9 @@ def test_an_archive_names_words_speakers_and_noise(archive):
     assert corpus.speakers.tolist() == ["aaaaaaaa", "bbbbbbbb", ""]
     assert corpus.pixels.shape == (3, 98, 40)
     assert corpus.vocabulary == ("bed", "yes")
+    wide = read_corpus([archive], settings_of(53)).pixels
+    assert np.array_equal(wide[:, :, :40], corpus.pixels)
+    assert (without_unknown(np.ones(wide.shape), wide) == (np.arange(53) < 40)).all()
     assert speakers_of(archive) == {"aaaaaaaa", "bbbbbbbb"}
 
 
@@ -51,6 +54,10 @@ def test_folders_name_the_word_before_the_speaker_and_cut_long_noise(tmp_path):
     assert features.dtype == np.float32
     assert np.allclose(features[0], np.log(1e-6))
     assert words.tolist() == corpus.words.tolist()
+    wide = read_log_mel(tmp_path, settings_of(53))[0]
+    assert np.allclose(wide[:, :, :40], features, atol=1e-4)
+    assert not np.allclose(wide[3:, :, 40:], wide[3:, :, 39:40], atol=1)  # a recording's bands above 4 kHz
+    assert (without_unknown(wide, wide)[3:] == wide[3:]).all()
 
 
 def test_pixels_and_powers_are_each_others_inverse():

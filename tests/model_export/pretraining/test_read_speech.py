@@ -9,6 +9,7 @@ import pytest
 from edge_client.audio.recordings import encode_wave
 from edge_client.features.front_end import open_front_end
 from model_export.errors import CorpusError
+from model_export.pretraining import read_speech
 from model_export.pretraining.corpus import SETTINGS
 from model_export.pretraining.pictures import to_pixels
 from model_export.pretraining.read_speech import read
@@ -29,9 +30,9 @@ def recordings(tmp_path):
     return folder.parent
 
 
-def marks(folder, *recordings, words=WORDS):
+def marks(folder, *recordings, words=WORDS, **phones):
     path = folder / "marks.json.gz"
-    lines = [{"recording": name, "speaker": speaker, "words": words} for name, speaker in recordings]
+    lines = [{"recording": name, "speaker": speaker, "words": words, **phones} for name, speaker in recordings]
     path.write_bytes(gzip.compress(json.dumps(lines).encode()))
     return path
 
@@ -56,6 +57,17 @@ def test_speakers_are_left_out_with_all_that_they_say(tmp_path, recordings):
     alone = read(marks(tmp_path, ("l-1", "lj"), ("l-2", "anna")), recordings, ("anna",), ())
     assert alone.words.tolist() == ["fourteen"] * 2  # "sixty" is said once
     assert 2 * len(alone.pixels) == len(both.pixels)
+
+
+def test_phones_and_their_frequent_pairs_lie_where_the_marks_say(tmp_path, recordings, monkeypatch):
+    monkeypatch.setattr(read_speech, "_FREQUENT", 2)
+    phones = [["f", 0, 24], ["s", 25, 49], ["f", 55, 60], ["s", 62, 70]]
+    speech = read(marks(tmp_path, ("l-1", "lj"), ("l-2", "anna"), phones=phones), recordings, (), ())
+    begin = speech.marks[speech.words == "fourteen"][2, 0]  # of the second recording
+    found = np.repeat([0, 1, -1, 0, -1, 1, -1], [25, 25, 5, 6, 1, 9, 10])
+    assert speech.phones[:81].tolist() == speech.phones[begin : begin + 81].tolist() == found.tolist()
+    assert np.flatnonzero(speech.pairs == 0).tolist() == [25, 62, begin + 25, begin + 62]
+    assert speech.digest() != read(marks(tmp_path, ("l-1", "lj"), ("l-2", "anna")), recordings, (), ()).digest()
 
 
 def test_marks_that_cannot_be_used_are_refused(tmp_path, recordings):

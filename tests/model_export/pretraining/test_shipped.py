@@ -8,8 +8,12 @@ import pytest
 from edge_client.audio.recordings import read_clip
 from edge_client.features.front_end import open_front_end
 from fleet_protocol.feature_settings import FeatureSettings, FrozenNetwork
+from model_export.cost import multiply_adds_of
 from model_export.front_ends import SHIPPED
+from model_export.graph_operators import operators_by_signature, read_convolutions
+from model_export.pretraining import conversion
 from model_export.pretraining.front_end_file import read
+from model_export.pretraining.network import DESIGNS, SIGNATURE
 from tests.support.checkout import DATA, ROOT
 
 LANGUAGES = {"de": "German", "es": "Spanish", "fr": "French", "it": "Italian", "pl": "Polish", "tr": "Turkish"}
@@ -72,6 +76,22 @@ def test_the_model_card_has_the_figures_of_a_language(front_end, card, code):
         return
     figures = [found[CASES[0]]["same_speaker"], *(found[case]["other_speakers"] for case in CASES)]
     assert f"| {LANGUAGES[code]} | " + " | ".join(f"{figure:.1f}" for figure in figures) + " |" in card
+
+
+@pytest.mark.slow
+def test_words_has_the_networks_that_pretraining_makes():
+    shipped = read(SHIPPED["words"]).float32
+    weights, networks = read_convolutions(shipped, SIGNATURE), {}
+    for name in ("separable", "words"):  # the order in which the graph has them
+        layers = dict(zip(DESIGNS[name].convolutions, weights, strict=False))
+        networks[name] = conversion.build(DESIGNS[name], layers, name)
+    alone = conversion.float32_graph(networks["separable"], half=True)
+    assert (multiply_adds_of(alone, SIGNATURE), networks["separable"].count_params()) == (16_744_000, 613_896)
+    joined = conversion.float32_graph(conversion.side_by_side(networks["words"], networks["separable"]), half=True)
+    assert operators_by_signature(joined) == operators_by_signature(shipped)
+    assert len(joined) < 2.1 * 960_544 + 20_000
+    pictures = np.random.default_rng(0).normal(size=(8, 98, 53)).astype(np.float32)
+    assert np.allclose(conversion.run(joined, pictures), conversion.run(shipped, pictures), atol=1e-5)
 
 
 @pytest.mark.slow

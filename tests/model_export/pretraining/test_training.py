@@ -1,6 +1,5 @@
 """Training: what is learned, runs that go on from a checkpoint, and the same network in Keras."""
 
-import jax
 import numpy as np
 import pytest
 from jax import numpy as jnp
@@ -10,12 +9,12 @@ from model_export.errors import ExportError
 from model_export.pretraining import conversion, training
 from model_export.pretraining.batches import Batches
 from model_export.pretraining.corpus import NOISE, Corpus
-from model_export.pretraining.network import DESIGNS, Design, embed, initial
+from model_export.pretraining.network import DESIGNS, Design, frames, initial
 from model_export.pretraining.pictures import LOG_POWERS, normalised
 from model_export.pretraining.training import Options, State, Training, adam, losses
 from model_export.pretraining.variants import Augmentation
 
-DESIGN = Design((3, 4), 8, (12,), 3, 10**6, 10**5)
+DESIGN = Design((3, 4), 8, (12,), 3)
 
 
 class CutError(Exception):
@@ -25,14 +24,6 @@ class CutError(Exception):
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setitem(DESIGNS, "tiny", DESIGN)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """Let what one test compiled serve the next."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("compiled")))
-    yield
-    jax.config.update("jax_compilation_cache_dir", None)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +53,7 @@ def test_words_are_learned_and_keras_tells_them_apart(tmp_path, batches):
     assert reports[-1].loss < before
     network = conversion.fold({**run.state.weights, **run.state.moving}, DESIGN)
     head = run.head()
-    seen = conversion.embed(network, normalised(LOG_POWERS[batches.corpus.pixels[[0, 40]]]))
+    seen = conversion.run(conversion.float32_graph(network), normalised(LOG_POWERS[batches.corpus.pixels[[0, 40]]]))
     logits = seen @ head["head/kernel"] + head["head/bias"]
     assert [batches.corpus.vocabulary[one] for one in logits[:, :-1].argmax(axis=1)] == ["rising", "falling"]
     assert head["head/shares"].sum() == pytest.approx(1)
@@ -90,14 +81,15 @@ def test_a_run_that_was_cut_off_comes_to_the_same_weights(tmp_path, batches, mon
         Training(options(20), batches, later, "digest")
 
 
-@pytest.mark.parametrize("design", [DESIGN, DESIGNS["small"]])
+@pytest.mark.parametrize("design", [DESIGN, DESIGNS["small"], Design((4,), 8, (12,), 3, bands=53, separable=(4, 6))])
 def test_keras_computes_what_was_trained(design):
     """A batch's own statistics as the moving ones: then both normalise alike."""
     weights, moving = initial(design, random.key(1))
     weights = {name: weight + 0.1 for name, weight in weights.items()}
-    pictures = np.random.default_rng(0).normal(size=(6, 98, 40)).astype(np.float32)
-    trained, seen = embed(design, weights, moving, jnp.asarray(pictures), momentum=0.0)
-    folded = conversion.embed(conversion.fold({**weights, **seen}, design), pictures)
+    pictures = np.random.default_rng(0).normal(size=(6, 98, design.bands)).astype(np.float32)
+    trained, seen = frames(design, weights, moving, jnp.asarray(pictures), momentum=0.0)
+    trained = trained.mean(1)
+    folded = conversion.run(conversion.float32_graph(conversion.fold({**weights, **seen}, design)), pictures)
     assert folded.shape == (6, design.embedding)
     assert np.allclose(folded, trained, atol=1e-3 * np.abs(trained).max())
 

@@ -1,4 +1,4 @@
-"""A device that listens for sounds which nobody taught it, and learns more of them from takes."""
+"""A device that listens for sounds and words which nobody taught it, and learns more of them from takes."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from edge_client.audio.recordings import encode_wave
+from edge_client.audio.recordings import encode_wave, read_recording
 from edge_client.clips.folders import choose_known, known_labels, store_digest
 from edge_client.config import load_config
 from edge_client.daemon.listening_loop import load_listening
@@ -21,6 +21,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.sample_sounds import takes
+from tests.support.checkout import DATA
 from tests.support.edge_commands import EdgeCommands
 from tests.support.owner_page import OwnerPage
 from tests.support.taught_device import Device
@@ -77,6 +78,42 @@ def test_a_sound_is_heard_with_nothing_taught_and_takes_join_what_is_known(tmp_p
     assert device.state.model.load(device.bundle).progress.known == {"Rex": "dog"}
 
 
+@pytest.mark.skipif(not (DATA / "gsc_v2_test").is_dir(), reason=f"there are no recordings in {DATA}")
+@pytest.mark.parametrize("bundle", ["words", "words_and_sounds"])
+def test_a_word_is_heard_with_nothing_taught_and_takes_join_it_under_its_own_name(tmp_path, bundle):
+    device = Device(tmp_path, find_bundle(bundle))
+    recordings = {word: sorted((DATA / "gsc_v2_test" / word).iterdir()) for word in ("stop", "yes", "left")}
+    rng = np.random.default_rng(0)
+    stream = rng.normal(scale=1e-3, size=RATE * 60).astype(np.float32)
+    for number in range(24):  # eight of each, which others said
+        word = read_recording(recordings[("stop", "yes", "left")[number % 3]][-1 - number], RATE)
+        start = round((2.4 * number + 1) * RATE)
+        stream[start : start + len(word)] += word
+
+    def counts():
+        detector = Detector(load_listening(device.config), device.config.detector)
+        events = [one.event.label for part in np.split(stream, 120) for one in detector.push(part)]
+        return {label: events.count(label) for label in {*events} - {"unknown"}}
+
+    choose_known(device.clips, "halt", "stop")
+    device.teach()
+    progress = device.state.model.load(device.bundle).progress
+    assert (progress.known, progress.silent, progress.tails["halt"]) == ({"halt": "stop"}, (), (1.0, 1.6))
+    assert load_listening(device.config).lasting == set()
+    found = counts()
+    assert (found.keys(), found["halt"] >= 6) == ({"halt"}, True)
+    for label, word in (("yes", "yes"), ("links", "left")):
+        (device.clips / label).mkdir()
+        for path in recordings[word][:5]:
+            (device.clips / label / path.name).write_bytes(path.read_bytes())
+    device.teach()
+    progress = device.state.model.load(device.bundle).progress
+    assert progress.known == {"halt": "stop", "yes": "yes"}  # `links` is not called as the word that it is
+    assert progress.tails["yes"] == (1.0, 1.6)
+    found = counts()
+    assert min(found["halt"], found["yes"]) >= 6
+
+
 @pytest.mark.parametrize("bundle", ["sounds_2s", "words_and_sounds"])
 def test_a_sound_s_score_is_of_the_head_the_prototype_and_the_classifier_if_that_knows_it(bundle):
     model = ModelRuntime(read_bundle(find_bundle(bundle)))
@@ -123,10 +160,11 @@ def test_an_owner_chooses_sounds_by_commands(tmp_path, capsys):
     assert {path.name for path in clips.iterdir() if path.is_dir()} == {"Rex", "smoke detector"}
 
 
-def test_a_device_for_words_knows_no_sound(tmp_path, capsys):
+def test_a_device_that_knows_nothing_says_which_bundles_do(tmp_path, capsys):
     edge = EdgeCommands(tmp_path, capsys)
-    told = edge("init", "--alone", "--microphone", "none", "--bundle", "words", "--knows", "dog", status=1)
-    assert "the bundle words knows no 'dog' from the start; sounds, sounds_2s and words_and_sounds know some" in told
+    told = edge("init", "--alone", "--microphone", "none", "--bundle", "base", "--knows", "dog", status=1)
+    assert "knows no 'dog' from the start; words, sounds, sounds_2s and words_and_sounds know some" in told
+    assert "base knows from the start: nothing" in edge("clips", "knows")
 
 
 @pytest.mark.slow
