@@ -147,11 +147,9 @@ def _transformer(
 
 
 def _speech(source: ModuleType, x: Tensor, share: Share, sizes: tuple[int, ...], units: int) -> Tensor:
-    """Xu et al. 2025, table 1: convolutions and max-pooling, then a dense layer at every step, [n, frames / 4, units].
-
-    The first two pools halve the time. The published network halves it a third time: the Mandarin syllables that it
-    writes come at five a second, English letters at up to fifteen.
-    """
+    """Xu et al. 2025, table 1: convolutions and max-pooling, then a dense layer a step, [n, frames / 4, units]."""
+    # The first two pools halve the time. The published network halves it a third time: the Mandarin syllables that it
+    # writes come at five a second, English letters at up to fifteen.
     x = source.Reshape((*x.shape[1:], 1), name="channel")(x)
     for number, (filters, size) in enumerate(zip(sizes, _SPEECH_POOLS, strict=True), start=1):
         x = source.Conv2D(share(filters), 3, padding="same", use_bias=False, name=f"conv{number}")(x)

@@ -63,11 +63,9 @@ def krum_scores(updates: Updates, byzantine: float) -> Doubles:
 
 
 def _products(updates: Updates) -> Doubles:
-    """Return the products of all pairs, float64 [devices, devices].
-
-    Distances are |a|^2 + |b|^2 - 2 a b, in float64: of float32 weights that differ in their third digit they are right
-    to nine digits, and an upload far away spoils nobody else's.
-    """
+    """Return the products of all pairs, float64 [devices, devices]."""
+    # Distances are |a|^2 + |b|^2 - 2 a b, in float64: of float32 weights that differ in their third digit they are
+    # right to nine digits, and an upload far away spoils nobody else's.
     products = np.zeros((len(updates), len(updates)))
     for _, _, values in updates.runs_of(slice(0, len(updates))):
         block = values.astype(np.float64)

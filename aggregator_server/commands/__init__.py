@@ -90,7 +90,7 @@ def show(
     """Print rows, as JSON in full or as a table of some columns for people."""
     documents = [row if isinstance(row, Mapping) else dataclasses.asdict(row) for row in rows]
     if as_json:
-        print(json.dumps(documents, default=_plain))
+        print(json.dumps(documents, default=lambda one: one.isoformat() if isinstance(one, datetime) else str(one)))
         return
     names = list(columns)
     print_table(names, [[text_of(row.get(name)) for name in names] for row in documents])
@@ -114,7 +114,3 @@ def text_of(value: Any) -> str:  # noqa: ANN401  (any column's)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(text_of, value)) or "-"
     return "-" if value is None else str(value)
-
-
-def _plain(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -55,14 +55,7 @@ class ReportedClass:
 
 @dataclass(frozen=True)
 class KnownClass:
-    """A device's description of a class that the fleet has.
-
-    Attributes:
-        impressions: Data impressions, float32 [n, frames, coefficients]; None where the features are an embedding.
-        profile: Scores of the public recordings for this class, float32 [public samples]; None where the device sent
-            none.
-        prototype: Mean embedding of its clips, float32 [1, numbers]; None where the features are no embedding.
-    """
+    """A device's description of a class that the fleet has; its arrays are those of :class:`ReportedClass`."""
 
     device_id: str
     class_id: str
@@ -172,11 +165,9 @@ def silhouette(distances: Doubles, labels: Ints, alone: float | None = None) -> 
 
 
 def _between_same_and_different(distances: Doubles, labels: Ints) -> float | None:
-    """Return the distance that a point without others of its class is assumed to have to its class.
-
-    That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
-    two thirds did no worse); None where there is no pair of one of these kinds.
-    """
+    """Return the distance that a point without others of its class is assumed to have to its class."""
+    # That is a third of the way from the mean distance within classes to the mean distance between them (a quarter and
+    # two thirds did no worse); None where there is no pair of one of these kinds.
     pairs = np.triu(np.ones_like(distances, dtype=bool), 1)
     same, different = (distances[pairs & found] for found in (labels[:, None] == labels, labels[:, None] != labels))
     return float((2 * same.mean() + different.mean()) / 3) if len(same) and len(different) else None
@@ -204,11 +195,9 @@ def _descriptors(
 
 
 def _residuals(profiles: Floats, public_set: PublicSet) -> Doubles:
-    """Take the mean over each public class out of profiles: float64 [profiles, public recordings].
-
-    Which classes a device finds alike depends on the classes that it knows; which CLIPS of a class it finds alike
-    depends on the sound.
-    """
+    """Take the mean over each public class out of profiles: float64 [profiles, public recordings]."""
+    # Which classes a device finds alike depends on the classes that it knows; which CLIPS of a class it finds alike
+    # depends on the sound.
     real = ~public_set.synthetic
     residuals = profiles[:, real].astype(np.float64)
     for label in np.unique(public_set.labels[real]):

@@ -4,8 +4,9 @@ A group that is no class yet becomes one. Its rows in the public set are the ave
 or, where the features are embeddings, draws around the mean of their prototypes.
 """
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +40,9 @@ def settle(
     seed: int = 0,
     terms: ClassTerms | None = None,
 ) -> Settled:
-    """Turn groups into classes, rows and assignments.
-
-    Two sounds of one device are never the same class, because their owner gave them different names. The second in a
-    group is left open, and the device reports it again. So are groups for which the fleet has no room.
-    """
+    """Turn groups into classes, rows and assignments."""
+    # Two sounds of one device are never the same class, because their owner gave them different names. The second in a
+    # group is left open, and the device reports it again. So are groups for which the fleet has no room.
     terms = terms or ClassTerms()
     room = terms.max_classes - len(public_set.classes)
     fitting = _fitting(discovery.groups, reports, room)
@@ -51,7 +50,8 @@ def settle(
     assignments: list[Assigned] = []
     groups: list[dict[str, Any]] = []
     for group in fitting:
-        class_id = group.class_id or free_class_id({*grown.class_ids, *terms.reserved})
+        taken = {*grown.class_ids, *terms.reserved}
+        class_id = group.class_id or next(new for n in itertools.count(len(taken)) if (new := f"c{n}") not in taken)
         first_of = {reports[index].device_id: index for index in reversed(group.members)}
         members = sorted(first_of.values())
         if group.class_id is None:
@@ -106,14 +106,6 @@ def extend(consensus: Floats, public_set: PublicSet) -> Floats:
     return grown
 
 
-def free_class_id(taken: Collection[str]) -> str:
-    """Return an identifier for a new class, which is none of those that are taken."""
-    number = len(taken)
-    while f"c{number}" in taken:
-        number += 1
-    return f"c{number}"
-
-
 def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.random.Generator) -> Floats:
     """Return the rows that stand for a new class of these reports, float32 [rows, frames, coefficients]."""
     prototypes = [member.prototype for member in members if member.prototype is not None]
@@ -125,10 +117,8 @@ def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.ran
 
 
 def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
-    """Return a public set with another class as its last one, and its rows, float32 [rows, frames, coefficients].
-
-    The name gets a number where it is taken.
-    """
+    """Return a public set with another class as its last one, and its rows, float32 [rows, frames, coefficients]."""
+    # The name gets a number where it is taken.
     name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(
         public_set.settings,

@@ -16,10 +16,8 @@ _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
 
 def recognise(inputs: RoundInputs, contributions: Sequence[Contribution]) -> Settled:
-    """Return the classes of the reported sounds: those assigned in an earlier round, then the rest, settled now.
-
-    A device reports a sound again when the answer to its first report got lost.
-    """
+    """Return the classes of the reported sounds: those assigned in an earlier round, then the rest, settled now."""
+    # A device reports a sound again when the answer to its first report got lost.
     reassigned: list[Assigned] = []
     sounds: list[_Sound] = []
     for contribution in sorted(contributions, key=lambda c: c.update.device_id):
@@ -52,10 +50,8 @@ class _Sound:
 
 
 def _within_bounds(sounds: Sequence[_Sound]) -> list[int]:
-    """Return the sounds that a round looks at, ascending: as many of each device as of the others, while there is room.
-
-    The first ones are looked at whatever they take.
-    """
+    """Return the sounds that a round looks at, ascending: as many of each device as of others while there is room."""
+    # The first ones are looked at whatever they take.
     device_ids = [sound.report.device_id for sound in sounds]
     chosen, left = list[int](), DESCRIPTION_BYTES
     sizes: dict[str, int] = {}
@@ -117,11 +113,9 @@ def _description(arrays: Arrays, row: int) -> tuple[Floats | None, Floats | None
 
 
 def _grouped(inputs: RoundInputs, reports: Sequence[ReportedClass], references: Sequence[KnownClass]) -> Discovery:
-    """Group the reports that are a class of the fleet already, and those that are new.
-
-    A device never gets a class that it has clips of, or that another of its sounds was recognised as: its owner has two
-    names for them. So an owner who disagrees gives the clips another label.
-    """
+    """Group the reports that are a class of the fleet already, and those that are new."""
+    # A device never gets a class that it has clips of, or that another of its sounds was recognised as: its owner has
+    # two names for them. So an owner who disagrees gives the clips another label.
     known: dict[str, list[int]] = {}
     if all(report.prototype is not None for report in reports):
         space, theirs = PublicEmbedding(inputs.public_set), {(item.device_id, item.class_id) for item in references}

@@ -8,13 +8,7 @@ from aggregator_server.errors import InvalidRequestError, RefusedError
 from aggregator_server.fleet.audit import SERVER, Actor, What, audit
 from aggregator_server.fleet.classes import all_classes, require_class, set_columns
 from aggregator_server.fleet.shared_models import model_blob
-from aggregator_server.operator_changes.class_columns import (
-    ClassChange,
-    changed_consensus,
-    changed_head,
-    changed_prototypes,
-    changed_public_set,
-)
+from aggregator_server.operator_changes import class_columns
 from aggregator_server.operator_changes.restore_and_undo import WAY_OUT, insert_operation, lines, note_public_set
 from aggregator_server.rounds.queries import require_no_open_round
 from aggregator_server.store import Store
@@ -31,11 +25,9 @@ _AUDITED: dict[Operation, What] = {"merge": "class_merged", "retire": "class_ret
 
 
 def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
-    """Retire a class of the fleet. Raises ClassNotFoundError: there is none. RefusedError: it cannot be retired now.
-
-    Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
-    with clips stays its owner's, and is not reported again.
-    """
+    """Retire a class of the fleet. Raises ClassNotFoundError: there is none. RefusedError: it cannot be retired now."""
+    # Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
+    # with clips stays its owner's, and is not reported again.
     _change(store, now, by, "retire", class_id)
 
 
@@ -62,7 +54,7 @@ def _change(store: Store, now: float, by: Actor, operation: Operation, class_id:
             if not left:
                 raise RefusedError("last_class", f"{class_id!r} is the fleet's only class; a fleet needs one")
             made_of = {info.class_id: (info.class_id,) for info in left} | ({into: (into, class_id)} if into else {})
-            change = ClassChange(left, tuple(made_of.values()))
+            change = class_columns.ClassChange(left, tuple(made_of.values()))
             models = [model_blob(session, row.model_version) for row in based_on]
         public_set, stored = _store(store, based_on, models, classes, change)
         with store.writing() as session:
@@ -90,28 +82,30 @@ def _store(
     based_on: Sequence[RoundRow],
     models: Sequence[str | None],
     classes: tuple[ClassInfo, ...],
-    change: ClassChange,
+    change: class_columns.ClassChange,
 ) -> tuple[PublicSet, list[dict[str, str | None]]]:
     """Put the fleet's arrays after a change on disk; return the public set, and the results' blobs of each round."""
     newest, before = based_on[-1], [info.class_id for info in classes]
-    public_set, kept = changed_public_set(PublicSet.unpack(store.blobs.read(str(newest.result_public_set))), change)
+    public_set, kept = class_columns.changed_public_set(
+        PublicSet.unpack(store.blobs.read(str(newest.result_public_set))), change
+    )
     if public_set.synthetic.all():
         raise RefusedError("last_class", "the public set would be left without a recording; a fleet needs one")
     shared: dict[str, str | None] = {"result_public_set": store.blobs.put(public_set.pack())}
     if newest.result_consensus is not None:
         scores, _ = unpack_consensus(store.blobs.read(newest.result_consensus))
-        changed = changed_consensus(scores, before, change, kept)
+        changed = class_columns.changed_consensus(scores, before, change, kept)
         shared["result_consensus"] = store.blobs.put(pack_consensus(changed, public_set.class_ids))
     if newest.result_prototypes is not None:
         prototypes = FleetPrototypes.unpack(store.blobs.read(newest.result_prototypes))
-        shared["result_prototypes"] = store.blobs.put(changed_prototypes(prototypes, change).pack())
+        shared["result_prototypes"] = store.blobs.put(class_columns.changed_prototypes(prototypes, change).pack())
     return public_set, [
         shared | _store_weights(store, row, model, before, change) for row, model in zip(based_on, models, strict=True)
     ]
 
 
 def _store_weights(
-    store: Store, row: RoundRow, model: str | None, before: Sequence[str], change: ClassChange
+    store: Store, row: RoundRow, model: str | None, before: Sequence[str], change: class_columns.ClassChange
 ) -> dict[str, str | None]:
     """Put a line's weights after a change on disk. A server optimiser starts anew: its moments have the old columns."""
     if model is None:
@@ -121,6 +115,6 @@ def _store_weights(
     bundle = unpack_bundle(store.blobs.read(model), f"model {model}")
     weights, _ = unpack(store.blobs.read(row.result_weights))
     head = bundle.manifest.head.weights
-    changed = changed_head(weights, bundle.weights, head, before, change)
+    changed = class_columns.changed_head(weights, bundle.weights, head, before, change)
     document = {"model": model, "classes": [info.class_id for info in change.classes]}
     return {"result_weights": store.blobs.put(pack(changed, document)), "result_server_state": None}

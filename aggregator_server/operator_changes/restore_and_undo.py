@@ -16,29 +16,10 @@ from aggregator_server.fleet.audit import SERVER, Actor, audit
 from aggregator_server.fleet.classes import all_classes, set_columns
 from aggregator_server.fleet.public_sets import public_set_row
 from aggregator_server.fleet.shared_models import current_model
+from aggregator_server.rounds import queries
 from aggregator_server.rounds.history import newest_with_model
-from aggregator_server.rounds.queries import (
-    COUNTS,
-    OF_FLEET,
-    is_done,
-    newest_done,
-    require_no_open_round,
-    require_round,
-)
 from aggregator_server.rounds.result import KINDS
-from aggregator_server.store import Store
-from aggregator_server.store.tables import (
-    ACTIVE,
-    DONE,
-    UNDONE,
-    AssignmentRow,
-    BlobRow,
-    ClassRow,
-    Json,
-    OperationRow,
-    PublicSetRow,
-    RoundRow,
-)
+from aggregator_server.store import Store, tables
 from fleet_protocol.messages import ClassInfo
 from fleet_protocol.public_set import PublicSet
 
@@ -48,9 +29,9 @@ RESULTS = {kind: f"result_{kind}" for kind in KINDS}
 WAY_OUT = ", and works with the classes as they are; wait for it, or cancel it with DELETE /v1/rounds/{}"
 
 
-def lines(session: Session) -> tuple[RoundRow, ...]:
+def lines(session: Session) -> tuple[tables.RoundRow, ...]:
     """Return the rounds that later ones go on from: the model's, and the newest. Raises RefusedError: there is none."""
-    newest, model = newest_done(session), current_model(session)
+    newest, model = queries.newest_done(session), current_model(session)
     if newest is None:
         raise RefusedError(
             "round_not_done",
@@ -63,25 +44,25 @@ def lines(session: Session) -> tuple[RoundRow, ...]:
 
 def insert_operation(
     session: Session,
-    base: RoundRow,
+    base: tables.RoundRow,
     now: float,
     operation: str,
     results: dict[str, str | None],
-    details: Json,
+    details: tables.Json,
     restores: int | None = None,
-) -> RoundRow:
+) -> tables.RoundRow:
     """Insert an operation, and the round that is done with its result, in a writing session while no round is open.
 
     ``base``: the round whose strategy, plan, model and blobs it has, but for those of ``results``, by column.
     """
-    newest = newest_done(session)
+    newest = queries.newest_done(session)
     after = {name: getattr(base, name) for name in RESULTS.values()} | results
     for kind, name in RESULTS.items():
         if after[name] is not None:
-            session.merge(BlobRow(sha256=after[name], kind=kind))
+            session.merge(tables.BlobRow(sha256=after[name], kind=kind))
     session.flush()
-    row = RoundRow(
-        state=DONE,
+    row = tables.RoundRow(
+        state=tables.DONE,
         strategy=base.strategy,
         plan=base.plan,
         opened_at=now,
@@ -93,13 +74,13 @@ def insert_operation(
     )
     session.add(row)
     session.flush()
-    session.add(OperationRow(round_id=row.round_id, what=operation, restores=restores, details=details))
+    session.add(tables.OperationRow(round_id=row.round_id, what=operation, restores=restores, details=details))
     return row
 
 
 def note_public_set(session: Session, sha256: str, public_set: PublicSet, round_id: int) -> None:
     """Make a public set the current one, where it is not."""
-    newest = select(PublicSetRow.sha256).order_by(PublicSetRow.version.desc()).limit(1)
+    newest = select(tables.PublicSetRow.sha256).order_by(tables.PublicSetRow.version.desc()).limit(1)
     if session.scalar(newest) != sha256:
         session.add(public_set_row(sha256, public_set, round_id))
         session.flush()
@@ -121,12 +102,12 @@ def restore_round(store: Store, round_id: int, now: float, by: Actor = SERVER) -
             if _last_round(session) != last:
                 continue
             based_on = _require_restorable(session, round_id)
-            require_no_open_round(session, WAY_OUT)
+            queries.require_no_open_round(session, WAY_OUT)
             results = {name: getattr(based_on, name) for name in RESULTS.values()}
             row = insert_operation(session, based_on, now, "restore", results, {}, restores=round_id)
             note_public_set(session, str(based_on.result_public_set), public_set, row.round_id)
-            later = (RoundRow.round_id > round_id) & (RoundRow.round_id < row.round_id)
-            session.execute(update(RoundRow).where(later, COUNTS).values(undone_by=row.round_id))
+            later = (tables.RoundRow.round_id > round_id) & (tables.RoundRow.round_id < row.round_id)
+            session.execute(update(tables.RoundRow).where(later, queries.COUNTS).values(undone_by=row.round_id))
             _restore_classes(session, public_set.classes)
             audit(session, "round_restored", by, now, round_id=row.round_id, restores=round_id)
             session.flush()
@@ -141,10 +122,12 @@ def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER)
     Raises RoundNotFoundError: there is no such round. RefusedError: another came since, or is open.
     """
     with store.reading() as session:
-        row, newest = require_round(session, operation), lines(session)[-1]
+        row, newest = queries.require_round(session, operation), lines(session)[-1]
         # An operation has a round for the shared model's line, too, of the same time.
-        earlier = (RoundRow.round_id < operation) & (RoundRow.opened_at != row.opened_at)
-        before = session.scalar(select(func.max(RoundRow.round_id)).where(COUNTS, OF_FLEET, earlier))
+        earlier = (tables.RoundRow.round_id < operation) & (tables.RoundRow.opened_at != row.opened_at)
+        before = session.scalar(
+            select(func.max(tables.RoundRow.round_id)).where(queries.COUNTS, queries.OF_FLEET, earlier)
+        )
         if newest.round_id != operation or before is None:
             raise RefusedError(
                 "round_not_done",
@@ -154,10 +137,10 @@ def undo_operation(store: Store, operation: int, now: float, by: Actor = SERVER)
     restore_round(store, before, now, by)
 
 
-def _require_restorable(session: Session, round_id: int) -> RoundRow:
+def _require_restorable(session: Session, round_id: int) -> tables.RoundRow:
     """Return a round that has a result of the whole fleet."""
-    row = require_round(session, round_id)
-    if not is_done(row):
+    row = queries.require_round(session, round_id)
+    if not queries.is_done(row):
         raise RefusedError(
             "round_not_done", f"round {round_id} is {row.state}, so there is no state after it; restore another"
         )
@@ -170,20 +153,20 @@ def _require_restorable(session: Session, round_id: int) -> RoundRow:
 
 
 def _last_round(session: Session) -> int:
-    return session.scalar(select(func.max(RoundRow.round_id))) or 0
+    return session.scalar(select(func.max(tables.RoundRow.round_id))) or 0
 
 
 def _restore_classes(session: Session, classes: Sequence[ClassInfo]) -> None:
-    """Make these classes the fleet's again, and undo the later ones.
-
-    Devices get notice again of their sounds that belong to a restored class. What was recognised as a class
-    that is none now is forgotten, so that it is reported again.
-    """
+    """Make these classes the fleet's again, and undo the later ones."""
+    # Devices get notice again of their sounds that belong to a restored class. What was recognised as a class that is
+    # none now is forgotten, so that it is reported again.
     present = {info.class_id for info in all_classes(session)}
-    set_columns(session, classes, UNDONE)
+    set_columns(session, classes, tables.UNDONE)
     names = {info.class_id for info in classes}
-    undone = select(ClassRow.class_id).where(ClassRow.state == UNDONE)
-    session.execute(delete(AssignmentRow).where(AssignmentRow.class_id.in_(undone)))
-    back = AssignmentRow.class_id.in_(sorted(names - present))
-    session.execute(update(AssignmentRow).where(back).values(acknowledged=False))
-    assert not names - set(session.scalars(select(ClassRow.class_id).where(ClassRow.state == ACTIVE)))
+    undone = select(tables.ClassRow.class_id).where(tables.ClassRow.state == tables.UNDONE)
+    session.execute(delete(tables.AssignmentRow).where(tables.AssignmentRow.class_id.in_(undone)))
+    back = tables.AssignmentRow.class_id.in_(sorted(names - present))
+    session.execute(update(tables.AssignmentRow).where(back).values(acknowledged=False))
+    assert not names - set(
+        session.scalars(select(tables.ClassRow.class_id).where(tables.ClassRow.state == tables.ACTIVE))
+    )

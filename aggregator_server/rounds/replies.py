@@ -11,21 +11,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
+from aggregator_server import schemas
 from aggregator_server.errors import BlobError
 from aggregator_server.fleet.shared_models import model_blob
 from aggregator_server.rounds.history import schedule_of
 from aggregator_server.rounds.plan import parsed_plan
 from aggregator_server.rounds.queries import COUNTS, OF_FLEET, is_open, require_round
-from aggregator_server.schemas import (
-    DiscoveryInfo,
-    ParticipantInfo,
-    PartState,
-    Recognised,
-    RecognitionInfo,
-    RoundDetail,
-    RoundSummary,
-    reply,
-)
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.tables import DeviceRow, LearnedRow, OperationRow, ParticipantRow, RoundRow
@@ -33,23 +24,23 @@ from fleet_protocol.messages import parse
 from fleet_protocol.tensors import read_document
 
 
-def list_rounds(store: Store, before: int | None, limit: int) -> tuple[RoundSummary, ...]:
+def list_rounds(store: Store, before: int | None, limit: int) -> tuple[schemas.RoundSummary, ...]:
     """Return rounds, newest first."""
     query = _summaries().order_by(RoundRow.round_id.desc()).limit(limit)
     if before is not None:
         query = query.where(RoundRow.round_id < before)
     with store.reading() as session:
-        return tuple(reply(RoundSummary, row) for row in session.execute(query))
+        return tuple(schemas.reply(schemas.RoundSummary, row) for row in session.execute(query))
 
 
-def summarise_round(store: Store, round_id: int) -> RoundSummary:
+def summarise_round(store: Store, round_id: int) -> schemas.RoundSummary:
     """Return one round as in the list. Raises RoundNotFoundError: there is no such round."""
     with store.reading() as session:
         require_round(session, round_id)
         return _summary(session, round_id)
 
 
-def describe_round(store: Store, round_id: int, now: float | None = None) -> RoundDetail:
+def describe_round(store: Store, round_id: int, now: float | None = None) -> schemas.RoundDetail:
     """Return one round with its devices, weights and discoveries. Raises RoundNotFoundError: there is no such round.
 
     ``now``: the time that says who is late; None: the present one.
@@ -63,13 +54,13 @@ def describe_round(store: Store, round_id: int, now: float | None = None) -> Rou
         operation = session.get(OperationRow, round_id)
         model = model_blob(session, row.model_version)
     discovery = details.get("discovery")
-    return reply(
-        RoundDetail,
+    return schemas.reply(
+        schemas.RoundDetail,
         row,
         summary=summary,
         plan=plan,
         participants=participants,
-        discovery=parse(DiscoveryInfo, discovery) if discovery else None,
+        discovery=parse(schemas.DiscoveryInfo, discovery) if discovery else None,
         model=model,
         groups=planned.groups,
         group_rounds=planned.rounds,
@@ -84,8 +75,8 @@ def describe_round(store: Store, round_id: int, now: float | None = None) -> Rou
     )
 
 
-def _summary(session: Session, round_id: int) -> RoundSummary:
-    return reply(RoundSummary, session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
+def _summary(session: Session, round_id: int) -> schemas.RoundSummary:
+    return schemas.reply(schemas.RoundSummary, session.execute(_summaries().where(RoundRow.round_id == round_id)).one())
 
 
 def _summaries() -> Select[*tuple[Any, ...]]:
@@ -123,7 +114,7 @@ _LATE = 2.0  # medians of the time that the others took
 _LEAST_MEDIAN_S = 1.0
 
 
-def _participants(session: Session, row: RoundRow, now: float) -> tuple[ParticipantInfo, ...]:
+def _participants(session: Session, row: RoundRow, now: float) -> tuple[schemas.ParticipantInfo, ...]:
     query = (
         select(ParticipantRow, DeviceRow.name, LearnedRow)
         .join(DeviceRow, DeviceRow.device_id == ParticipantRow.device_id)
@@ -139,8 +130,8 @@ def _participants(session: Session, row: RoundRow, now: float) -> tuple[Particip
     shows = took and 2 * len(took) >= len(found)  # fewer do not show how long a device takes
     is_late = shows and now - row.opened_at > _LATE * max(median(took), _LEAST_MEDIAN_S)
     return tuple(
-        reply(
-            ParticipantInfo,
+        schemas.reply(
+            schemas.ParticipantInfo,
             participant,
             name=name,
             state=_state(row, participant, learned, is_late=bool(is_late)),
@@ -154,7 +145,7 @@ def _participants(session: Session, row: RoundRow, now: float) -> tuple[Particip
     )
 
 
-def _state(row: RoundRow, part: ParticipantRow, learned: LearnedRow | None, *, is_late: bool) -> PartState:
+def _state(row: RoundRow, part: ParticipantRow, learned: LearnedRow | None, *, is_late: bool) -> schemas.PartState:
     if learned is not None:
         return "kept_own" if learned.kept_own else "learned"
     if part.upload is not None:
@@ -215,7 +206,7 @@ def list_progress(store: Store, limit: int) -> tuple[RoundProgress, ...]:
 
 def _progress(blobs: BlobStore, row: Any) -> RoundProgress:  # noqa: ANN401  (a database row has no type of its own)
     own, public = (max(names, key=lambda name: getattr(row, f"{name}_count")) for names in (_OWN, _PUBLIC))
-    return reply(
+    return schemas.reply(
         RoundProgress,
         row,
         duration_s=row.closed_at - row.opened_at,
@@ -238,10 +229,10 @@ def _count_classes(blobs: BlobStore, public_set: str) -> int | None:
 
 
 # As edge_client.learning.rounds.model_selection names them.
-_KINDS: dict[str, Recognised] = {"held_out": "own", "taught": "taught", "public": "public"}
+_KINDS: dict[str, schemas.Recognised] = {"held_out": "own", "taught": "taught", "public": "public"}
 
 
-def recognition_of(metrics: Mapping[str, float]) -> tuple[RecognitionInfo, ...]:
+def recognition_of(metrics: Mapping[str, float]) -> tuple[schemas.RecognitionInfo, ...]:
     """Return what a report of what was learned says of a device before and after, own clips first.
 
     ``metrics``: metrics of the report, in %. One of an older device says 0 % of the model before, although there was
@@ -249,7 +240,7 @@ def recognition_of(metrics: Mapping[str, float]) -> tuple[RecognitionInfo, ...]:
     """
     classes_before = metrics.get("classes_before")
     return tuple(
-        RecognitionInfo(
+        schemas.RecognitionInfo(
             of=of,
             before=None if classes_before == 0 else metrics.get(f"{name}_before"),
             after=metrics[f"{name}_after"],

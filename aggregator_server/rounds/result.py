@@ -144,10 +144,8 @@ class StoredRound:
 
 
 def _as_update(document: dict[str, Any]) -> Update:
-    """Return an upload's document, which was parsed when it came in, without what no aggregation looks at.
-
-    Texts that many devices send alike are in memory once: a round may have a hundred thousand documents.
-    """
+    """Return an upload's document, which was parsed when it came in, without what no aggregation looks at."""
+    # Texts that many devices send alike are in memory once: a round may have a hundred thousand documents.
     values = {name: document[name] for name in _LOOKED_AT if name in document}
     values |= {name: intern(values[name]) for name in ("features", "public_set")}
     values |= {name: _class_ids(tuple(values[name])) for name in ("classes", "known") if name in values}

@@ -12,19 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    Executable,
-    Integer,
-    create_engine,
-    event,
-    func,
-    inspect,
-    make_url,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Mapper, Session, object_session
@@ -52,27 +40,25 @@ _DISK_FULL, _READ_ONLY = "53100", "25006"
 _NEXT_KEYS = "auricle_next_keys"  # of a session's flush
 
 
-@event.listens_for(Base, "before_insert", propagate=True)
-def _number(mapper: Mapper[Base], connection: Connection, row: Base) -> None:
-    """Give a row the number after the largest one, as SQLite does: a sequence skips those of rows that were undone.
-
-    Rounds are seeded by their numbers, so a round that is opened again after a crash has to have the same one.
-    """
+@sa.event.listens_for(Base, "before_insert", propagate=True)
+def _number(mapper: Mapper[Base], connection: sa.Connection, row: Base) -> None:
+    """Give a row the number after the largest one, as SQLite does: a sequence skips those of rows that were undone."""
+    # Rounds are seeded by their numbers, so a round that is opened again after a crash has to have the same one.
     key = mapper.primary_key[0]
     if connection.dialect.name != "postgresql" or len(mapper.primary_key) != 1 or not key.autoincrement:
         return
     name = mapper.get_property_by_column(key).key
     session = object_session(row)
-    if getattr(row, name) is not None or not isinstance(key.type, Integer) or key.foreign_keys or session is None:
+    if getattr(row, name) is not None or not isinstance(key.type, sa.Integer) or key.foreign_keys or session is None:
         return
     known = session.info.setdefault(_NEXT_KEYS, {})
     if mapper not in known:
-        known[mapper] = 1 + (connection.scalar(select(func.max(key))) or 0)
+        known[mapper] = 1 + (connection.scalar(sa.select(sa.func.max(key))) or 0)
     setattr(row, name, known[mapper])
     known[mapper] += 1
 
 
-@event.listens_for(Session, "before_flush")
+@sa.event.listens_for(Session, "before_flush")
 def _number_anew(session: Session, *_: object) -> None:
     session.info.pop(_NEXT_KEYS, None)
 
@@ -80,17 +66,17 @@ def _number_anew(session: Session, *_: object) -> None:
 class Postgres(Database):
     """A database of PostgreSQL, or the schema of one that ``search_path`` names."""
 
-    def __init__(self, engine: Engine, deadlines: Deadlines, shown: str, number: int, server: str) -> None:
+    def __init__(self, engine: sa.Engine, deadlines: Deadlines, shown: str, number: int, server: str) -> None:
         super().__init__(engine, shown)
         self._deadlines = deadlines
         self.number = number  # of the fleet
         self.server = server  # what this one calls itself among those of the fleet
         self._away_until = 0.0
-        self._coming: Future[Connection] | None = None  # the reader, that a thread connects
+        self._coming: Future[sa.Connection] | None = None  # the reader, that a thread connects
         self._waited = False  # in vain, since it was lost
-        self._holder: Connection | None = None
+        self._holder: sa.Connection | None = None
         self._holds = ""
-        event.listen(engine, "begin", self._begin)
+        sa.event.listen(engine, "begin", self._begin)
         self._autocommits = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._snapshots = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
@@ -102,17 +88,17 @@ class Postgres(Database):
             yield session
 
     @property
-    def _reading(self) -> Engine:
+    def _reading(self) -> sa.Engine:
         return self._snapshots
 
-    def _autocommitting(self) -> Connection:
+    def _autocommitting(self) -> sa.Connection:
         connection = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         connection.detach()  # not of those that others wait for
         bound(connection, _READER_S + 1)
         connection.exec_driver_sql(f"SET statement_timeout = '{_READER_S}s'")
         return connection
 
-    def _begin(self, connection: Connection) -> None:
+    def _begin(self, connection: sa.Connection) -> None:
         write = connection.get_execution_options().get("auricle_write")
         if write is not None:
             # The lock comes first: what each statement sees is what was committed when it began.
@@ -122,7 +108,7 @@ class Postgres(Database):
                 (LOCKS, WRITER, "off" if write == "soon" else "on", f"{_WRITER_S}s"),
             )
 
-    def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
+    def first_row(self, statement: sa.Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401
         """Return the first row that a statement finds in the newest state; of one thread alone.
 
         It is asked again once, on a new connection, where the old one is lost. While nobody answers, the event loop
@@ -157,7 +143,7 @@ class Postgres(Database):
             raise
         self._waited = False
 
-    def _connect_reader(self, coming: Future[Connection]) -> None:
+    def _connect_reader(self, coming: Future[sa.Connection]) -> None:
         try:
             self._hold_again()
             coming.set_result(self._autocommitting())
@@ -233,7 +219,7 @@ class Postgres(Database):
             with self.answers(), self.engine.begin() as connection:
                 connection.exec_driver_sql("DELETE FROM removals WHERE sha256 = ANY(%s)", (list(digests),))
 
-    def listening(self) -> Connection:
+    def listening(self) -> sa.Connection:
         """Return a connection for :class:`Servers`: each statement on it is a transaction."""
         return self._autocommitting()
 
@@ -253,10 +239,10 @@ class Postgres(Database):
     def note_moved(self, to: str) -> None:
         """Note that the fleet was moved: no server opens these tables any more."""
         with self.answers(), self.engine.begin() as connection:
-            connection.execute(update(FLEET).values(moved_to=to))
+            connection.execute(sa.update(FLEET).values(moved_to=to))
 
 
-def _close_reader(coming: Future[Connection]) -> None:
+def _close_reader(coming: Future[sa.Connection]) -> None:
     if coming.exception() is None:
         coming.result().close()
 
@@ -292,7 +278,7 @@ def has_fleet(address: str) -> bool:
     engine, _ = _connect(address, shown)
     try:
         with engine.connect() as connection:
-            return inspect(connection).has_table(FLEET.name)
+            return sa.inspect(connection).has_table(FLEET.name)
     except _AWAY as error:
         raise _unusable(shown, error) from None
     finally:
@@ -306,10 +292,10 @@ def _unusable(shown: str, error: SQLAlchemyError) -> StartError:
     return StartError(f"the database {shown} cannot be used: {found}{way_out}")
 
 
-def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadlines]:
-    url = make_url(address).set(drivername="postgresql+psycopg")
+def _connect(address: str, shown: str, server: str = "") -> tuple[sa.Engine, Deadlines]:
+    url = sa.make_url(address).set(drivername="postgresql+psycopg")
     try:
-        engine = create_engine(
+        engine = sa.create_engine(
             url,
             pool_size=CONNECTIONS,
             max_overflow=4,  # the connections of the event loop, and of the lock
@@ -321,7 +307,7 @@ def _connect(address: str, shown: str, server: str = "") -> tuple[Engine, Deadli
         raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error
     except (SQLAlchemyError, TypeError, ValueError) as error:
         raise StartError(f"--database {shown} cannot be used: {said(error)}") from None
-    event.listen(engine, "connect", _configure)
+    sa.event.listen(engine, "connect", _configure)
     return engine, Deadlines(engine, _STATEMENT_S + 5)
 
 

@@ -36,10 +36,8 @@ class Votes:
 def votes_of(
     inputs: RoundInputs, contributions: Sequence[Contribution], assigned: Sequence[Assigned], public_set: PublicSet
 ) -> Votes:
-    """Return the votes of a round's uploads and what other devices last uploaded, by class and device.
-
-    Of several votes of a device for a class the first counts. There is one copy of all.
-    """
+    """Return the votes of a round's uploads and what other devices last uploaded, by class and device."""
+    # Of several votes of a device for a class the first counts. There is one copy of all.
     state = inputs.state
     column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
     classes = {(item.device_id, item.slot): item.class_id for item in assigned}
@@ -86,10 +84,8 @@ def _names(device_ids: Iterable[str]) -> NDArray[np.bytes_]:
 
 
 def denied_of(inputs: RoundInputs, contributions: Sequence[Contribution], public_set: PublicSet) -> Votes:
-    """Return what owners said is no sound of a class, by the round's uploads and what other devices last uploaded.
-
-    A device may have said it of several sounds; its rows stand in its own order.
-    """
+    """Return what owners said is no sound of a class, by the round's uploads and what other devices last uploaded."""
+    # A device may have said it of several sounds; its rows stand in its own order.
     column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
     shape = public_set.settings.shape
     columns, devices = [np.zeros(0, np.int64)], [_names(())]
@@ -137,10 +133,8 @@ def _arrays(votes: Votes, class_ids: Sequence[str]) -> Arrays:
 
 
 def _kept(state: Arrays, column_of: Mapping[str, int], terms: ClassTerms) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """Read whose votes :func:`to_keep` returned: numbers of its rows, int64 [votes], and the columns of their classes.
-
-    Votes for a merged class count for what it is now, behind those for that class itself; others have no class.
-    """
+    """Read whose votes :func:`to_keep` returned: its rows' numbers, int64 [votes], and the columns of their classes."""
+    # Votes for a merged class count for what it is now, behind those for that class itself; others have no class.
     if "devices" not in state:
         return np.zeros(0, np.intp), np.zeros(0, np.int64)
     names, which = np.unique(_as_names(state["classes"]), return_inverse=True)

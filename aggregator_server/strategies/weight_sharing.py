@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.aggregation.contract import (
-    Assigned,
-    Contribution,
-    RoundInputs,
-    RoundResult,
-    SharedModel,
-    UploadTerms,
-)
+from aggregator_server.aggregation import contract
 from aggregator_server.aggregation.input_bounds import check_weights
 from aggregator_server.aggregation.rule import aggregate_weights
 from aggregator_server.aggregation.updates import Layout, Updates, stack_updates
@@ -33,7 +26,7 @@ PREFIX = "weights/"
 Combine = Callable[[Choice, Updates, Doubles, Arrays, Arrays], tuple[Arrays, Arrays, dict[str, Any]]]
 
 
-def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
+def check(terms: contract.UploadTerms, update: Update, arrays: Arrays) -> None:
     """Check an upload: its document, and that its arrays are weights of the shared model.
 
     Raises MalformedUpdateError: naming what is wrong.
@@ -47,7 +40,7 @@ def check(terms: UploadTerms, update: Update, arrays: Arrays) -> None:
         check_weights(name, arrays[name])
 
 
-def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> RoundResult:
+def aggregate(inputs: contract.RoundInputs, combine: Combine = aggregate_weights) -> contract.RoundResult:
     """Combine the weights of a round (pure: the same inputs give the same result, bit for bit).
 
     Args:
@@ -71,7 +64,7 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     former = len(inputs.public_set.classes)
     new = _new_columns(model, former, public_set.class_ids[former:], believed, settled.assignments)
     weights = _with_columns(weights, former, list(new.values()))
-    return RoundResult(
+    return contract.RoundResult(
         public_set=public_set,
         consensus=extend(inputs.consensus, public_set) if inputs.has_consensus else None,
         assignments=settled.assignments,
@@ -81,7 +74,9 @@ def aggregate(inputs: RoundInputs, combine: Combine = aggregate_weights) -> Roun
     )
 
 
-def _known_columns(model: SharedModel, contribution: Contribution, inputs: RoundInputs) -> Arrays:
+def _known_columns(
+    model: contract.SharedModel, contribution: contract.Contribution, inputs: contract.RoundInputs
+) -> Arrays:
     """Return a device's weights with the head's columns beyond the fleet's classes as they were before."""
     read, classes = contribution.read(), len(inputs.public_set.classes)
     arrays = {name.removeprefix(PREFIX): array for name, array in read.items() if name.startswith(PREFIX)}
@@ -93,17 +88,15 @@ def _known_columns(model: SharedModel, contribution: Contribution, inputs: Round
 
 
 def _new_columns(
-    model: SharedModel,
+    model: contract.SharedModel,
     former: int,
     new: Sequence[str],
-    contributions: Sequence[Contribution],
-    assigned: Sequence[Assigned],
+    contributions: Sequence[contract.Contribution],
+    assigned: Sequence[contract.Assigned],
 ) -> dict[str, Arrays]:
-    """Return the head's columns of classes that were discovered, by class and name of the weights.
-
-    Each is the mean of its reporters' columns. A class that only screened devices reported, or for whose sound no head
-    had a column left, has none: its slot keeps the column that nobody has trained.
-    """
+    """Return the head's columns of classes that were discovered, by class and name of the weights."""
+    # Each is the mean of its reporters' columns. A class that only screened devices reported, or for whose sound no
+    # head had a column left, has none: its slot keeps the column that nobody has trained.
     reports = {
         (c.update.device_id, report.slot): (c, former + place)
         for c in contributions

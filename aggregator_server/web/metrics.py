@@ -14,19 +14,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
-from aggregator_server.store import Store
+from aggregator_server.store import Store, tables
 from aggregator_server.store.free_space import free_space
 from aggregator_server.store.location import copied_at
-from aggregator_server.store.tables import (
-    DONE,
-    FAILED,
-    OPEN,
-    AuditRow,
-    ClassRow,
-    ParticipantRow,
-    ReputationRow,
-    RoundRow,
-)
 
 
 def write_metrics(store: Store, now: float) -> bytes:
@@ -52,9 +42,9 @@ class _Fleet(Collector):
             yield from _devices(session, self._now)
             yield from _rounds(session)
             yield from _open_round(session)
-            yield _by("state", "auricle_classes", "Classes of the fleet.", _counts(session, ClassRow.state))
+            yield _by("state", "auricle_classes", "Classes of the fleet.", _counts(session, tables.ClassRow.state))
             entries = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
-            for what, count in _counts(session, AuditRow.what).items():
+            for what, count in _counts(session, tables.AuditRow.what).items():
                 entries.add_metric([what], count)
             yield entries
 
@@ -64,7 +54,7 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
     states = {state: getattr(health, state) for state in ("active", "waiting", "revoked")}
     yield _by("state", "auricle_devices", "Devices that are enrolled, or were.", states)
     yield GaugeMetricFamily("auricle_devices_present", f"Active devices heard of within {SEEN_S:.0f} s.", health.seen)
-    held = _count(session, ReputationRow.device_id, ReputationRow.quarantined_at.is_not(None))
+    held = _count(session, tables.ReputationRow.device_id, tables.ReputationRow.quarantined_at.is_not(None))
     yield GaugeMetricFamily("auricle_devices_quarantined", "Devices whose uploads do not count.", held)
     about = "Devices, but revoked ones, that run an older program than the server."
     yield GaugeMetricFamily("auricle_devices_outdated", about, count_outdated(session))
@@ -72,21 +62,23 @@ def _devices(session: Session, now: float) -> Iterator[Metric]:
 
 def _rounds(session: Session) -> Iterator[Metric]:
     # Zeros too: an alert on the first failure needs a figure from before.
-    counts = {OPEN: 0, DONE: 0, FAILED: 0} | _counts(session, RoundRow.state)
+    counts = {tables.OPEN: 0, tables.DONE: 0, tables.FAILED: 0} | _counts(session, tables.RoundRow.state)
     yield _by("state", "auricle_rounds", "Rounds, by how they stand.", counts)
-    last = select(RoundRow.round_id, RoundRow.opened_at, RoundRow.closed_at).where(RoundRow.closed_at.is_not(None))
-    row = session.execute(last.order_by(RoundRow.round_id.desc()).limit(1)).first()
+    last = select(tables.RoundRow.round_id, tables.RoundRow.opened_at, tables.RoundRow.closed_at).where(
+        tables.RoundRow.closed_at.is_not(None)
+    )
+    row = session.execute(last.order_by(tables.RoundRow.round_id.desc()).limit(1)).first()
     if row is not None:
         took, about = row.closed_at - row.opened_at, "How long the newest round took that is over."
         yield GaugeMetricFamily("auricle_last_round_seconds", about, took)
-        uploads = _count_parts(session, row.round_id, ParticipantRow.uploaded_at.is_not(None))
+        uploads = _count_parts(session, row.round_id, tables.ParticipantRow.uploaded_at.is_not(None))
         yield GaugeMetricFamily("auricle_last_round_uploads", "Uploads that it got.", uploads)
 
 
 def _open_round(session: Session) -> Iterator[Metric]:
     round_id = open_round_id(session)
     yield GaugeMetricFamily("auricle_open_round", "Number of the round that is open; 0: none is.", round_id or 0)
-    have = {"yes": ParticipantRow.uploaded_at.is_not(None), "no": ParticipantRow.uploaded_at.is_(None)}
+    have = {"yes": tables.ParticipantRow.uploaded_at.is_not(None), "no": tables.ParticipantRow.uploaded_at.is_(None)}
     counts = {word: _count_parts(session, round_id, condition) for word, condition in have.items()}
     yield _by("uploaded", "auricle_open_round_devices", "Devices of the open round.", counts)
 
@@ -103,7 +95,7 @@ def _counts(session: Session, column: InstrumentedAttribute[str]) -> dict[str, i
 
 
 def _count_parts(session: Session, round_id: int | None, condition: ColumnElement[bool]) -> int:
-    return _count(session, ParticipantRow.device_id, (ParticipantRow.round_id == round_id) & condition)
+    return _count(session, tables.ParticipantRow.device_id, (tables.ParticipantRow.round_id == round_id) & condition)
 
 
 def _count(session: Session, column: InstrumentedAttribute[str], condition: ColumnElement[bool]) -> int:

@@ -19,18 +19,7 @@ import numpy as np
 
 from edge_client.audio.recordings import content_name, encode_wave, require_whole
 from edge_client.audio.resampling import resample
-from edge_client.clips.folders import (
-    BACKGROUND,
-    DELETED,
-    REJECTED,
-    Clip,
-    check_folder,
-    clip_files,
-    folder_of,
-    is_label,
-    label_folders,
-    labels_with_clips,
-)
+from edge_client.clips import folders
 from edge_client.config.sections import ClipsConfig
 from edge_client.errors import ClipError, QuotaError
 from edge_client.storage.ages import DAY_S, is_likely
@@ -90,34 +79,34 @@ class ClipStore:
         length = round(clip_s * rate_hz)
         with self.changing():
             for start in range(0, len(samples) - length + 1, length):
-                self.add(BACKGROUND, samples[start : start + length], rate_hz)
-            kept = sorted((self.folder / BACKGROUND).glob("*.wav"), key=_likely_time)
+                self.add(folders.BACKGROUND, samples[start : start + length], rate_hz)
+            kept = sorted((self.folder / folders.BACKGROUND).glob("*.wav"), key=_likely_time)
             for path in kept[:-_MAX_BACKGROUND]:
-                self.delete(Clip(BACKGROUND, path))
+                self.delete(folders.Clip(folders.BACKGROUND, path))
 
     def take_in(self, source: Path, label: str) -> Path:
         """Move a file of the store's own format in, safe at any power cut. Raises as :meth:`add`, or RecordingError."""
         require_whole(source)
         data = source.read_bytes()
-        path = self._place(check_folder(label), data)
+        path = self._place(folders.check_folder(label), data)
         with self.changing():
             if not path.exists():
                 self._write(path, data)
             remove_durably(source)
         return path
 
-    def relabel(self, clip: Clip, label: str) -> Clip:
+    def relabel(self, clip: folders.Clip, label: str) -> folders.Clip:
         """Move a clip to another label, or a reserved folder. Raises ClipError if that cannot be, or it is gone."""
-        target = self.folder / check_folder(label) / clip.path.name
+        target = self.folder / folders.check_folder(label) / clip.path.name
         with self.changing():
             self._require_present(clip)
             make_folder(target.parent)
             clip.path.replace(target)
             flush_folder(target.parent)
             self._forget_folder(clip.path.parent)
-        return Clip(folder_of(target, self.folder), target)
+        return folders.Clip(folders.folder_of(target, self.folder), target)
 
-    def delete(self, clip: Clip) -> None:
+    def delete(self, clip: folders.Clip) -> None:
         """Remove a clip for good. Raises ClipError if it is gone, or another process is changing the store."""
         with self.changing():
             self._require_present(clip)
@@ -127,7 +116,7 @@ class ClipStore:
 
     def put_back(self, source: Path, label: str) -> None:
         """Give a folder a clip of another one, under its name; ``source`` stays. Raises as :meth:`add`."""
-        target = self.folder / check_folder(label) / source.name
+        target = self.folder / folders.check_folder(label) / source.name
         with self.changing():
             if not target.exists():
                 size = source.stat().st_size
@@ -137,7 +126,7 @@ class ClipStore:
 
     def empty_deleted(self, kept: Container[str] = ()) -> int:
         """Remove for good what was deleted, but for paths ``kept``; return how many clips went. Raises ClipError."""
-        folder, removed = self.folder / DELETED, 0
+        folder, removed = self.folder / folders.DELETED, 0
         with self.changing():
             for path in sorted(folder.rglob("*"), reverse=True):  # a folder comes after what is in it
                 if path.is_dir():
@@ -150,17 +139,19 @@ class ClipStore:
 
     def labels(self) -> tuple[str, ...]:
         """Return the labels that have clips, in alphabetical order."""
-        return labels_with_clips(self.folder)
+        return folders.labels_with_clips(self.folder)
 
     def rejected_folders(self) -> tuple[str, ...]:
         """Return the folders of what is not a label, in alphabetical order."""
-        return tuple(sorted({clip.label for clip in self._all() if clip.label.startswith(f"{REJECTED}/")}))
+        return tuple(sorted({clip.label for clip in self._all() if clip.label.startswith(f"{folders.REJECTED}/")}))
 
-    def clips(self, label: str | None = None) -> list[Clip]:
+    def clips(self, label: str | None = None) -> list[folders.Clip]:
         """Return all clips of labels, or those of one label or reserved folder, in the order of their names."""
-        return [clip for clip in self._all() if (is_label(clip.label) if label is None else clip.label == label)]
+        return [
+            clip for clip in self._all() if (folders.is_label(clip.label) if label is None else clip.label == label)
+        ]
 
-    def find(self, given: str) -> Clip:
+    def find(self, given: str) -> folders.Clip:
         """Return the clip whose identifier begins like this, case ignored; ``LABEL/`` narrows it. Raises ClipError."""
         label, _, start = given.rpartition("/")
         start = start.lower()
@@ -176,18 +167,17 @@ class ClipStore:
 
     def size_bytes(self) -> int:
         """Return what all clips together take."""
-        return sum(_size(path) for path in clip_files(self.folder))
+        return sum(_size(path) for path in folders.clip_files(self.folder))
 
     def tidy(self, now: float | None = None) -> bool:
-        """Remove what a power cut left half-written or empty; False: not now, as another process changes the store.
-
-        A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it.
-        """
+        """Remove what a power cut left half-written or empty; False: not now, as another process changes the store."""
+        # A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into
+        # it.
         if not self.is_at_rest():
             return not self.folder.is_dir()
         now = time.time() if now is None else now
         with self.changing():
-            for folder in label_folders(self.folder):
+            for folder in folders.label_folders(self.folder):
                 empty_s = now - folder.stat().st_mtime
                 for path in leftovers(folder):
                     path.unlink()
@@ -199,8 +189,8 @@ class ClipStore:
         """Return whether the folder is there, whose disk may be mounted later, and no process is changing it."""
         return self.folder.is_dir() and not is_changing(self.folder)
 
-    def _all(self) -> list[Clip]:
-        return [Clip(folder_of(path, self.folder), path) for path in clip_files(self.folder)]
+    def _all(self) -> list[folders.Clip]:
+        return [folders.Clip(folders.folder_of(path, self.folder), path) for path in folders.clip_files(self.folder)]
 
     def _lock(self) -> int:
         try:
@@ -214,7 +204,7 @@ class ClipStore:
         return descriptor
 
     def _stored_form(self, label: str, samples: Floats, rate_hz: int) -> tuple[Path, bytes]:
-        label = check_folder(label)
+        label = folders.check_folder(label)
         if samples.ndim != 1 or not len(samples) or not np.isfinite(samples).all():
             raise ClipError(f"a clip must be one channel of finite samples, not an array of shape {samples.shape}")
         data = encode_wave(resample(np.asarray(samples, np.float32), rate_hz, self._rate_hz), self._rate_hz)
@@ -235,7 +225,7 @@ class ClipStore:
                 "[clips] quota_mb allows; delete some (`auricle-edge clips delete --label LABEL`), or raise the quota"
             )
 
-    def _require_present(self, clip: Clip) -> None:
+    def _require_present(self, clip: folders.Clip) -> None:
         if not clip.path.exists():
             raise ClipError(f"clip {clip.clip_id} of {clip.label!r} is gone: another command moved or deleted it")
 

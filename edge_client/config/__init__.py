@@ -12,20 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge_client.config.sections import (
-    ClipsConfig,
-    DetectorConfig,
-    DeviceConfig,
-    EventsConfig,
-    LearningConfig,
-    MicrophoneConfig,
-    ModelConfig,
-    MqttConfig,
-    RecordingsConfig,
-    ServerConfig,
-    TrainingConfig,
-    UiConfig,
-)
+from edge_client.config import sections
 from edge_client.errors import ConfigError
 from fleet_protocol.toml_sections import TomlFile
 
@@ -44,22 +31,22 @@ class Config:
         microphones: Further sources of sound, by the name that their events have (``[microphones.NAME]``).
     """
 
-    device: DeviceConfig
-    model: ModelConfig
-    server: ServerConfig | None = None
-    recordings: RecordingsConfig = field(default_factory=RecordingsConfig)
-    microphone: MicrophoneConfig | None = None
-    microphones: Mapping[str, MicrophoneConfig] = field(default_factory=dict)
-    detector: DetectorConfig = field(default_factory=DetectorConfig)
-    events: EventsConfig = field(default_factory=EventsConfig)
-    mqtt: MqttConfig | None = None
-    clips: ClipsConfig = field(default_factory=ClipsConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    learning: LearningConfig = field(default_factory=LearningConfig)
-    ui: UiConfig = field(default_factory=UiConfig)
+    device: sections.DeviceConfig
+    model: sections.ModelConfig
+    server: sections.ServerConfig | None = None
+    recordings: sections.RecordingsConfig = field(default_factory=sections.RecordingsConfig)
+    microphone: sections.MicrophoneConfig | None = None
+    microphones: Mapping[str, sections.MicrophoneConfig] = field(default_factory=dict)
+    detector: sections.DetectorConfig = field(default_factory=sections.DetectorConfig)
+    events: sections.EventsConfig = field(default_factory=sections.EventsConfig)
+    mqtt: sections.MqttConfig | None = None
+    clips: sections.ClipsConfig = field(default_factory=sections.ClipsConfig)
+    training: sections.TrainingConfig = field(default_factory=sections.TrainingConfig)
+    learning: sections.LearningConfig = field(default_factory=sections.LearningConfig)
+    ui: sections.UiConfig = field(default_factory=sections.UiConfig)
 
     @property
-    def inputs(self) -> dict[str, MicrophoneConfig]:
+    def inputs(self) -> dict[str, sections.MicrophoneConfig]:
         """All sources of sound by the name that their events have, which is "" where there is only one."""
         if self.microphone is None:
             return {}
@@ -93,7 +80,7 @@ def load_config(path: Path) -> Config:
     return Config(**values, microphones=microphones)
 
 
-def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig]:
+def _microphones(file: TomlFile, *, listens: bool) -> dict[str, sections.MicrophoneConfig]:
     """Return the sections ``[microphones.NAME]`` by name."""
     found = file.table(_MICROPHONES, file.document.get(_MICROPHONES, {}))
     where = file.place(_MICROPHONES)
@@ -107,7 +94,10 @@ def _microphones(file: TomlFile, *, listens: bool) -> dict[str, MicrophoneConfig
                 f"{where}: [{_MICROPHONES}.{name}] needs another name: 1 to 40 of A-Z, a-z, 0-9, - and _, but not "
                 f"{FIRST_INPUT!r}, which is [microphone]"
             )
-    return {name: file.section(f"{_MICROPHONES}.{name}", MicrophoneConfig, values) for name, values in found.items()}
+    return {
+        name: file.section(f"{_MICROPHONES}.{name}", sections.MicrophoneConfig, values)
+        for name, values in found.items()
+    }
 
 
 def section_classes() -> dict[str, type[Any]]:

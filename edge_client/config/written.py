@@ -96,7 +96,7 @@ def write_server(path: Path, url: str, *, insecure_http: bool) -> None:
     if start is None:
         lines += ["", _HEADER, *written]
     else:
-        kept = [line for line in lines[start + 1 : end] if _key(line) not in ("url", "insecure_http")]
+        kept = [line for line in lines[start + 1 : end] if line.split("=")[0].strip() not in ("url", "insecure_http")]
         lines[start + 1 : end] = [*written, *kept]
     _replace(path, lines, url)
 
@@ -120,10 +120,6 @@ def _section(lines: list[str]) -> tuple[int | None, int]:
     while end > start + 1 and (not lines[end - 1].strip() or lines[end - 1].startswith("#")):
         end -= 1  # comments above the next header belong to that one
     return start, end
-
-
-def _key(line: str) -> str:
-    return line.partition("=")[0].strip()
 
 
 def _replace(path: Path, lines: list[str], url: str | None) -> None:

@@ -162,7 +162,7 @@ class MqttSink(Sink):
         client.reconnect_delay_set(*_PAUSE_S)
         client.max_queued_messages_set(_UNCONFIRMED)
         client.on_connect = self._connected
-        client.on_connect_fail = self._failed
+        client.on_connect_fail = lambda *_: self._away(getattr(self._client, "failure", ""))
         client.on_disconnect = self._disconnected
         client.on_message = self._received
         client.connect_async(config.host, config.port, _KEEPALIVE_S)
@@ -196,9 +196,6 @@ class MqttSink(Sink):
         """Take the owner's answer, unless it is retained and so may be old."""
         if not message.retain:
             self._answers.put(bytes(message.payload))
-
-    def _failed(self, _client: Client, _data: object) -> None:
-        self._away(getattr(self._client, "failure", ""))
 
     def _disconnected(self, _client: Client, _data: object, _flags: object, reason: Any, _properties: object) -> None:  # noqa: ANN401  (paho's)
         if not reason.is_failure:
@@ -284,12 +281,10 @@ class MqttSink(Sink):
 
 
 def _bounded(client: type[Client]) -> type[Client]:
-    """Return a client that ends the connection when the broker begins a packet that is too large.
-
-    paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
-    "maximum packet size" is no more than a request to the broker. ``failure`` says why it could not connect, which paho
-    does not hand on.
-    """
+    """Return a client that ends the connection when the broker begins a packet that is too large."""
+    # paho has no bound of its own: it asks the socket for all that a packet's head announces, up to 256 MiB. MQTT 5's
+    # "maximum packet size" is no more than a request to the broker. ``failure`` says why it could not connect, which
+    # paho does not hand on.
 
     class BoundedClient(client):  # type: ignore[misc, valid-type]
         failure = ""

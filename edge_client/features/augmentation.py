@@ -87,10 +87,9 @@ def augment(
 def augment_for_listening(
     clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
 ) -> Floats:
-    """Return changed copies of clips, float32 [clips, samples], as windows of a stream hold them.
-
-    Each is shifted, louder or softer, and, where noise is given, in a random stretch of it at a random ratio of levels.
-    """
+    """Return changed copies of clips, float32 [clips, samples], as windows of a stream hold them."""
+    # Each is shifted, louder or softer, and, where noise is given, in a random stretch of it at a random ratio of
+    # levels.
     heard = time_shift(clips, round(LISTENING_SHIFT_S * sample_rate_hz), rng)
     recordings = () if noise is None else noise.recordings
     for clip in heard if recordings else ():
@@ -108,11 +107,9 @@ def augment_for_listening(
 def augment_takes(
     clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
 ) -> Floats:
-    """Return changed copies of clips, float32 [clips, samples], as other people and microphones might give them.
-
-    Each is played faster or slower, its spectrum is tilted, and it is put into a stream's window. A change of tempo
-    without pitch gained nothing more.
-    """
+    """Return changed copies of clips, float32 [clips, samples], as other people and microphones might give them."""
+    # Each is played faster or slower, its spectrum is tilted, and it is put into a stream's window. A change of tempo
+    # without pitch gained nothing more.
     return augment_for_listening(tilt(change_speed(clips, rng), sample_rate_hz, rng), sample_rate_hz, rng, noise)
 
 
@@ -226,10 +223,8 @@ def mix_noise(
     volume: float = NOISE_VOLUME,
     probability: float = NOISE_PROBABILITY,
 ) -> Floats:
-    """Return clips, float32 [clips, samples] in -1..1, to which a random stretch of a random background was added.
-
-    Each clip gets it with some probability, 0..1; a background that is shorter than a clip is repeated.
-    """
+    """Return clips, float32 [clips, samples] in -1..1, to which a random stretch of a random background was added."""
+    # Each clip gets it with some probability, 0..1; a background that is shorter than a clip is repeated.
     mixed = clips.copy()
     length = clips.shape[1]
     for row in np.flatnonzero(rng.random(len(clips)) < probability):

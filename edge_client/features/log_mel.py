@@ -155,11 +155,9 @@ def _htk_filters(settings: LogMelSettings) -> Doubles:
 
 
 def _kaldi_filters(settings: LogMelSettings) -> Doubles:
-    """Return the filters of a network that learned from sound at 32 kHz, for the spectrum of sound at 16 kHz.
-
-    Half as many samples make a quarter of the power. Pre-emphasis, y[t] = x[t] - 0.97 x[t-1] at 32 kHz, multiplies
-    the power at f by 1 + 0.97^2 - 2 0.97 cos(2 pi f / 32,000 Hz). Both are part of the filters.
-    """
+    """Return the filters of a network that learned from sound at 32 kHz, for the spectrum of sound at 16 kHz."""
+    # Half as many samples make a quarter of the power. Pre-emphasis, y[t] = x[t] - 0.97 x[t-1] at 32 kHz, multiplies
+    # the power at f by 1 + 0.97^2 - 2 0.97 cos(2 pi f / 32,000 Hz). Both are part of the filters.
     hz = _bins_hz(settings)
     emphasis = 1.0 + _PRE_EMPHASIS**2 - 2.0 * _PRE_EMPHASIS * np.cos(2.0 * np.pi * hz / _TRAINED_HZ)
     scale = (_TRAINED_HZ / settings.sample_rate_hz) ** 2

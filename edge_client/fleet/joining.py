@@ -96,10 +96,8 @@ def _require_private(link: InvitationLink, *, insecure_http: bool) -> None:
 
 
 def _fetch_authority(link: InvitationLink) -> str | None:
-    """Fetch the certificate of the aggregator's authority, and check that it is the one of the invitation, if any.
-
-    An invitation names none where public ones vouch for the aggregator, or nobody.
-    """
+    """Fetch the certificate of the aggregator's authority, and check that it is the one of the invitation, if any."""
+    # An invitation names none where public ones vouch for the aggregator, or nobody.
     if link.authority is None:
         return None
     with closing(ServerClient(link.url, None)) as client:

@@ -92,14 +92,10 @@ def held_out(clips: Mapping[str, Sequence[Path]], share: float) -> frozenset[Pat
 def _fill(sources: Mapping[str, Sequence[Path]], wanted: float) -> set[Path]:
     """Take every source that brings the number of clips nearer to the one wanted."""
     chosen: set[Path] = set()
-    for source in sorted(sources, key=_digest):
+    for source in sorted(sources, key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest()):
         if len(chosen) + len(sources[source]) / 2 <= wanted:
             chosen.update(sources[source])
     return chosen
-
-
-def _digest(name: str) -> bytes:
-    return hashlib.sha256(name.encode(errors="surrogateescape")).digest()
 
 
 @dataclass(frozen=True)

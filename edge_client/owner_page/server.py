@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 
@@ -66,13 +65,9 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
     # It would warn of each request that is none, of which anybody can send any number.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _end)  # the server sends itself the signal again when it has ended
+        signal.signal(number, lambda *_: sys.exit(0))  # the server sends itself the signal again when it has ended
     server.run([listener])
     return 0
-
-
-def _end(_: int, __: FrameType | None) -> None:
-    sys.exit(0)
 
 
 def _listen(host: str, port: int) -> socket.socket:

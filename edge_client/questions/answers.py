@@ -51,11 +51,9 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
 
 
 def _folder(teaching: Teaching, question: Question, says: str, label: str) -> str:
-    """Return the folder of the clip store that gets the sound; "" for none.
-
-    A near miss that was none is no negative: the device was right about it. As negatives, so near to the label, such
-    sounds cost two points of its own words at equal false accepts, in the tuning rooms of `benchmarks.living`.
-    """
+    """Return the folder of the clip store that gets the sound; "" for none."""
+    # A near miss that was none is no negative: the device was right about it. As negatives, so near to the label, such
+    # sounds cost two points of its own words at equal false accepts, in the tuning rooms of `benchmarks.living`.
     if says == NO:
         return teaching.require_rejectable(question.label) if question.detected else ""
     return teaching.require_slot(question.label if says == YES else label)

@@ -103,10 +103,8 @@ class Database:
             return connection.execute(query, values).fetchall() if _version(connection, self.path) else []
 
     def _rows_of_nobody(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
-        """Return rows where the index is missing, since nobody has the file open, and this process may not make it.
-
-        It is read without a lock and without the log. Whoever opens it meanwhile writes a log, and makes the index.
-        """
+        """Return rows where the index is missing, since nobody has the file open, and this process may not make it."""
+        # It is read without a lock and without the log. Whoever opens it meanwhile writes a log, and makes the index.
         for _ in range(_TRIES):
             before = self.key()
             if before[1] == _MISSING:
@@ -157,11 +155,9 @@ class Database:
         return connection
 
     def _create(self) -> None:
-        """Make the file where it is missing. SQLite gives its log and index its mode and owner, so they come first.
-
-        No descriptor of a file that is there is opened and closed: POSIX drops all locks that the process has on it
-        then, and another program that closes it takes itself for the last one and removes the log that is in use.
-        """
+        """Make the file where it is missing. SQLite gives its log and index its mode and owner, so they come first."""
+        # No descriptor of a file that is there is opened and closed: POSIX drops all locks that the process has on it
+        # then, and another program that closes it takes itself for the last one and removes the log that is in use.
         with _CREATING:
             try:
                 descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

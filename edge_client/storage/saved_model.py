@@ -184,10 +184,8 @@ class ModelStore:
         return has_both and not document.get("background_trained")
 
     def _document(self) -> dict[str, Any]:
-        """Return what the saved model's file says beside the weights; nothing where it cannot be read.
-
-        It is asked for every few seconds, so the file is read again only once it is another one.
-        """
+        """Return what the saved model's file says beside the weights; nothing where it cannot be read."""
+        # It is asked for every few seconds, so the file is read again only once it is another one.
         key = self.key()
         if key is None:
             return {}

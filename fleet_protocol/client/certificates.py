@@ -57,11 +57,9 @@ def fingerprint(certificate: str) -> str:
 
 
 def _der(text: str) -> bytes:
-    """Return the bytes of the one certificate that a text (PEM) consists of; raise a ValueError for any other text.
-
-    The ssl module is lax: it takes the first bytes that it can decode for the certificate, while OpenSSL trusts each
-    one that it finds in the text.
-    """
+    """Return the bytes of the one certificate that a text (PEM) consists of; raise a ValueError for any other text."""
+    # The ssl module is lax: it takes the first bytes that it can decode for the certificate, while OpenSSL trusts each
+    # one that it finds in the text.
     found = _PEM.fullmatch(text) if len(text) <= _LARGEST_PEM else None
     if found is None:
         raise ValueError(f"{len(text)} characters with {text.count('-----BEGIN')} PEM blocks, not one and nothing else")

@@ -11,22 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from fleet_protocol import messages
 from fleet_protocol.atomic_files import written_durably
 from fleet_protocol.client.answers import Bounds, Deadline, read_message, shorten
 from fleet_protocol.client.certificates import refusal, trust, trust_nobody_yet
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.errors import LinkError, MessageError, RefusedError, UnreachableError
-from fleet_protocol.messages import (
-    Authority,
-    Enrolled,
-    Enrolment,
-    ErrorReply,
-    Learned,
-    PublicSetName,
-    Receipt,
-    Work,
-    to_json,
-)
 from fleet_protocol.tensors import digest
 
 if TYPE_CHECKING:
@@ -88,7 +78,7 @@ class ServerClient:
 
     def authority(self) -> str:
         """Return the certificate of the aggregator's own authority, PEM, as whoever answers says."""
-        return self._read(Authority, self._ask("GET", "/v1/authority")).certificate
+        return self._read(messages.Authority, self._ask("GET", "/v1/authority")).certificate
 
     def check_enrolment(self) -> None:
         """Ask what the aggregator knows of this device, to see whether it does."""
@@ -106,18 +96,20 @@ class ServerClient:
 
     def public_set(self) -> str:
         """Return the digest of the fleet's public set."""
-        return self._read(PublicSetName, self._ask("GET", "/v1/public-set")).sha256
+        return self._read(messages.PublicSetName, self._ask("GET", "/v1/public-set")).sha256
 
-    def enrol(self, message: Enrolment, token: str) -> Enrolled:
+    def enrol(self, message: messages.Enrolment, token: str) -> messages.Enrolled:
         """Say who this device is; saying it again changes nothing."""
         headers = {"Authorization": f"Bearer {token}"}
-        return self._read(Enrolled, self._ask("POST", "/v1/devices", headers=headers, json=to_json(message)))
+        return self._read(
+            messages.Enrolled, self._ask("POST", "/v1/devices", headers=headers, json=messages.to_json(message))
+        )
 
-    def work(self, wait_s: float) -> Work | None:
+    def work(self, wait_s: float) -> messages.Work | None:
         """Ask for work; the answer may take up to ``wait_s`` seconds. None: there is none."""
         with self._asked("GET", "/v1/work", wait_s, params={"wait_s": wait_s}) as answer:
             found = self._content(answer)
-        return self._read(Work, found) if found else None
+        return self._read(messages.Work, found) if found else None
 
     def fetch(self, sha256: str, path: Path, largest: int, beat: Callable[[], None]) -> None:
         """Download a blob, refused from so many bytes on, into a file and check it against its name."""
@@ -131,7 +123,7 @@ class ServerClient:
             if found.hexdigest() != sha256:
                 raise UnreachableError(f"blob {sha256} arrived damaged ({size} bytes)")
 
-    def upload(self, round_id: int, data: bytes, beat: Callable[[], None]) -> Receipt:
+    def upload(self, round_id: int, data: bytes, beat: Callable[[], None]) -> messages.Receipt:
         """Send a round's upload; sending the same bytes again changes nothing. ``beat`` is called as it leaves."""
         headers = {
             "Content-Type": "application/octet-stream",
@@ -140,11 +132,13 @@ class ServerClient:
         }
         address = f"/v1/rounds/{round_id}/update"
         sending = self.bounds.seconds_for(len(data))
-        return self._read(Receipt, self._ask("PUT", address, sending, headers=headers, content=_in_pieces(data, beat)))
+        return self._read(
+            messages.Receipt, self._ask("PUT", address, sending, headers=headers, content=_in_pieces(data, beat))
+        )
 
-    def learned(self, message: Learned) -> None:
+    def learned(self, message: messages.Learned) -> None:
         """Report that a round's result was learned."""
-        self._ask("POST", f"/v1/rounds/{message.round_id}/learned", json=to_json(message))
+        self._ask("POST", f"/v1/rounds/{message.round_id}/learned", json=messages.to_json(message))
 
     def interrupt(self) -> None:
         """Cut what is being asked, such as a long poll: it raises UnreachableError. Any thread may call this."""
@@ -190,7 +184,7 @@ class ServerClient:
             said = f"answered {answer.status_code} to {asked}"
             raise UnreachableError(f"the aggregator at {self._client.base_url} {said}")
         try:
-            detail = read_message(ErrorReply, self._content(answer)).error
+            detail = read_message(messages.ErrorReply, self._content(answer)).error
         except MessageError as error:
             raise UnreachableError(
                 f"{self._client.base_url} answered {answer.status_code} to {asked}, but not as an aggregator "

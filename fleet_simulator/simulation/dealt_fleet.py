@@ -36,21 +36,11 @@ from fleet_simulator.partition.clip_shards import ClipShards, deal, open_shards,
 from fleet_simulator.partition.splits import hold_out, split
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import RowFile
+from fleet_simulator.simulation import tasks
 from fleet_simulator.simulation.aggregator import FleetState, Uploads
 from fleet_simulator.simulation.device_models import CONSENSUS, PROTOTYPES, architectures_of, layout_of, public_set_of
 from fleet_simulator.simulation.federation import Devices, Federation, State
 from fleet_simulator.simulation.metrics import metrics
-from fleet_simulator.simulation.tasks import (
-    NO_OWN,
-    Block,
-    Evaluate,
-    Learn,
-    Setup,
-    TestRows,
-    Trained,
-    device_id,
-    next_version,
-)
 from fleet_simulator.simulation.workers import Pool
 
 _BLOCKS = 64  # of a round, at least; so many workers have something to do
@@ -76,14 +66,14 @@ class DealtFleet(Devices):
         self.layout = layout_of(shared.manifest)
         if not self.shards.sizes.any():
             raise CorpusError("no device has any clip; give the data more clips")
-        self.setup = Setup(experiment, folder, averages_blocks(experiment))
+        self.setup = tasks.Setup(experiment, folder, averages_blocks(experiment))
         self._uploads = RowFile(folder / "uploads.f32", self.layout.width)
         # Weights that devices start from: those of the fleet, then those of its groups.
         self.models = RowFile(folder / "models.f32", self.layout.width)
         own = [inputs.bundle(path).manifest for path in self.setup.own]
         self._own_models = RowFile(folder / "own-models.f32", max(layout_of(one).width for one in own))
         self._architectures = architectures_of(len(own), self.shards.devices, seed)
-        self.own_versions = np.full(self.shards.devices, NO_OWN, np.uint8)  # see Block
+        self.own_versions = np.full(self.shards.devices, tasks.NO_OWN, np.uint8)  # see Block
         self._samples = 0
 
     def restore(self, state: State) -> None:
@@ -101,31 +91,33 @@ class DealtFleet(Devices):
         """Return what devices report of their clips."""
         slots = [self.shards.labels(self.shards.rows(device)) for device in devices]
         return [
-            DeviceStatistics(device_id(device), len(labels), label_entropy(labels))
+            DeviceStatistics(tasks.device_id(device), len(labels), label_entropy(labels))
             for device, labels in zip(devices, slots, strict=True)
         ]
 
     def contribute(self, work: Work, devices: Sequence[int]) -> Uploads:
         """Have workers do the part of devices that were asked to contribute."""
         blocks = self.blocks(work, devices)
-        trained: list[Trained] = self.pool.run(blocks)
+        trained: list[tasks.Trained] = self.pool.run(blocks)
         self._samples = sum(part.samples for part in trained)
         for one in devices if self._keeps_own(work) else ():
-            self.own_versions[one] = next_version(int(self.own_versions[one]))
+            self.own_versions[one] = tasks.next_version(int(self.own_versions[one]))
         sent = [
             upload for block, part in zip(blocks, trained, strict=True) for upload in self.contributions(block, part)
         ]
         return Uploads(sent, [loss for part in trained for loss in part.losses], averaged=self.setup.averages)
 
-    def blocks(self, work: Work, devices: Sequence[int], model: int = 0) -> list[Block]:
+    def blocks(self, work: Work, devices: Sequence[int], model: int = 0) -> list[tasks.Block]:
         """Cut a round's devices into blocks that depend on nothing else; ``model``: row of what they start from."""
         parts = _parts(devices)
         return [
-            Block(work, number * (1 if self.setup.averages else len(parts[0])), members, self.versions(members), model)
+            tasks.Block(
+                work, number * (1 if self.setup.averages else len(parts[0])), members, self.versions(members), model
+            )
             for number, members in enumerate(parts)
         ]
 
-    def contributions(self, block: Block, trained: Trained) -> list[Contribution]:
+    def contributions(self, block: tasks.Block, trained: tasks.Trained) -> list[Contribution]:
         """Return a block's uploads as the aggregator reads them."""
         if trained.arrays:
             return [
@@ -154,16 +146,16 @@ class DealtFleet(Devices):
 
     def _learned(self, work: Work, devices: Sequence[int], took_part: set[int]) -> float | None:
         """Have devices learn; return the mean accuracy of the fleet's scores on their classes' public clips, 0..1."""
-        tasks = []
+        orders = []
         for members in _parts(devices):
             versions = self.versions(members)
             places = tuple(
-                version if device in took_part else next_version(version)
+                version if device in took_part else tasks.next_version(version)
                 for device, version in zip(members, versions, strict=True)
             )
-            tasks.append(Learn(work, members, versions, places))
-        measured = [one for part in self.pool.run(tasks) for one in part]
-        for task in tasks:
+            orders.append(tasks.Learn(work, members, versions, places))
+        measured = [one for part in self.pool.run(orders) for one in part]
+        for task in orders:
             self.own_versions[list(task.devices)] = task.places
         found = [one["global_accuracy"] for one in measured if "global_accuracy" in one]
         return fmean(found) / 100 if found else None
@@ -193,8 +185,8 @@ class DealtFleet(Devices):
         """Return what the test clips say of the fleet's model."""
         test = self.shards.test
         starts = range(test.start, test.stop, _TEST_ROWS)
-        tasks = [TestRows(work, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
-        confusion: Ints = np.sum(self.pool.run(tasks), axis=0)
+        orders = [tasks.TestRows(work, slice(start, min(start + _TEST_ROWS, test.stop))) for start in starts]
+        confusion: Ints = np.sum(self.pool.run(orders), axis=0)
         return metrics(confusion) | ({"confusion": confusion.tolist()} if last else {})
 
 
@@ -225,11 +217,9 @@ _DEVICES = 16  # of one task
 
 
 def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
-    """Return an entry for each device that has clips, in the order of their numbers; none where none are held out.
-
-    After the last round groups train and devices fine-tune, by the same code as for a real fleet (Xu et al. 2025,
-    algorithm 1).
-    """
+    """Return an entry for each device that has clips, in the order of their numbers; none where none are held out."""
+    # After the last round groups train and devices fine-tune, by the same code as for a real fleet (Xu et al. 2025,
+    # algorithm 1).
     fleet = federation.devices
     if not isinstance(fleet, DealtFleet) or not fleet.experiment.fleet.held_out:
         return []
@@ -238,18 +228,18 @@ def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
     work = federation.opened(rounds)
     making = personalisations()[how.name].groups
     if making is not None:
-        planned = making({device_id(one): int(fleet.clips[one]) for one in members}, how.settings)
+        planned = making({tasks.device_id(one): int(fleet.clips[one]) for one in members}, how.settings)
         rounds += _train_groups(federation, fleet, planned)
         groups = {index + 1: [int(one, 16) for one in group] for index, group in enumerate(planned.groups)}
     else:
         groups = {0: members}
     next_round = federation.opened(rounds + 1) if experiment.fleet.local_models else None
-    tasks = [
-        Evaluate(rounds, work, some, model, how, fleet.versions(some), next_round)
+    orders = [
+        tasks.Evaluate(rounds, work, some, model, how, fleet.versions(some), next_round)
         for model, group in groups.items()
         for some in _parts(group, _DEVICES)
     ]
-    entries = [entry for part in fleet.pool.run(tasks) for entry in part]
+    entries = [entry for part in fleet.pool.run(orders) for entry in part]
     of_device = {device: model - 1 for model, group in groups.items() for device in group if model}
     for entry in entries:
         entry |= {key: None for key, value in entry.items() if isinstance(value, float) and math.isnan(value)}

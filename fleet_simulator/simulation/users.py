@@ -116,10 +116,8 @@ class VirtualUser:
         return measured
 
     def _choose(self, job: ZeroShot, round_id: int) -> dict[str, Any]:
-        """Take what the round made, or keep what listened before, as edge_client/learning/rounds/kept_model.py does it.
-
-        The job's model then listens with it. Returns ``kept_own``, and how that was told, in %.
-        """
+        """Take what the round made, or keep what listened before, as edge_client/learning/rounds/kept_model.py does."""
+        # The job's model then listens with it. Returns ``kept_own``, and how that was told, in %.
         model = job.model
         present = Listener(self.listening or self.trained, self.listening_labels)
         own, result = Listener(self.trained, self.label_map), Listener(model.get_weights(), job.label_map)

@@ -28,25 +28,15 @@ from fleet_simulator.partition.clip_shards import ClipShards, open_shards
 from fleet_simulator.plugins import use_plugins
 from fleet_simulator.runs.inputs import Inputs
 from fleet_simulator.runs.run_folder import RowFile
+from fleet_simulator.simulation import tasks
 from fleet_simulator.simulation.device_models import DeviceModels
 from fleet_simulator.simulation.evaluation import Evaluation
-from fleet_simulator.simulation.tasks import (
-    NO_OWN,
-    Block,
-    Learn,
-    Setup,
-    Task,
-    TestRows,
-    Trained,
-    device_id,
-    next_version,
-)
 
 
 class VirtualDevices:
     """The runtimes and files of one worker."""
 
-    def __init__(self, setup: Setup, shards: ClipShards | None = None, inputs: Inputs | None = None) -> None:
+    def __init__(self, setup: tasks.Setup, shards: ClipShards | None = None, inputs: Inputs | None = None) -> None:
         """Open the bundles."""
         use_plugins(setup.experiment.plugins)
         found = shards or open_shards(setup.folder / "data")
@@ -60,20 +50,20 @@ class VirtualDevices:
         self._uploads = RowFile(setup.folder / "uploads.f32", self._models.layout.width)
         self._attackers = attacking_devices(self._faults, found.devices, self._plan.seed)
 
-    def answer(self, task: Task) -> Any:  # noqa: ANN401  (what the task's method returns)
+    def answer(self, task: tasks.Task) -> Any:  # noqa: ANN401  (what the task's method returns)
         """Do what a task says."""
-        if isinstance(task, Block):
+        if isinstance(task, tasks.Block):
             return self.train(task)
-        if isinstance(task, Learn):
+        if isinstance(task, tasks.Learn):
             return self.learn(task)
-        return self._evaluation.confusion(task) if isinstance(task, TestRows) else self._evaluation.devices(task)
+        return self._evaluation.confusion(task) if isinstance(task, tasks.TestRows) else self._evaluation.devices(task)
 
-    def train(self, block: Block) -> Trained:
+    def train(self, block: tasks.Block) -> tasks.Trained:
         """Have the devices of a block contribute; weights (or their mean) go into the uploads' file."""
         work, method = block.work, method_of(block.work.plan.local.name)
         if is_prototypes(method):
             uploads = [self._prototypes(device, work) for device in block.devices]
-            return Trained(tuple(update for update, _ in uploads), (), 0, tuple(arrays for _, arrays in uploads))
+            return tasks.Trained(tuple(update for update, _ in uploads), (), 0, tuple(arrays for _, arrays in uploads))
         shares = isinstance(method, LocalMethod)
         if shares:
             self._models.load(block.model, work.round_id - 1)
@@ -94,9 +84,9 @@ class VirtualDevices:
             updates = [self._whole(block, updates)]
         elif shares:
             self._uploads.write(block.place, rows)
-        return Trained(tuple(updates), losses, self._models.samples - before, tuple(arrays))
+        return tasks.Trained(tuple(updates), losses, self._models.samples - before, tuple(arrays))
 
-    def learn(self, task: Learn) -> list[dict[str, float]]:
+    def learn(self, task: tasks.Learn) -> list[dict[str, float]]:
         """Have devices learn from a round's result, with models of their own; return what each measured."""
         measured = []
         for device, version, place in zip(task.devices, task.own_versions, task.places, strict=True):
@@ -115,20 +105,20 @@ class VirtualDevices:
         except ModelError as error:
             raise DivergedError(f"device {device}: {error}") from error
         if job.model is not self._models.shared:
-            self._models.keep_own(device, next_version(version))
+            self._models.keep_own(device, tasks.next_version(version))
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 
     def _job(self, device: int, version: int, work: Work) -> ClientUpdate:
         """Return a device's part of a round, with the weights that it starts from."""
         models, method = self._models, method_of(work.plan.local.name)
-        context = models.context(work, first=version == NO_OWN)
+        context = models.context(work, first=version == tasks.NO_OWN)
         if not isinstance(method, LocalMethod):
             own = models.own_model(device, version)
-            return ZeroShot(own, models.labels(own), work, context, device_id(device))
+            return ZeroShot(own, models.labels(own), work, context, tasks.device_id(device))
         model: ModelRuntime = models.own_model(device, version) if method.keeps_own else models.shared
         models.shared.set_weights(models.weights)
         return WeightSharing(
-            method, model, models.labels(model), work, context, device_id(device), models.shared, models.public
+            method, model, models.labels(model), work, context, tasks.device_id(device), models.shared, models.public
         )
 
     def _prototypes(self, device: int, work: Work) -> tuple[Update, Arrays]:
@@ -136,7 +126,7 @@ class VirtualDevices:
         models = self._models
         model, context = models.own[int(models.architectures[device])], models.context(work, first=False)
         exchange = PrototypeExchange(model.manifest, models.labels(model), work, context)
-        update, arrays = exchange.contribute(models.takes(device), device_id(device), share_names=False)
+        update, arrays = exchange.contribute(models.takes(device), tasks.device_id(device), share_names=False)
         arrays = self._silenced(device, work, arrays)
         return (replace(update, clips=MOST_CLIPS) if self._lies(device) else update), arrays
 
@@ -160,7 +150,7 @@ class VirtualDevices:
         """Return whether a device says a false number of clips."""
         return device in self._attackers and self._faults.attack == "false_clips"
 
-    def _whole(self, block: Block, updates: list[Update]) -> Update:
+    def _whole(self, block: tasks.Block, updates: list[Update]) -> Update:
         """Return the document of a block's mean."""
         slots: Ints = np.concatenate([self._shards.labels(self._shards.rows(device)) for device in block.devices])
         by_size = self._plan.aggregation.settings["by_size"]
@@ -171,13 +161,13 @@ class VirtualDevices:
             metrics={"training_loss": float(np.mean([update.metrics["training_loss"] for update in updates]))},
         )
 
-    def _clips(self, block: Block) -> Doubles:
+    def _clips(self, block: tasks.Block) -> Doubles:
         """Return how many clips the devices of a block say that they have, float64 [devices]."""
         return np.array([MOST_CLIPS if self._lies(n) else self._shards.sizes[n] for n in block.devices], np.float64)
 
-    def _mean(self, block: Block, rows: Floats) -> Floats:
+    def _mean(self, block: tasks.Block, rows: Floats) -> Floats:
         """Return the block's mean with clipping; a server optimiser comes after all blocks."""
         settings, layout = self._plan.aggregation.settings, self._models.layout
         choice = Choice("weighted_mean", {name: settings[name] for name in ("by_size", "clip_norm", "clips_cap")})
-        uploads = Updates.of_rows(layout, [device_id(device) for device in block.devices], rows)
+        uploads = Updates.of_rows(layout, [tasks.device_id(device) for device in block.devices], rows)
         return layout.flatten(aggregate_weights(choice, uploads, self._clips(block), self._models.weights, {})[0])

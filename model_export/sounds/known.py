@@ -105,10 +105,8 @@ def _dreams(classifier: Classifier, statistics: EmbeddingStatistics, rng: np.ran
 
 
 def _directions(classifier: Classifier, statistics: EmbeddingStatistics, back: Doubles) -> Doubles:
-    """Return every class's direction in the whitened embedding, [classes, numbers] of length 1.
-
-    Gradients of a class's logit less the others' softmax are followed, at a distance that grows to :data:`_NEAR`.
-    """
+    """Return every class's direction in the whitened embedding, [classes, numbers] of length 1."""
+    # Gradients of a class's logit less the others' softmax are followed, at a distance that grows to :data:`_NEAR`.
     count = len(classifier.second_bias)
     at = np.zeros((count, len(back)))
     for step in range(_STEPS):

@@ -38,13 +38,9 @@ def headings(document: Path) -> list[str]:
     return [title.replace("`", "") for title in HEADING.findall(FENCE.sub("", document.read_text()))]
 
 
-def anchor(title: str) -> str:
-    """The fragment under which a heading is found when the page is shown."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
 def missing(document: Path, fragment: str) -> bool:
-    return fragment not in {anchor(title) for title in headings(document)}
+    """Whether no heading is found under a fragment when the page is shown."""
+    return fragment not in {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings(document)}
 
 
 def test_every_page_that_is_named_exists():

@@ -25,11 +25,6 @@ def content(folder):
     return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*.wav"))}
 
 
-def samples_of(folder, label):
-    source = Recordings(folder, KWS)
-    return source.load(source.clips(label))
-
-
 def test_every_speaker_says_every_label_in_every_take(folder):
     source = Recordings(folder, KWS)
     assert source.labels() == tuple(sorted(LABELS))
@@ -55,8 +50,9 @@ def test_every_everyday_sound_has_sources_of_its_own(tmp_path):
     assert len(set(made.values())) == len(EVERYDAY_SOUNDS) * 3 * 2
     sources = {(path.parent.name, speaker_of(path)) for path in made}
     assert len(sources) == len({source for _, source in sources}) == len(EVERYDAY_SOUNDS) * 3
+    source = Recordings(tmp_path / "sounds", KWS)
     for label in EVERYDAY_SOUNDS:
-        samples = samples_of(tmp_path / "sounds", label)
+        samples = source.load(source.clips(label))
         assert samples.shape == (6, 16_000)
         assert np.abs(samples).max(axis=1).min() > 0.005
 

@@ -14,17 +14,13 @@ def probabilities(rows, steps, symbols, seed=0):
     return shares / shares.sum(axis=-1, keepdims=True)
 
 
-def spelled(path):
-    """What a path of one symbol a step spells: repetitions are one, blanks are nothing."""
-    return tuple(symbol for symbol, _ in itertools.groupby(path) if symbol)
-
-
 def by_all_paths(given, transcript):
     """Targets and loss of one utterance, from every path that spells its transcript."""
     steps, symbols = given.shape
     targets, total = np.zeros((steps, symbols)), 0.0
     for path in itertools.product(range(symbols), repeat=steps):
-        if spelled(path) == tuple(transcript):
+        # What a path of one symbol a step spells: repetitions are one, blanks are nothing.
+        if tuple(symbol for symbol, _ in itertools.groupby(path) if symbol) == tuple(transcript):
             likelihood = np.prod(given[np.arange(steps), path])
             targets[np.arange(steps), path] += likelihood
             total += likelihood

@@ -83,10 +83,6 @@ def attention_difference(places):
     return largest(attend(layers), attend(keras.layers), (5, 6))
 
 
-def both_directions(source, return_sequences):
-    return source.Bidirectional(source.GRU(4, return_sequences=return_sequences))
-
-
 def largest(ours, stock, shape):
     """Largest difference between two layers in output and gradients, on inputs with many equal values."""
     generator = np.random.default_rng(3)
@@ -130,8 +126,8 @@ def published_sizes():
 if __name__ == "__main__":
     result = {str(case): difference(*case) for case in cases()}
     for every_step in (False, True):
-        ours, stock = (both_directions(source, every_step) for source in (layers, keras.layers))
-        result[f"both directions {every_step}"] = largest(ours, stock, (7, 3))
+        both = (source.Bidirectional(source.GRU(4, return_sequences=every_step)) for source in (layers, keras.layers))
+        result[f"both directions {every_step}"] = largest(*both, (7, 3))
     result |= {f"attention {places}": attention_difference(places) for places in (1, 3)}
     fits = zip(fitted(layers), fitted(keras.layers), strict=True)
     result["fit"] = max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in fits)

@@ -27,7 +27,7 @@ HEAVY = frozenset(
 @cache
 def needs(path: Path) -> frozenset[str]:
     """Return the heavy packages that importing a Python file imports."""
-    return frozenset(heavy for file in _reached(path) for heavy in _imports(file) & HEAVY)
+    return frozenset(name.partition(".")[0] for file in _reached(path) for name in _names(file)) & HEAVY
 
 
 def _reached(path: Path) -> set[Path]:
@@ -50,10 +50,6 @@ def _files(name: str) -> Iterator[Path]:
         for file in (folder / "__init__.py", folder.with_suffix(".py")):
             if file.is_file():
                 yield file
-
-
-def _imports(path: Path) -> set[str]:
-    return {name.partition(".")[0] for name in _names(path)}
 
 
 @cache

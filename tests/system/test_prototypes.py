@@ -53,12 +53,6 @@ def test_a_sound_that_one_device_was_taught_is_known_to_all_and_provisional_unti
     assert all("Traceback" not in made.log() for made in (*devices, other))
 
 
-def denied(device, label, sound, count):
-    """Have an owner say of some sounds that they are not a label; return the folder."""
-    write_clips(device.clips, sound, count, seed=70, name=rejected(label))
-    return device.clips / rejected(label)
-
-
 def score(device, label, sound):
     """The mean score that a device gives a label on clips of a sound that no device has."""
     saved = device.device_state().model.load(find_bundle("base"))
@@ -73,13 +67,13 @@ def test_what_one_owner_says_is_not_a_label_every_device_takes_it_less_for_that_
     before = score(other, "up", "zip")
     assert before > 0.3
 
-    folder = denied(owner, "up", "zip", 3)
+    write_clips(owner.clips, "zip", 3, seed=70, name=rejected("up"))
     assert run_round(server)["aggregation"]["negatives"] == {"up": [1]}
     assert score(other, "up", "zip") < before / 3
     assert recognised(other, "up", "up") > 0.8
     assert recognised(other, "yes", "yes") > 0.8
 
-    for path in folder.iterdir():
+    for path in (owner.clips / rejected("up")).iterdir():
         path.unlink()
     assert "negatives" not in run_round(server)["aggregation"]
     assert score(other, "up", "zip") > before / 2

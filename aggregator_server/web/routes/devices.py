@@ -12,17 +12,7 @@ from aggregator_server.fleet.devices import Entry
 from aggregator_server.schemas import DeviceInfo, ReasonRequest
 from aggregator_server.web.http_errors import documented
 from aggregator_server.web.refused_requests import caller
-from aggregator_server.web.routes.access import (
-    DEVICE_ERRORS,
-    Admin,
-    AnyDevice,
-    By,
-    CurrentService,
-    EntryOfCaller,
-    Operator,
-    Viewer,
-    for_people,
-)
+from aggregator_server.web.routes import access
 from aggregator_server.web.service import Service
 from fleet_protocol.messages import Enrolled, Enrolment
 
@@ -41,7 +31,9 @@ _NAMED = "device_not_found invalid_request"
         "too_large invalid_request feature_mismatch too_many",
     ),
 )
-async def enrol(request: Request, service: CurrentService, entry: EntryOfCaller, enrolment: Enrolment) -> Enrolled:
+async def enrol(
+    request: Request, service: access.CurrentService, entry: access.EntryOfCaller, enrolment: Enrolment
+) -> Enrolled:
     """Take a device into the fleet, or update what the server knows of it.
 
     From then on its secret is its bearer token, also for enrolling again. It takes part in rounds that open later.
@@ -64,9 +56,9 @@ def _enrol(request: Request, service: Service, entry: Entry, enrolment: Enrolmen
         raise
 
 
-@router.get("/v1/devices", **for_people(Viewer, "List the devices", _NAMED))
+@router.get("/v1/devices", **access.for_people(access.Viewer, "List the devices", _NAMED))
 def list_devices(
-    service: CurrentService,
+    service: access.CurrentService,
     response: Response,
     after: Annotated[
         str | None, Query(pattern="^[0-9a-f]{32}$", description="only devices that come after this one")
@@ -84,22 +76,22 @@ def list_devices(
     return found[:limit]
 
 
-@router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(DEVICE_ERRORS))
-async def me(service: CurrentService, device_id: AnyDevice) -> DeviceInfo:
+@router.get("/v1/devices/me", summary="Show a device what is known of it", responses=documented(access.DEVICE_ERRORS))
+async def me(service: access.CurrentService, device_id: access.AnyDevice) -> DeviceInfo:
     """Show the calling device."""
     return await service.for_device(devices.describe_device, service.store, device_id)
 
 
-@router.delete("/v1/devices/me", summary="Leave the fleet", status_code=204, responses=documented(DEVICE_ERRORS))
-async def leave(request: Request, service: CurrentService, device_id: AnyDevice) -> None:
+@router.delete("/v1/devices/me", summary="Leave the fleet", status_code=204, responses=documented(access.DEVICE_ERRORS))
+async def leave(request: Request, service: access.CurrentService, device_id: access.AnyDevice) -> None:
     """Let the calling device go. Its secret is refused from then on."""
     by = caller(request, f"device {device_id}")
     await service.for_device(devices.leave, service.store, device_id, time.time(), by)
     service.wake()
 
 
-@router.delete("/v1/devices/{device_id}", **for_people(Admin, "Revoke a device", _NAMED, status_code=204))
-def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
+@router.delete("/v1/devices/{device_id}", **access.for_people(access.Admin, "Revoke a device", _NAMED, status_code=204))
+def revoke(service: access.CurrentService, by: access.By, device_id: DeviceId) -> None:
     """Shut a device out for good. An open round no longer waits for it and does not use its upload."""
     change_devices(service.store, [device_id], "revoke", time.time(), by)
     service.wake()
@@ -107,15 +99,19 @@ def revoke(service: CurrentService, by: By, device_id: DeviceId) -> None:
 
 @router.post(
     "/v1/devices/{device_id}/{action}",
-    **for_people(
-        Operator,
+    **access.for_people(
+        access.Operator,
         "Admit a device, put it in quarantine, or release it from there",
         _NAMED,
         "device_revoked feature_mismatch too_large",
     ),
 )
 def change(
-    service: CurrentService, by: By, device_id: DeviceId, action: Action, wanted: ReasonRequest | None = None
+    service: access.CurrentService,
+    by: access.By,
+    device_id: DeviceId,
+    action: Action,
+    wanted: ReasonRequest | None = None,
 ) -> DeviceInfo:
     """Change a device; ``quarantine`` needs a reason.
 

@@ -5,15 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
+from aggregator_server import schemas
 from aggregator_server.fleet import invitations, tokens
-from aggregator_server.schemas import (
-    InvitationInfo,
-    InvitationRequest,
-    NewInvitation,
-    NewToken,
-    TokenInfo,
-    TokenRequest,
-)
 from aggregator_server.web.routes.access import Admin, By, CurrentService, for_people
 
 router = APIRouter()
@@ -23,13 +16,13 @@ _INVITATIONS: dict[str, Any] = {"tags": ["invitations"]}
 
 
 @router.post("/v1/tokens", **for_people(Admin, "Make a token", "too_large invalid_request", **_TOKENS, status_code=201))
-def add(service: CurrentService, by: By, wanted: TokenRequest) -> NewToken:
+def add(service: CurrentService, by: By, wanted: schemas.TokenRequest) -> schemas.NewToken:
     """Make a person's token. The answer alone shows it: the server keeps a hash."""
     return tokens.add_token(service.store, wanted, by, time.time())
 
 
 @router.get("/v1/tokens", **for_people(Admin, "List the tokens", **_TOKENS))
-def list_tokens(service: CurrentService) -> tuple[TokenInfo, ...]:
+def list_tokens(service: CurrentService) -> tuple[schemas.TokenInfo, ...]:
     """List every token of people without its text, oldest first, revoked and expired ones included."""
     return tokens.list_tokens(service.store)
 
@@ -47,13 +40,13 @@ def revoke(service: CurrentService, by: By, token_id: Annotated[int, Path(ge=1, 
     "/v1/invitations",
     **for_people(Admin, "Invite devices", "too_large invalid_request", **_INVITATIONS, status_code=201),
 )
-def invite(service: CurrentService, by: By, wanted: InvitationRequest) -> NewInvitation:
+def invite(service: CurrentService, by: By, wanted: schemas.InvitationRequest) -> schemas.NewInvitation:
     """Make an invitation, for one device unless it says more. The answer alone shows it: the server keeps a hash."""
     return invitations.invite(service.store, wanted, by, time.time())
 
 
 @router.get("/v1/invitations", **for_people(Admin, "List the invitations", **_INVITATIONS))
-def list_invitations(service: CurrentService) -> tuple[InvitationInfo, ...]:
+def list_invitations(service: CurrentService) -> tuple[schemas.InvitationInfo, ...]:
     """List every invitation without its text, oldest first, spent ones included."""
     return invitations.list_invitations(service.store)
 

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 from aggregator_server import errors
 from aggregator_server.rounds.devices.uploads import check_update, expected, note_update
 from aggregator_server.rounds.devices.work import acknowledge, next_work
-from aggregator_server.store import Store
 from aggregator_server.store.blobs import Incoming
 from aggregator_server.store.free_space import require_room
 from aggregator_server.web.http_errors import documented
@@ -17,7 +16,7 @@ from aggregator_server.web.routes.access import DEVICE_ERRORS, CurrentService, D
 from aggregator_server.web.routes.blobs import BINARY_BODY
 from aggregator_server.web.routes.rounds import RoundId
 from aggregator_server.web.service import Service
-from fleet_protocol.messages import Learned, Receipt, Update, Work
+from fleet_protocol.messages import Learned, Receipt, Work
 
 router = APIRouter(tags=["work"])
 
@@ -118,8 +117,4 @@ async def _accept(service: Service, round_id: int, device_id: str, incoming: Inc
     update = await service.for_device(check_update, service.store, round_id, device_id, incoming, now, found)
     if update is None:
         return Receipt(round_id, incoming.sha256, repeated=True)
-    return await service.on_disk(_keep, service.store, update, incoming, now)
-
-
-def _keep(store: Store, update: Update, incoming: Incoming, now: float) -> Receipt:
-    return note_update(store, update, incoming.keep(), now)
+    return await service.on_disk(lambda: note_update(service.store, update, incoming.keep(), now))

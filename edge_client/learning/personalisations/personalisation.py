@@ -105,11 +105,9 @@ def fine_tune(
     rng: np.random.Generator,
     public: Clips | None = None,
 ) -> float:
-    """Train on the device's clips, and beside them on as many public rows; return the last pass's mean loss.
-
-    It is nan without clips. Only the outputs of classes with clips or public rows are trained: the others would be
-    pushed down on every clip and so unlearned.
-    """
+    """Train on the device's clips, and as many public rows; return the last pass's mean loss, nan without clips."""
+    # Only the outputs of classes with clips or public rows are trained: the others would be pushed down on every clip
+    # and so unlearned.
     beside = np.zeros(0, np.int64) if public is None else public.slots
     trained = np.zeros(label_map.capacity, np.float32)
     trained[clips.slots] = trained[beside] = 1.0

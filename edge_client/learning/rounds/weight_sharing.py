@@ -115,11 +115,9 @@ class WeightSharing(ClientUpdate):
         self.model.set_weights(self._in_own_order(self.bundle.weights, order, self.model.get_weights()))
 
     def _take_up(self, classes: Sequence[ClassInfo]) -> None:
-        """Let a model of the device's own know the fleet's classes, which fine-tuning by public labels teaches it.
-
-        Where the shared model is of the same architecture, fine-tuning starts from that, and chooses. It needs to know
-        all of the device's labels. A head without room for all classes keeps the labels that it has.
-        """
+        """Let a model of the device's own know the fleet's classes, which fine-tuning by public labels teaches it."""
+        # Where the shared model is of the same architecture, fine-tuning starts from that, and chooses. It needs to
+        # know all of the device's labels. A head without room for all classes keeps the labels that it has.
         missing = [info for info in classes if self.label_map.slot_of_class(info.class_id) is None]
         if len(missing) <= self.label_map.room:
             self.label_map = adopt_classes(self.label_map, classes)

@@ -11,17 +11,9 @@ import math
 
 import numpy as np
 
+from edge_client.learning import sgd
 from edge_client.learning.class_links import adopt_classes, link_recognised, to_report
 from edge_client.learning.rounds.client_update import ClientUpdate, RoundContext, percent, require_clips, require_finite
-from edge_client.learning.sgd import (
-    Optimiser,
-    accuracy,
-    at_temperature,
-    from_consensus,
-    from_slots,
-    settling,
-    train_epoch,
-)
 from edge_client.learning.training_data import Clips
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
@@ -83,32 +75,28 @@ class ZeroShot(ClientUpdate):
         return percent(metrics) | {"classes": float(len(slots))}
 
     def _build(self, clips: Clips, *, with_public_set: bool) -> float:
-        """Train on the round's clips and the public set's labels (choice 2 of the local update).
-
-        With ``labels`` false, on the consensus in place of the labels, and where there are new classes alone.
-        """
+        """Train on the round's clips and the public set's labels (choice 2 of the local update)."""
+        # With ``labels`` false, on the consensus in place of the labels, and where there are new classes alone.
         labelled = bool(self.settings["labels"])
         rate, momentum, epochs = (self.settings[name] for name in ("learning_rate", "momentum", "epochs"))
         rows, labels = self._rehearsal(own=set(clips.slots.tolist()), recordings=labelled)
-        targets = np.concatenate([from_slots(clips.slots, self.label_map.capacity), labels])
+        targets = np.concatenate([sgd.from_slots(clips.slots, self.label_map.capacity), labels])
         loss = math.nan
         for epoch in range(int(epochs)):
             if with_public_set and not labelled:
                 self._distil()
-            step = settling(float(rate), epoch, int(epochs)) if labelled else float(rate)
+            step = sgd.settling(float(rate), epoch, int(epochs)) if labelled else float(rate)
             x = np.concatenate([clips.draw(self.rng), rows])
-            optimiser = Optimiser(step, float(momentum))
-            loss = train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
+            optimiser = sgd.Optimiser(step, float(momentum))
+            loss = sgd.train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
         require_finite(self.work, loss, ())
         return loss
 
     def _distil(self, *, rehearse: bool = False) -> None:
-        """Pass once over the public recordings with the consensus as target. Their true labels are not used.
-
-        Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
-        (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
-        ``rehearse`` passes over the data impressions of discovered classes as well, as what they are.
-        """
+        """Pass once over the public recordings with the consensus as target. Their true labels are not used."""
+        # Of a class without a public recording the consensus knows nothing here, so the device keeps its own opinion
+        # (after learning without forgetting, Li & Hoiem 2016): pushed down on every recording, it would be unlearned.
+        # ``rehearse`` passes over the data impressions of discovered classes as well, as what they are.
         if self.context.consensus is None:
             return
         mask = self.label_map.mask
@@ -116,7 +104,7 @@ class ZeroShot(ClientUpdate):
         recorded = set(self.context.public_set.labels[real].tolist())
         pairs = [pair for pair in zip(*self._owned(), strict=True) if pair[1] in recorded]
         slots, columns = [slot for slot, _ in pairs], [column for _, column in pairs]
-        targets = from_consensus(self.context.consensus[real][:, columns], slots, self.label_map.capacity)
+        targets = sgd.from_consensus(self.context.consensus[real][:, columns], slots, self.label_map.capacity)
         scored = targets.any(axis=1)
         x, targets = self._x0[real][scored], targets[scored]
         own = self.model.predict(x, mask, self._temperature)
@@ -124,14 +112,14 @@ class ZeroShot(ClientUpdate):
         targets = targets * (1.0 - own.sum(axis=1, keepdims=True)) + own
         if rehearse:
             impressions, labels = self._rehearsal(own=set())
-            labels = at_temperature(labels, mask, self._temperature)
+            labels = sgd.at_temperature(labels, mask, self._temperature)
             x, targets = np.concatenate([x, impressions]), np.concatenate([targets, labels])
         self._pass_over(x, targets, self._temperature)
 
     def _pass_over(self, x: Floats, targets: Floats, temperature: float) -> None:
         rate, momentum = float(self.settings["distill_learning_rate"]), float(self.settings["momentum"])
-        optimiser = Optimiser(rate, momentum, temperature)
-        train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
+        optimiser = sgd.Optimiser(rate, momentum, temperature)
+        sgd.train_epoch(self.model, x, targets, self.label_map.mask, optimiser, self.rng)
 
     @property
     def _temperature(self) -> float:
@@ -148,7 +136,7 @@ class ZeroShot(ClientUpdate):
             wanted |= ~synthetic & np.isin(labels, columns)
         rows = np.flatnonzero(wanted)
         wanted_slots = np.array([slot_of[int(label)] for label in labels[rows]], np.int64)
-        return self._x0[rows], from_slots(wanted_slots, self.label_map.capacity)
+        return self._x0[rows], sgd.from_slots(wanted_slots, self.label_map.capacity)
 
     def _owned(self) -> tuple[list[int], list[int]]:
         """Return the slots that are linked to classes of the public set, and these classes' columns."""
@@ -165,4 +153,4 @@ class ZeroShot(ClientUpdate):
     def _public_accuracy(self, scores: Floats, columns: list[int]) -> float:
         """Accuracy on the public recordings of the device's classes, among these classes."""
         real = ~self.context.public_set.synthetic
-        return accuracy(scores[real], self.context.public_set.labels[real], columns)
+        return sgd.accuracy(scores[real], self.context.public_set.labels[real], columns)

@@ -18,13 +18,10 @@ from tests.support.prototype_rounds import PUBLIC, inputs, upload
 TERMS = UploadTerms("0" * 64, 120, PUBLIC.class_ids, SETTINGS)
 
 
-def mean_of(result, class_id):
-    return result.prototypes.means[result.prototypes.class_ids.index(class_id), 0]
-
-
 def off(result, word, class_id):
     """How far the fleet's prototype lies from a word, in numbers that have about 1 within a class."""
-    return float(np.linalg.norm(mean_of(result, class_id) - CENTRES[word]))
+    mean = result.prototypes.means[result.prototypes.class_ids.index(class_id), 0]
+    return float(np.linalg.norm(mean - CENTRES[word]))
 
 
 def test_a_class_is_the_mean_over_its_devices_whoever_came_first():

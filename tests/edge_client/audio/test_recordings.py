@@ -7,15 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_client.audio.recordings import (
-    Recordings,
-    duration_s,
-    encode_wave,
-    is_recording,
-    loudest_stretch,
-    read_recording,
-    speaker_of,
-)
+from edge_client.audio import recordings
 from edge_client.errors import RecordingError
 from fleet_protocol.feature_settings import PRESETS
 from tests.support.checkout import run_python
@@ -46,7 +38,7 @@ def test_labels_are_folders_that_hold_recordings(tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "read.txt").write_text("me")
     (tmp_path / "loose.wav").write_bytes(b"")
-    source = Recordings(tmp_path, KWS, (1, 5))
+    source = recordings.Recordings(tmp_path, KWS, (1, 5))
     assert source.labels() == ("UPPER", "día 1 + ☂", "no", "yes")
     (tmp_path / "yes").rename(tmp_path / ".yes")  # one goes, and one comes later
     fill(tmp_path, "stop", 2)
@@ -54,7 +46,7 @@ def test_labels_are_folders_that_hold_recordings(tmp_path):
     assert source.clips_for_round(1, "yes") == []
     assert len(source.clips_for_round(1, "stop")) >= 1
     with pytest.raises(RecordingError, match=r"cannot list .*nowhere.*<label>/\*\.wav"):
-        Recordings(tmp_path / "nowhere", KWS).labels()
+        recordings.Recordings(tmp_path / "nowhere", KWS).labels()
 
 
 def test_recordings_of_every_format_count_whatever_the_case_of_their_suffix(tmp_path):
@@ -63,7 +55,7 @@ def test_recordings_of_every_format_count_whatever_the_case_of_their_suffix(tmp_
     (tmp_path / "yes" / "e.m4a").write_bytes(b"no")
     (tmp_path / "yes" / ".hidden.wav").write_bytes(b"no")
     (tmp_path / "yes" / "folder.wav").mkdir()
-    source = Recordings(tmp_path, KWS)
+    source = recordings.Recordings(tmp_path, KWS)
     assert [clip.name for clip in source.clips("yes")] == ["a.wav", "b.flac", "c.ogg", "d.WAV"]
     assert source.load(source.clips("yes")).shape == (4, 16_000)
     assert source.skipped == {}
@@ -75,7 +67,7 @@ def test_what_is_no_label_has_no_clips(tmp_path, label):
     fill(tmp_path, "yes", 1)
     for hidden in ("_noise", ".hidden"):
         fill(tmp_path / "data", hidden, 1)
-    assert Recordings(tmp_path / "data", KWS).clips_for_round(1, label) == []
+    assert recordings.Recordings(tmp_path / "data", KWS).clips_for_round(1, label) == []
 
 
 def test_a_share_is_drawn_again_alike_and_differs_by_round_label_and_device(tmp_path):
@@ -83,7 +75,7 @@ def test_a_share_is_drawn_again_alike_and_differs_by_round_label_and_device(tmp_
         fill(tmp_path, label, 40)
 
     def draw(seed, round_number, label):
-        source = Recordings(tmp_path, KWS, (10, 20), seed)
+        source = recordings.Recordings(tmp_path, KWS, (10, 20), seed)
         return [clip.name for clip in source.clips_for_round(round_number, label)]
 
     assert draw(1, 1, "yes") == draw(1, 1, "yes")
@@ -93,13 +85,13 @@ def test_a_share_is_drawn_again_alike_and_differs_by_round_label_and_device(tmp_
 
 def test_shares_stay_within_bounds_reach_both_and_repeat_no_clip(tmp_path):
     fill(tmp_path, "yes", 12)
-    source = Recordings(tmp_path, KWS, (3, 6))
+    source = recordings.Recordings(tmp_path, KWS, (3, 6))
     shares = [source.clips_for_round(number, "yes") for number in range(1, 80)]
     assert {len(share) for share in shares} == {3, 4, 5, 6}
     assert all(len(set(share)) == len(share) for share in shares)
     assert {clip for share in shares for clip in share} == set(source.clips("yes"))
     for bounds in ((200, 300), None):
-        assert len(Recordings(tmp_path, KWS, bounds).clips_for_round(3, "yes")) == 12
+        assert len(recordings.Recordings(tmp_path, KWS, bounds).clips_for_round(3, "yes")) == 12
 
 
 def test_bad_files_are_left_out_named_and_counted(tmp_path, caplog):
@@ -112,7 +104,7 @@ def test_bad_files_are_left_out_named_and_counted(tmp_path, caplog):
     write(tmp_path / "yes" / "units.wav", np.array([0.0, 20_000.0]), subtype="FLOAT")
     whole = write(tmp_path / "yes" / "cut.flac").read_bytes()
     (tmp_path / "yes" / "cut.flac").write_bytes(whole[:100])
-    source = Recordings(tmp_path, KWS)
+    source = recordings.Recordings(tmp_path, KWS)
     for _ in range(2):
         samples = source.load(source.clips_for_round(1, "yes"))
         assert samples.shape == (1, 16_000)
@@ -127,7 +119,7 @@ def test_bad_files_are_left_out_named_and_counted(tmp_path, caplog):
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_no_stretch_on_the_search_grid_is_louder(length, seed):
     samples = np.random.default_rng(seed).standard_normal(length).astype(np.float32)
-    stretch = loudest_stretch(samples, KWS)
+    stretch = recordings.loudest_stretch(samples, KWS)
     assert len(stretch) == min(length, 16_000)
     best = max(np.square(samples[start : start + 16_000]).sum() for start in range(0, max(1, length - 15_999), 160))
     assert np.square(stretch).sum() == pytest.approx(best, rel=1e-4)
@@ -135,7 +127,7 @@ def test_no_stretch_on_the_search_grid_is_louder(length, seed):
 
 def test_only_the_first_minute_of_an_endless_recording_is_read(tmp_path):
     path = write(tmp_path / "a.wav", np.tile(np.sin(np.arange(1_000)), 70), 1_000)
-    assert len(read_recording(path, 1_000)) == 60_000
+    assert len(recordings.read_recording(path, 1_000)) == 60_000
 
 
 @pytest.mark.parametrize(
@@ -149,7 +141,7 @@ def test_only_the_first_minute_of_an_endless_recording_is_read(tmp_path):
     ],
 )
 def test_the_speaker_stands_in_the_name(name, speaker):
-    assert speaker_of(Path("yes") / name) == speaker
+    assert recordings.speaker_of(Path("yes") / name) == speaker
 
 
 def test_many_channels_at_a_high_rate_are_read_in_little_memory(tmp_path):
@@ -173,11 +165,11 @@ print(len(samples), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 @pytest.mark.parametrize("size", [0, 0xFFFF_FFFF])
 def test_a_wave_file_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, size):
     path = tmp_path / "piped.wav"
-    whole = encode_wave(np.linspace(-0.5, 0.5, RATE, dtype=np.float32), RATE)
+    whole = recordings.encode_wave(np.linspace(-0.5, 0.5, RATE, dtype=np.float32), RATE)
     at = whole.index(b"data") + 4
     path.write_bytes(whole[:at] + size.to_bytes(4, "little") + whole[at + 4 :])
-    np.testing.assert_allclose(read_recording(path, RATE), np.linspace(-0.5, 0.5, RATE), atol=1e-4)
-    assert duration_s(path) == 1.0
+    np.testing.assert_allclose(recordings.read_recording(path, RATE), np.linspace(-0.5, 0.5, RATE), atol=1e-4)
+    assert recordings.duration_s(path) == 1.0
 
 
 @pytest.mark.parametrize("seconds", [3, 70])
@@ -188,22 +180,22 @@ def test_a_flac_that_was_written_into_a_pipe_has_all_its_sound(tmp_path, seconds
     whole[22:26] = bytes(4)
     path = tmp_path / "piped.flac"
     path.write_bytes(whole)
-    np.testing.assert_allclose(read_recording(path, 1_000), samples[:60_000], atol=1e-4)
-    np.testing.assert_allclose(read_recording(path, 1_000, 2), samples[2_000:62_000], atol=1e-4)
-    assert duration_s(path) == min(60, seconds)
-    assert not len(read_recording(path, 1_000, seconds))
+    np.testing.assert_allclose(recordings.read_recording(path, 1_000), samples[:60_000], atol=1e-4)
+    np.testing.assert_allclose(recordings.read_recording(path, 1_000, 2), samples[2_000:62_000], atol=1e-4)
+    assert recordings.duration_s(path) == min(60, seconds)
+    assert not len(recordings.read_recording(path, 1_000, seconds))
 
 
 @pytest.mark.parametrize("suffix", [".oga", ".aiff", ".caf"])
 def test_what_libsndfile_reads_is_a_recording_whatever_it_is_called(tmp_path, suffix):
     path = tmp_path / f"bell{suffix}"
     soundfile.write(path, np.full(RATE, 0.25), RATE, format="OGG" if suffix == ".oga" else suffix[1:].upper())
-    assert is_recording(path)
-    assert len(read_recording(path, RATE)) == RATE
+    assert recordings.is_recording(path)
+    assert len(recordings.read_recording(path, RATE)) == RATE
 
 
 def test_what_cannot_be_read_is_to_be_saved_again_never_to_be_removed(tmp_path):
     (tmp_path / "song.mp3").write_bytes(b"\0\0\0\x20ftypM4A " + bytes(500))
     with pytest.raises(RecordingError, match="ffmpeg -i") as caught:
-        read_recording(tmp_path / "song.mp3", RATE)
+        recordings.read_recording(tmp_path / "song.mp3", RATE)
     assert "remove" not in str(caught.value)

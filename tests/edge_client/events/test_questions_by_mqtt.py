@@ -12,16 +12,7 @@ from edge_client.events import Asked, Reply
 from edge_client.events.home_assistant import discovery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.mqtt_questions import reply_of
-from tests.edge_client.events.test_home_assistant import (
-    BASE,
-    CLASSES,
-    NODE,
-    OPTIONS,
-    SHARED,
-    Blueprint,
-    inputs_used,
-    retained,
-)
+from tests.edge_client.events import test_home_assistant
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
 from tests.support.mqtt_broker import DEVICE, Broker, Reader, needs_broker
@@ -29,12 +20,12 @@ from tests.support.sounds import write_clips
 from tests.support.taught_device import PlayingDaemon
 
 BLUEPRINT = ROOT / "examples/home_assistant/when_it_asks.yaml"
-ANSWER = f"{BASE}/question/answer"
+ANSWER = f"{test_home_assistant.BASE}/question/answer"
 OLD = Asked("0" * 16, 1_700_000_000.5, "{{ 7 * 7 }}", False, 0.61)
 NEW = Asked("1" * 16, 1_700_000_100.5, "bell", True, 0.83)
 COMMANDS = {
-    "button": SHARED - {"state_topic"} | {"command_topic", "payload_press"},
-    "select": SHARED | {"value_template", "command_topic", "command_template", "options"},
+    "button": test_home_assistant.SHARED - {"state_topic"} | {"command_topic", "payload_press"},
+    "select": test_home_assistant.SHARED | {"value_template", "command_topic", "command_template", "options"},
 }
 
 
@@ -46,17 +37,17 @@ def asking(tmp_path, start):
 
 
 def test_every_document_about_questions_is_one_that_home_assistant_takes():
-    before = discovery(BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"])
-    documents = discovery(BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"], asks=True)
+    before = discovery(test_home_assistant.BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"])
+    documents = discovery(test_home_assistant.BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"], asks=True)
     more = {topic: document for topic, document in documents.items() if topic not in before}
     assert len(more) == 5
     for topic, document in more.items():
-        component, name = re.fullmatch(rf"(\w+)/{NODE}/(\w+)/config", topic).groups()
-        assert set(document) <= (OPTIONS | COMMANDS)[component], name
-        assert document.get("device_class") in CLASSES.get(component, {None})
+        component, name = re.fullmatch(rf"(\w+)/{test_home_assistant.NODE}/(\w+)/config", topic).groups()
+        assert set(document) <= (test_home_assistant.OPTIONS | COMMANDS)[component], name
+        assert document.get("device_class") in test_home_assistant.CLASSES.get(component, {None})
         assert document.get("command_topic", ANSWER) == ANSWER
         assert "7 * 7" not in document.get("value_template", "") + document.get("command_template", "")
-    choice = documents[f"select/{NODE}/question_was/config"]
+    choice = documents[f"select/{test_home_assistant.NODE}/question_was/config"]
     command = jinja2.Template(choice["command_template"]).render(value='"quoted"')
     assert reply_of(command.encode(), OLD.question_id) == Reply(OLD.question_id, "was", '"quoted"')
 
@@ -65,10 +56,10 @@ def test_every_document_about_questions_is_one_that_home_assistant_takes():
 def test_the_oldest_question_is_shown_until_it_is_answered_and_each_is_an_event(asking, start):
     broker, sink, _ = asking
     reader = start(Reader, broker)
-    assert reader.next(f"{BASE}/availability").payload == b"online"
+    assert reader.next(f"{test_home_assistant.BASE}/availability").payload == b"online"
     sink.announce(["bell"])
     sink.ask([OLD])
-    event = reader.next(f"{BASE}/question/asked")
+    event = reader.next(f"{test_home_assistant.BASE}/question/asked")
     assert not event.retain
     assert json.loads(event.payload) == {
         "event_type": "asked",
@@ -81,29 +72,31 @@ def test_the_oldest_question_is_shown_until_it_is_answered_and_each_is_an_event(
         "score": 0.61,
     }
     sink.ask([NEW, OLD])
-    assert json.loads(reader.next(f"{BASE}/question/asked").payload)["id"] == NEW.question_id
-    choice = f"homeassistant/select/{NODE}/question_was/config"
+    assert json.loads(reader.next(f"{test_home_assistant.BASE}/question/asked").payload)["id"] == NEW.question_id
+    choice = f"homeassistant/select/{test_home_assistant.NODE}/question_was/config"
 
     def is_there(found):
-        both = [json.loads(found.get(topic, "{}")) for topic in (f"{BASE}/question", choice)]
+        both = [json.loads(found.get(topic, "{}")) for topic in (f"{test_home_assistant.BASE}/question", choice)]
         return (both[0].get("open"), both[1].get("options")) == (2, ["bell"])
 
-    found = retained(broker, is_there)
-    shown = json.loads(found[f"{BASE}/question"])
+    found = test_home_assistant.retained(broker, is_there)
+    shown = json.loads(found[f"{test_home_assistant.BASE}/question"])
     assert shown["id"] == OLD.question_id
     assert jinja2.Template(json.loads(found[choice])["value_template"]).render(value_json=shown) == "None"
     sink.ask([NEW])
     sink.ask([])
-    retained(broker, lambda found: json.loads(found[f"{BASE}/question"])["question"] == "none")
+    test_home_assistant.retained(
+        broker, lambda found: json.loads(found[f"{test_home_assistant.BASE}/question"])["question"] == "none"
+    )
 
 
 @needs_broker
 def test_answers_come_back_and_what_is_none_changes_nothing(asking, start, caplog):
     broker, sink, replies = asking
     reader = start(Reader, broker)
-    reader.next(f"{BASE}/question")  # it has subscribed
+    reader.next(f"{test_home_assistant.BASE}/question")  # it has subscribed
     sink.ask([NEW, OLD])
-    reader.next(f"{BASE}/question/asked")
+    reader.next(f"{test_home_assistant.BASE}/question/asked")
 
     def send(payload, *, retain=False):
         reader.client.publish(ANSWER, payload, qos=1, retain=retain).wait_for_publish(180)
@@ -140,9 +133,9 @@ def rendered(part, **values):
 
 
 def test_what_is_tapped_on_the_phone_is_an_answer_to_its_device():
-    document = yaml.load(BLUEPRINT.read_text(), Blueprint)
+    document = yaml.load(BLUEPRINT.read_text(), test_home_assistant.Blueprint)
     about = document.pop("blueprint")
-    assert inputs_used(document) == set(about["input"])
+    assert test_home_assistant.inputs_used(document) == set(about["input"])
     assert set(document) == {"mode", "max", "triggers", "variables", "actions"}
     asked, answered = document["actions"][0]["choose"]
     attributes = {"question": "Was that bell?", "id": NEW.question_id}

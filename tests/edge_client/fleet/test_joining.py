@@ -194,18 +194,13 @@ def test_leaving_forgets_the_fleets_classes_and_keeps_what_was_learned(server, c
     assert state.outbox.is_empty()
 
 
-def hurry(config):
-    """Have the device ask often."""
-    text = config.read_text().replace("[server]\n", "[server]\nwait_s = 1\nlongest_pause_s = 1\n")
-    config.write_text(text)
-
-
 @pytest.mark.slow
 def test_a_device_waits_politely_until_it_is_admitted(start_aggregator, tmp_path):
     server = start_aggregator("approving", "--tls", "auto", "--approve")
     made = EdgeDaemon(tmp_path / "kitchen", "cnn1", "")
     assert "an operator has yet to admit this device" in edge(made.config, "join", str(invite(server)))
-    hurry(made.config)
+    often = "[server]\nwait_s = 1\nlongest_pause_s = 1\n"
+    made.config.write_text(made.config.read_text().replace("[server]\n", often))
     with made.start(dict(os.environ)), server.client() as admin:
         wait_for(lambda: "waits to be admitted" in made.log(), what="a word about waiting")
         wait_for(lambda: (made.status().get("server") or {}).get("waiting"), what="the status to tell")

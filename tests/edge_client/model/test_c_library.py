@@ -41,24 +41,20 @@ def test_signatures_called_by_turns_compute_what_each_computes_alone(graph):
                 np.testing.assert_array_equal(found, alone[what], err_msg=f"{name} of {rows}: {what}")
 
 
-def memory_kb() -> int:
-    gc.collect()
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-
-
 def test_what_is_closed_gives_its_memory_back(graph):
-    def open_and_call(times: int) -> int:
+    def memory_kb_after(times: int) -> int:
         for _ in range(times):
             interpreter = Interpreter(graph)
             interpreter.get_signature_runner("get_weights")()
             interpreter.get_signature_runner("embed")(x=np.zeros((2, 20, 13), np.float32))
-        return memory_kb()
+        gc.collect()
+        status = Path("/proc/self/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
 
-    before = open_and_call(100)
+    before = memory_kb_after(100)
     times = int(os.environ.get("AURICLE_OPENINGS", "800"))
     # One interpreter takes about 500 kB: a leak of a hundredth of each would show. Allocators take 2 MB at once.
-    assert open_and_call(times) - before < 4_000
+    assert memory_kb_after(times) - before < 4_000
 
 
 def test_a_shape_that_the_graph_cannot_compute_is_refused_and_the_next_call_works(graph):

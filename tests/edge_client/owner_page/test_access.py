@@ -60,11 +60,6 @@ def page(tmp_path):
     assert len(made.end().splitlines()) < 10  # not one for each connection
 
 
-def status_for(page, address):
-    with httpx.Client(transport=httpx.HTTPTransport(local_address=address)) as browser:
-        return browser.get(page.url, timeout=180).status_code
-
-
 def test_silent_and_half_sent_connections_and_what_is_no_request_do_not_lock_the_owner_out(page):
     with ExitStack() as opened:
         for data in [b""] * PLACES + [HALF] * PLACES:
@@ -72,4 +67,5 @@ def test_silent_and_half_sent_connections_and_what_is_no_request_do_not_lock_the
         for _ in range(PLACES):
             one = opened.enter_context(page.connect("127.0.0.3", b"no request\r\n\r\n"))
             assert b"400" in one.recv(1000)
-        assert status_for(page, "127.0.0.2") == 200
+        browser = opened.enter_context(httpx.Client(transport=httpx.HTTPTransport(local_address="127.0.0.2")))
+        assert browser.get(page.url, timeout=180).status_code == 200

@@ -3,14 +3,7 @@
 import pytest
 
 from edge_client.errors import DamagedError
-from edge_client.storage.checked_files import (
-    copy_of,
-    mend_twice,
-    read_checked,
-    read_file_or_copy,
-    write_checked,
-    write_twice,
-)
+from edge_client.storage import checked_files
 
 
 @pytest.fixture
@@ -26,37 +19,37 @@ def flip(path, place=0):
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\n#sha256 ", bytes(1000)])
 def test_content_comes_back_as_it_was_written(path, data):
-    write_checked(path, data)
-    assert read_checked(path) == data
+    checked_files.write_checked(path, data)
+    assert checked_files.read_checked(path) == data
 
 
 @pytest.mark.parametrize("left", [0, 10, 80])
 def test_a_file_that_was_cut_short_is_noticed(path, left):
-    write_checked(path, b"content of a file")
+    checked_files.write_checked(path, b"content of a file")
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(DamagedError):
-        read_checked(path)
+        checked_files.read_checked(path)
 
 
 def test_a_copy_that_a_killed_process_left_behind_follows_the_file(path):
-    write_twice(path, b"old")
-    write_checked(path, b"new")
-    assert mend_twice(path) == ""
-    assert read_checked(copy_of(path)) == b"new"
+    checked_files.write_twice(path, b"old")
+    checked_files.write_checked(path, b"new")
+    assert checked_files.mend_twice(path) == ""
+    assert checked_files.read_checked(checked_files.copy_of(path)) == b"new"
 
 
 def test_when_both_are_damaged_the_message_names_the_way_out(path):
-    write_twice(path, b"content")
+    checked_files.write_twice(path, b"content")
     flip(path)
-    flip(copy_of(path))
+    flip(checked_files.copy_of(path))
     with pytest.raises(DamagedError, match="remove both"):
-        mend_twice(path)
+        checked_files.mend_twice(path)
 
 
 def test_what_its_owner_removed_does_not_come_back(path):
-    write_twice(path, b"content")
+    checked_files.write_twice(path, b"content")
     path.unlink()
     with pytest.raises(FileNotFoundError):
-        read_file_or_copy(path)
-    assert mend_twice(path) == ""
-    assert not copy_of(path).exists()
+        checked_files.read_file_or_copy(path)
+    assert checked_files.mend_twice(path) == ""
+    assert not checked_files.copy_of(path).exists()

@@ -30,10 +30,6 @@ def window(seed):
     return np.random.default_rng(seed).uniform(-0.5, 0.5, 100).astype(np.float32)
 
 
-def dated(path, moment):
-    os.utime(path, (moment, moment))
-
-
 @WRONG
 def test_unknown_sounds_are_kept_in_the_order_in_which_they_came_and_expire(tmp_path, wrong, monkeypatch):
     ring = UnknownClips(tmp_path, ClipsConfig(unknown_count=3), RATE)
@@ -41,7 +37,7 @@ def test_unknown_sounds_are_kept_in_the_order_in_which_they_came_and_expire(tmp_
     for seed in range(3):
         ring.add(wrong + seed, 0.1, window(seed))
     for sound in ring.sounds():
-        dated(sound.path, wrong)
+        os.utime(sound.path, (wrong, wrong))
     monkeypatch.setattr(time, "time", lambda: NOW)
     for seed in (3, 4):
         ring.add(NOW + seed, 0.1, window(seed))
