@@ -18,8 +18,8 @@ from fleet_protocol.arrays import Doubles, Floats, Ints
 # What a listening device hears lies anywhere in its window, near or far, in more noise or less.
 LISTENING_SHIFT_S = 0.25
 LISTENING_GAIN_DB = (-10.0, 6.0)
-# A quieter take may be made so loud, dB full scale: its own microphone may be no other than a far one.
-_QUIET_DB = -30.0
+# Level of a take, dB full scale, below which it is made as loud before: it may be spoken louder, or nearer, later.
+_QUIET_DB = -36.0
 LISTENING_SNR_DB = (0.0, 30.0)
 # How other people and microphones differ from a take: speed as a factor, and tilt of the spectrum in dB an octave.
 TAKES_SPEED = (0.7, 1.4)
@@ -97,9 +97,8 @@ def augment_for_listening(
         start = rng.integers(max(1, len(background) - len(clip) + 1))
         stretch = np.resize(background[start : start + len(clip)], len(clip))
         clip += stretch * (_rms(clip) / _rms(stretch) * 10 ** (-rng.uniform(*LISTENING_SNR_DB) / 20))
-    low, high = LISTENING_GAIN_DB
-    most = np.array([[max(high, _QUIET_DB - 20 * np.log10(_rms(clip)))] for clip in clips])
-    gains = 10 ** (rng.uniform(low, most) / 20)
+    raised_db = np.array([[max(0.0, _QUIET_DB - 20 * np.log10(_rms(clip)))] for clip in clips])
+    gains = 10 ** ((raised_db + rng.uniform(*LISTENING_GAIN_DB, size=(len(clips), 1))) / 20)
     np.multiply(heard, gains, out=heard, casting="same_kind")  # in place: a label's clips are tens of megabytes
     return np.clip(heard, -1.0, 1.0, out=heard)
 
