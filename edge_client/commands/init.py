@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _NO_MICROPHONE = "none"
 # What somebody wants to be heard, and the bundle for it.
 _HEARD = (("words", FIRST_CHOICE), ("everyday sounds", "sounds_2s"), ("both", "words_and_sounds"))
+_KNOWING = [bundle for _, bundle in _HEARD]
 _FLEET = "3. Paste the invitation of a fleet to learn with others, or press Enter to learn alone:"
 _SHARING = "   May the fleet read your words for sounds, such as names of people? [y/N]"
 
@@ -69,11 +70,13 @@ def _init(options: argparse.Namespace) -> int:
     found: dict[str, Any] = {"config": str(options.config), "bundle": bundle, "microphone": heard, "play": plays}
     found |= {"joined": joined, "knows": known}
     given = config_option(options.config)
+    hint = ["`auricle-edge clips knows` lists what it knows with nothing taught"] if bundle in _KNOWING else []
     lines = (
         f"wrote {options.config}",
         *(() if joined is None else (f"joined the fleet of {joined}",)),
         *([f"it listens for {', '.join(known)}, with nothing taught"] if known else []),
         _described(bundle),
+        *hint,
         f"next: auricle-edge doctor{given}, then auricle-edge run{given}",
     )
     return report(found, lines, json=options.json)

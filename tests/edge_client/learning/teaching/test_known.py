@@ -141,6 +141,7 @@ def test_an_owner_chooses_sounds_by_commands(tmp_path, capsys):
         "init", "--alone", "--microphone", "none", "--bundle", "sounds_2s", "--knows", "doorbell, smoke detector"
     )
     assert "it listens for doorbell, smoke detector, with nothing taught" in out
+    assert "`auricle-edge clips knows` lists what it knows" in out
     clips = load_config(edge.config).clips_folder
     assert known_labels(clips) == {"doorbell": "doorbell", "smoke detector": "smoke detector"}
     assert "'doorbell': knows from the start, 0 takes" in edge("clips")
@@ -162,7 +163,8 @@ def test_an_owner_chooses_sounds_by_commands(tmp_path, capsys):
 
 def test_a_device_that_knows_nothing_says_which_bundles_do(tmp_path, capsys):
     edge = EdgeCommands(tmp_path, capsys)
-    told = edge("init", "--alone", "--microphone", "none", "--bundle", "base", "--knows", "dog", status=1)
+    assert "clips knows" not in edge("init", "--alone", "--microphone", "none", "--bundle", "base")
+    told = edge("init", "--force", "--alone", "--microphone", "none", "--bundle", "base", "--knows", "dog", status=1)
     assert "knows no 'dog' from the start; words, sounds, sounds_2s and words_and_sounds know some" in told
     assert "base knows from the start: nothing" in edge("clips", "knows")
 
