@@ -37,10 +37,7 @@ def streams_of(half: Half, minutes: float, seed: int) -> dict[float, Stream]:
 def measure(
     front_end: FrontEnd, material: Material, streams: dict[float, Stream], *, untaught: bool = False
 ) -> dict[str, Any]:
-    """Teach a device on this front end, let it listen, print its lines, and return its figures.
-
-    ``untaught``: it knows the labels from the start alone.
-    """
+    """Teach a device on this front end, unless it knows the labels from the start; print and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         takes = {label: [clip.path for clip in material.training if clip.label == label] for label in KNOWN}
         known = {label: label for label in KNOWN if untaught}
