@@ -132,7 +132,7 @@ class Taught:
 
         def of(number: int) -> Listened:
             loaded = self._all[number]
-            scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes)
+            scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
             scores = np.zeros((len(rows), scorer.labels), np.float32)
             scores[loud] = scorer(features)
             pace = pace_of(self._config, loaded.model.manifest.feature_settings)

@@ -176,12 +176,13 @@ def teach_head(config: Config, state: DeviceState, saved: SavedModel, seed: int)
         kinds = material.kinds(label_map)
         are_sounds = {label for label in label_map.labels if every_sound or kinds.get(label) == SOUND}
         known = _alike(heard, statistics, are_sounds) | from_start
-        near = _prototypes(label_map, material, heard, statistics, are_sounds, known)
+        known_words = {label: name for label, name in known.items() if name in statistics.known.words}
+        near = _prototypes(label_map, material, heard, statistics, are_sounds, known_words)
         learned = _listening(label_map, material, from_start)
         of_words = _WORDS if statistics.unheard is None else Tail(*statistics.unheard)
         least = {label: _SOUNDS if label in are_sounds else of_words for label in learned.labels}
         fixed = dict.fromkeys(known, _SOUNDS) | {learned.names[slot]: _WITHOUT_TAKES for slot in learned.off}
-        fixed |= {label: _KNOWN_WORD for label, name in known.items() if name in statistics.known.words}
+        fixed |= dict.fromkeys(known_words, _KNOWN_WORD)
         tails = _tails(Scorer(model, learned, near, known), learned, negatives, least, fixed)
         return _Learned(material, weights, learned, near, known, tails)
 
@@ -255,7 +256,7 @@ def _prototypes(
     heard: Heard,
     statistics: EmbeddingStatistics,
     are_sounds: Container[str],
-    known: Mapping[str, str],
+    known_words: Mapping[str, str],
 ) -> dict[str, Floats]:
     """Return the prototypes of labels, and of the parts of words, float32 [1 + parts, takes, numbers].
 
@@ -271,8 +272,8 @@ def _prototypes(
             found[label] = prototype(row, statistics, sound=True)[None]
             continue
         takes = [heard.takes[label]] if label in heard.takes else []
-        if (word := known.get(label)) in statistics.known.words:  # what others said of it counts as takes
-            others = statistics.samples[statistics.words.index(word), :, None]
+        if label in known_words:  # what others said of it counts as takes
+            others = statistics.samples[statistics.words.index(known_words[label]), :, None]
             takes.append(np.repeat(others, takes[0].shape[1], axis=1) if takes else others)
         rows = [prototype(row, statistics, np.concatenate(takes) if takes else None)]
         if label in heard.parts:
