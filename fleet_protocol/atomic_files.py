@@ -150,9 +150,11 @@ def remove_durably(path: Path) -> None:
 
 
 def is_full(error: BaseException, folder: Path) -> bool:
-    """Say whether an error means that the disk of a folder is full."""
-    # SQLite says so of some files alone: of its log's index, which is shared memory, it says that the disk fails, and
-    # of a log that it cannot make, that the database cannot be opened. Then the room that is left decides.
+    """Say whether an error means that the disk of a folder is full.
+
+    SQLite says so of some files alone: of its log's index, which is shared memory, it says that the disk fails, and of
+    a log that it cannot make, that the database cannot be opened. Then the room that is left decides.
+    """
     if isinstance(error, sqlite3.OperationalError):
         said = str(error)
         return "is full" in said or (said.startswith(_PERHAPS_FULL) and not _has_room(folder))

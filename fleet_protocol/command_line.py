@@ -65,9 +65,11 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
 
 
 def mend_standard_streams() -> None:
-    """Open what of standard input, output and error is closed on nothing; what their encoding lacks is escaped."""
-    # Else the next file that is opened, such as a database, would be the one that is written to; and a label in Chinese
-    # or a file's name that is no UTF-8 would be lost where the system's encoding lacks it.
+    """Open what of standard input, output and error is closed on nothing; what their encoding lacks is escaped.
+
+    Else the next file that is opened, such as a database, would be the one that is written to; and a label in Chinese
+    or a file's name that is no UTF-8 would be lost where the system's encoding lacks it.
+    """
     for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
         try:
             os.fstat(number)

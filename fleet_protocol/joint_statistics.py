@@ -38,9 +38,11 @@ class JointStatistics(EmbeddingStatistics):
     beyond_words: Floats  # First halves of what is no word, float32 [draws, split]
 
     def is_sound(self, embeddings: Array) -> bool:
-        """Tell from embeddings of one label, [clips, numbers], whether it is an everyday sound rather than a word."""
-        # The second half of their mean lies on the sounds' side of the linear discriminant (Fisher 1936) between
-        # people's talk and sounds.
+        """Tell from embeddings of one label, [clips, numbers], whether it is an everyday sound rather than a word.
+
+        The second half of their mean lies on the sounds' side of the linear discriminant (Fisher 1936) between people's
+        talk and sounds.
+        """
         return bool(self._sound_like(embeddings[:, self.split :].mean(axis=0, keepdims=True))[0])
 
     def _sound_like(self, halves: Array) -> NDArray[np.bool_]:
@@ -57,9 +59,10 @@ class JointStatistics(EmbeddingStatistics):
         return np.linalg.solve(scatter, other - talk), talk + _SOUND_FROM * (other - talk)
 
     def whitened(self, embeddings: Floats) -> Doubles:
-        """Return directions, float64 [clips, numbers] of length 1, whose products are whitened cosines."""
-        # Words have directions in the first half alone, sounds in the second; a word and a sound have nothing in
-        # common.
+        """Return directions, float64 [clips, numbers] of length 1, whose products are whitened cosines.
+
+        Words have directions in the first half alone, sounds in the second; a word and a sound have nothing in common.
+        """
         sounds = self._sound_like(embeddings[:, self.split :])
         found = np.empty(embeddings.shape)
         for kind in (False, True):

@@ -32,8 +32,10 @@ def normal_name(text: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be the name of something: it shows something, and nothing in it harms a terminal."""
-    # What joins letters or emoji, as in Persian and Hindi, is allowed; so is what this Python does not know yet.
+    """Return whether a text can be the name of something: it shows something, and nothing in it harms a terminal.
+
+    What joins letters or emoji, as in Persian and Hindi, is allowed; so is what this Python does not know yet.
+    """
     return _REFUSED.search(text) is None and bool(_UNSEEN.sub("", text).strip(" "))
 
 
@@ -165,9 +167,11 @@ class LabelMap:
         return dataclasses.replace(self, slots=tuple(slots))
 
     def adopt(self, classes: Iterable[tuple[str, str]]) -> LabelMap:
-        """Give every (class, name) that the map lacks a slot."""
-        # An unlinked slot of the same name becomes that class: owner and fleet speak of the same thing. A name that is
-        # taken by another class gets the class in brackets.
+        """Give every (class, name) that the map lacks a slot.
+
+        An unlinked slot of the same name becomes that class: owner and fleet speak of the same thing. A name that
+        is taken by another class gets the class in brackets.
+        """
         result = self
         for class_id, name in classes:
             if class_id in result.class_ids:

@@ -21,8 +21,10 @@ Draw = Callable[[np.random.Generator, int], Doubles]
 
 
 def takes(kind: str, count: int, length: int, rng: np.random.Generator) -> Floats:
-    """Return takes of one new source, a key of :data:`SOUNDS`, in one new room: float32 [count, length] in -1..1."""
-    # They begin at other times, at levels up to 6 dB apart, in other noise.
+    """Return takes of one new source, a key of :data:`SOUNDS`, in one new room: float32 [count, length] in -1..1.
+
+    They begin at other times, at levels up to 6 dB apart, in other noise.
+    """
     source, room, level = SOUNDS[kind], _room(rng), rng.uniform(*_SOURCE_DB)
     state = rng.integers(1 << 62)
     found = np.empty((count, length), np.float32)

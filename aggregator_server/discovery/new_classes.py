@@ -40,9 +40,11 @@ def settle(
     seed: int = 0,
     terms: ClassTerms | None = None,
 ) -> Settled:
-    """Turn groups into classes, rows and assignments."""
-    # Two sounds of one device are never the same class, because their owner gave them different names. The second in a
-    # group is left open, and the device reports it again. So are groups for which the fleet has no room.
+    """Turn groups into classes, rows and assignments.
+
+    Two sounds of one device are never the same class, because their owner gave them different names. The second in a
+    group is left open, and the device reports it again. So are groups for which the fleet has no room.
+    """
     terms = terms or ClassTerms()
     room = terms.max_classes - len(public_set.classes)
     fitting = _fitting(discovery.groups, reports, room)
@@ -117,8 +119,10 @@ def rows_of(public_set: PublicSet, members: Sequence[ReportedClass], rng: np.ran
 
 
 def add_class(public_set: PublicSet, class_id: str, round_id: int | None, name: str, rows: Floats) -> PublicSet:
-    """Return a public set with another class as its last one, and its rows, float32 [rows, frames, coefficients]."""
-    # The name gets a number where it is taken.
+    """Return a public set with another class as its last one, and its rows, float32 [rows, frames, coefficients].
+
+    The name gets a number where it is taken.
+    """
     name = unique_name(name, [info.name for info in public_set.classes])
     return PublicSet(
         public_set.settings,

@@ -16,8 +16,10 @@ _DESCRIPTIONS = ("impressions", "profiles", "prototypes")
 
 
 def recognise(inputs: RoundInputs, contributions: Sequence[Contribution]) -> Settled:
-    """Return the classes of the reported sounds: those assigned in an earlier round, then the rest, settled now."""
-    # A device reports a sound again when the answer to its first report got lost.
+    """Return the classes of the reported sounds: those assigned in an earlier round, then the rest, settled now.
+
+    A device reports a sound again when the answer to its first report got lost.
+    """
     reassigned: list[Assigned] = []
     sounds: list[_Sound] = []
     for contribution in sorted(contributions, key=lambda c: c.update.device_id):

@@ -208,8 +208,10 @@ def device_names(session: Session, device_ids: Sequence[str]) -> dict[str, str]:
 
 
 def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], ...]:
-    """Return the devices that a person may mean: (identifier, name, whether it was not revoked)."""
-    # They are those with this name, whatever its case, and those whose identifier begins so, some of each.
+    """Return the devices that a person may mean: (identifier, name, whether it was not revoked).
+
+    They are those with this name, whatever its case, and those whose identifier begins so, some of each.
+    """
     small = {folded(literal(text)) for text in (given, given.lower())}
     with tables.reading() as session:
         ways: list[ColumnElement[bool]] = [folded(DeviceRow.name).in_(small)]

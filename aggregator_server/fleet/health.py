@@ -70,8 +70,10 @@ class FleetHealth:
 
 
 def count_health(session: Session, now: float) -> FleetHealth:
-    """Count the devices by their health."""
-    # What nearly all devices are is counted in an index alone; the devices that need somebody are looked at.
+    """Count the devices by their health.
+
+    What nearly all devices are is counted in an index alone; the devices that need somebody are looked at.
+    """
     since = now - SEEN_S
     total = session.scalar(select(func.count()).select_from(DeviceRow)) or 0
     revoked = count_devices(session, DeviceRow.revoked_at.is_not(None))

@@ -47,8 +47,10 @@ def required_model(session: Session) -> ModelRow:
 
 
 def with_network(model: ModelRow) -> ColumnElement[bool]:
-    """Return the condition that a device's bundle has a shared model's network, so that it can train its weights."""
-    # Where either does not say what network it has, the architecture's name decides.
+    """Return the condition that a device's bundle has a shared model's network, so that it can train its weights.
+
+    Where either does not say what network it has, the architecture's name decides.
+    """
     by_name = DeviceRow.architecture == model.architecture
     if model.network is None:
         return by_name

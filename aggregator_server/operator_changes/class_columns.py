@@ -24,8 +24,10 @@ class ClassChange:
 
 
 def changed_public_set(public_set: PublicSet, change: ClassChange) -> tuple[PublicSet, Ints]:
-    """Return the public set after a change, and the rows before that its rows are, int64 [rows kept]."""
-    # Rows of a class that became another are rows of that one; rows of a class that is gone are dropped.
+    """Return the public set after a change, and the rows before that its rows are, int64 [rows kept].
+
+    Rows of a class that became another are rows of that one; rows of a class that is gone are dropped.
+    """
     place: dict[str, int] = {}
     for index, sources in enumerate(change.sources):
         for class_id in sources:
@@ -69,9 +71,11 @@ def changed_head(
 
 
 def changed_prototypes(prototypes: FleetPrototypes, change: ClassChange) -> FleetPrototypes:
-    """Return the fleet's prototypes after a change, until a round makes them anew."""
-    # That of merged classes is the mean of theirs by devices. What is not a class stays where the class does: of merged
-    # ones, the one may be what the other is not.
+    """Return the fleet's prototypes after a change, until a round makes them anew.
+
+    That of merged classes is the mean of theirs by devices. What is not a class stays where the class does: of merged
+    ones, the one may be what the other is not.
+    """
     known = prototypes.class_ids
     found: list[tuple[str, Array, int]] = []
     for info, sources in zip(change.classes, change.sources, strict=True):

@@ -25,9 +25,11 @@ _AUDITED: dict[Operation, What] = {"merge": "class_merged", "retire": "class_ret
 
 
 def remove_class(store: Store, class_id: str, now: float, by: Actor = SERVER) -> None:
-    """Retire a class of the fleet. Raises ClassNotFoundError: there is none. RefusedError: it cannot be retired now."""
-    # Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
-    # with clips stays its owner's, and is not reported again.
+    """Retire a class of the fleet. Raises ClassNotFoundError: there is none. RefusedError: it cannot be retired now.
+
+    Its rows leave the public set, its output the shared model's head. Devices that only adopted it lose it. A label
+    with clips stays its owner's, and is not reported again.
+    """
     _change(store, now, by, "retire", class_id)
 
 

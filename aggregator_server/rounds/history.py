@@ -68,8 +68,10 @@ def schedule_of(fleets: RoundRow) -> Schedule:
 
 
 def fine_tuning_due(session: Session, row: RoundRow, device_id: str) -> bool:
-    """Tell whether a device that learns from a done round shall fine-tune the result on its own clips."""
-    # Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
+    """Tell whether a device that learns from a done round shall fine-tune the result on its own clips.
+
+    Members of a group do so once the rounds of their group are over; rounds of later groups do not matter.
+    """
     fleets = row if row.follows is None else session.get_one(RoundRow, row.follows)
     name = parsed_plan(fleets.plan).personalisation.name
     if name == "none":

@@ -196,8 +196,10 @@ def training_loss(session: Session, round_id: int) -> float | None:
 
 
 def write_seen(store: Store) -> None:
-    """Write when devices were last heard of, all in one transaction."""
-    # Not every request for work is worth a write to the disk: a fleet that wakes would wait for one after the other.
+    """Write when devices were last heard of, all in one transaction.
+
+    Not every request for work is worth a write to the disk: a fleet that wakes would wait for one after the other.
+    """
     seen = store.take_seen()
     if seen:
         with store.writing(durable=False) as session:

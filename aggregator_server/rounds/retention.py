@@ -34,8 +34,10 @@ def remove_left_uploads(store: Store) -> None:
 
 
 def sweep(store: Store, now: float) -> int:
-    """Remove the blobs that no row names and that are older than a day; return how many."""
-    # A blob is younger than that when its row is written: storing one anew makes it young.
+    """Remove the blobs that no row names and that are older than a day; return how many.
+
+    A blob is younger than that when its row is written: storing one anew makes it young.
+    """
     removed, old = 0, (entry.sha256 for entry in store.blobs.entries() if entry.stored_at < now - UNNAMED_S)
     while batch := list(islice(old, _BATCH)):
         removed += store.remove_unnamed(batch)

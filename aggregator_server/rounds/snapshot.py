@@ -70,8 +70,10 @@ class RoundSnapshot:
         return len(self.uploads) == self.selected or now >= self.deadline_at
 
     def shortfall(self) -> str | None:
-        """Return why the uploads do not suffice, or None where they do."""
-        # The quorum is a share of the selected devices that were not revoked; one upload is always needed.
+        """Return why the uploads do not suffice, or None where they do.
+
+        The quorum is a share of the selected devices that were not revoked; one upload is always needed.
+        """
         if not self.selected:
             return "every selected device was revoked, or put in quarantine"
         quorum = float(self.plan["quorum"])

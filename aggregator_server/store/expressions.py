@@ -53,8 +53,10 @@ def program_of(versions: Any) -> ColumnElement[str]:  # noqa: ANN401  (the colum
 
 
 def begins_with(text: ColumnElement[str], beginning: str) -> ColumnElement[bool]:
-    """Return the condition that a text begins with one character or more, which an index answers."""
-    # It is a text ordered by its code points: one of the expressions above, or a column of hexadecimal digits.
+    """Return the condition that a text begins with one character or more, which an index answers.
+
+    It is a text ordered by its code points: one of the expressions above, or a column of hexadecimal digits.
+    """
     least = text >= beginning
     raised = beginning.rstrip(_LAST)  # after the last character there is none to end before
     if not raised:

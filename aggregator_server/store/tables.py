@@ -51,8 +51,10 @@ class Base(DeclarativeBase):
 
 
 def table_of(kind: type[Base]) -> Table:
-    """Return the table of a row, for statements that every request of a device needs."""
-    # A statement on a table that is built once takes a quarter of the time of one on rows.
+    """Return the table of a row, for statements that every request of a device needs.
+
+    A statement on a table that is built once takes a quarter of the time of one on rows.
+    """
     return cast("Table", kind.__table__)
 
 

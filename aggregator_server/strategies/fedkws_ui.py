@@ -13,8 +13,10 @@ from fleet_protocol.messages import Choice
 
 
 def adaptive_local_training(local: Choice, devices: tuple[DeviceStatistics, ...], classes: int) -> Choice:
-    """Fill in max n and r_0 = K / sum_k r_k where the plan leaves them to the aggregator (0)."""
-    # Without a device that reported anything both stay 0, and every device takes E steps.
+    """Fill in max n and r_0 = K / sum_k r_k where the plan leaves them to the aggregator (0).
+
+    Without a device that reported anything both stay 0, and every device takes E steps.
+    """
     settings = dict(local.settings)
     max_clips = int(settings["most_clips"]) or max((device.clips for device in devices), default=0)
     if max_clips:

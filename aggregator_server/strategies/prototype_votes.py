@@ -36,8 +36,10 @@ class Votes:
 def votes_of(
     inputs: RoundInputs, contributions: Sequence[Contribution], assigned: Sequence[Assigned], public_set: PublicSet
 ) -> Votes:
-    """Return the votes of a round's uploads and what other devices last uploaded, by class and device."""
-    # Of several votes of a device for a class the first counts. There is one copy of all.
+    """Return the votes of a round's uploads and what other devices last uploaded, by class and device.
+
+    Of several votes of a device for a class the first counts. There is one copy of all.
+    """
     state = inputs.state
     column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
     classes = {(item.device_id, item.slot): item.class_id for item in assigned}
@@ -84,8 +86,10 @@ def _names(device_ids: Iterable[str]) -> NDArray[np.bytes_]:
 
 
 def denied_of(inputs: RoundInputs, contributions: Sequence[Contribution], public_set: PublicSet) -> Votes:
-    """Return what owners said is no sound of a class, by the round's uploads and what other devices last uploaded."""
-    # A device may have said it of several sounds; its rows stand in its own order.
+    """Return what owners said is no sound of a class, by the round's uploads and what other devices last uploaded.
+
+    A device may have said it of several sounds; its rows stand in its own order.
+    """
     column_of = {class_id: column for column, class_id in enumerate(public_set.class_ids)}
     shape = public_set.settings.shape
     columns, devices = [np.zeros(0, np.int64)], [_names(())]

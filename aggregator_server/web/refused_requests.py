@@ -85,8 +85,10 @@ def caller(request: Request, who: str) -> Actor:
 
 
 def client_address(request: Request) -> str | None:
-    """Return the network address that a request comes from, as the proxy says it where there is one."""
-    # What is no address is left out: a proxy may pass on whatever its client wrote.
+    """Return the network address that a request comes from, as the proxy says it where there is one.
+
+    What is no address is left out: a proxy may pass on whatever its client wrote.
+    """
     host = request.client.host if request.client else ""
     try:
         return str(ipaddress.ip_address(host.partition("%")[0]))

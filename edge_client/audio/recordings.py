@@ -109,8 +109,10 @@ class Recordings:
         return filter(is_recording, _entries(folder))
 
     def clips_for_round(self, round_number: int, label: str) -> list[Path]:
-        """Return a label's share of a round, drawn without replacement; all of them where there are fewer."""
-        # The draw depends on the device's seed, the round, the label and the names of the recordings, on nothing else.
+        """Return a label's share of a round, drawn without replacement; all of them where there are fewer.
+
+        The draw depends on the device's seed, the round, the label and the names of the recordings, on nothing else.
+        """
         clips = self.clips(label)
         if self._per_round is None:
             return clips

@@ -132,9 +132,11 @@ def _loudest_minute(path: Path, rate_hz: int) -> Floats:
 
 
 def sounding_stretch(samples: Floats, settings: FeatureSettings) -> Floats:
-    """Return the clip-long stretch of the loudest sound, float32 [samples]: of one that lasts, where there is one."""
-    # A pop of some hundredths of a second may be louder than a word. Its loudness is counted only as far as so short a
-    # part of the recording surpasses all others; where nothing else sounds, it is the sound itself.
+    """Return the clip-long stretch of the loudest sound, float32 [samples]: of one that lasts, where there is one.
+
+    A pop of some hundredths of a second may be louder than a word. Its loudness is counted only as far as so short a
+    part of the recording surpasses all others; where nothing else sounds, it is the sound itself.
+    """
     rate = settings.sample_rate_hz
     frame = max(1, round(_FRAME_S * rate))
     power = np.square(samples[: len(samples) // frame * frame].reshape(-1, frame), dtype=np.float64).mean(axis=1)

@@ -170,9 +170,10 @@ class ClipStore:
         return sum(_size(path) for path in folders.clip_files(self.folder))
 
     def tidy(self, now: float | None = None) -> bool:
-        """Remove what a power cut left half-written or empty; False: not now, as another process changes the store."""
-        # A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into
-        # it.
+        """Remove what a power cut left half-written or empty; False: not now, as another process changes the store.
+
+        A label's folder that stayed empty for a day goes: a process was killed before it wrote the first clip into it.
+        """
         if not self.is_at_rest():
             return not self.folder.is_dir()
         now = time.time() if now is None else now

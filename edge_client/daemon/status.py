@@ -93,8 +93,10 @@ class StatusFile:
         self.path = runtime_path(state.folder, _NAME)
 
     def write(self, status: dict[str, Any]) -> None:
-        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it."""
-        # Where the disk has no room for both, the old one goes first: it would say what is over.
+        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it.
+
+        Where the disk has no room for both, the old one goes first: it would say what is over.
+        """
         content = status | {"time": time.time()}
         data = json.dumps(content | {"sha256": digest(json.dumps(content).encode())}).encode() + b"\n"
         try:

@@ -16,8 +16,10 @@ _WORDS = {"yes", "no"}
 
 
 def shown(questions: Sequence[Asked], base: str) -> dict[str, Any]:
-    """Return what is published, JSON-ready, of open questions, the newest first: the oldest, until it is answered."""
-    # So that nobody who presses a button answers another question than he saw.
+    """Return what is published, JSON-ready, of open questions, the newest first: the oldest, until it is answered.
+
+    So that nobody who presses a button answers another question than he saw.
+    """
     if not questions:
         return {"question": "none", "open": 0, "label": None, "was": None}
     return {"open": len(questions), "was": None, **asked(questions[-1], base)}

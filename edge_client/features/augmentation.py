@@ -18,7 +18,7 @@ from fleet_protocol.arrays import Doubles, Floats, Ints
 # What a listening device hears lies anywhere in its window, near or far, in more noise or less.
 LISTENING_SHIFT_S = 0.25
 LISTENING_GAIN_DB = (-10.0, 6.0)
-# Level of a take, dB full scale, below which it is made as loud before: it may be spoken louder, or nearer, later.
+# Level, dB full scale, to which a quieter take is raised first: later it may be said louder, or nearer.
 _QUIET_DB = -36.0
 LISTENING_SNR_DB = (0.0, 30.0)
 # How other people and microphones differ from a take: speed as a factor, and tilt of the spectrum in dB an octave.
@@ -87,9 +87,10 @@ def augment(
 def augment_for_listening(
     clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
 ) -> Floats:
-    """Return changed copies of clips, float32 [clips, samples], as windows of a stream hold them."""
-    # Each is shifted, louder or softer, and, where noise is given, in a random stretch of it at a random ratio of
-    # levels.
+    """Return changed copies of clips, float32 [clips, samples], as windows of a stream hold them.
+
+    Each is shifted, louder or softer, and, where noise is given, in a random stretch of it at a random ratio of levels.
+    """
     heard = time_shift(clips, round(LISTENING_SHIFT_S * sample_rate_hz), rng)
     recordings = () if noise is None else noise.recordings
     for clip in heard if recordings else ():
@@ -106,9 +107,11 @@ def augment_for_listening(
 def augment_takes(
     clips: Floats, sample_rate_hz: int, rng: np.random.Generator, noise: BackgroundNoise | None = None
 ) -> Floats:
-    """Return changed copies of clips, float32 [clips, samples], as other people and microphones might give them."""
-    # Each is played faster or slower, its spectrum is tilted, and it is put into a stream's window. A change of tempo
-    # without pitch gained nothing more.
+    """Return changed copies of clips, float32 [clips, samples], as other people and microphones might give them.
+
+    Each is played faster or slower, its spectrum is tilted, and it is put into a stream's window. A change of tempo
+    without pitch gained nothing more.
+    """
     return augment_for_listening(tilt(change_speed(clips, rng), sample_rate_hz, rng), sample_rate_hz, rng, noise)
 
 
@@ -222,8 +225,10 @@ def mix_noise(
     volume: float = NOISE_VOLUME,
     probability: float = NOISE_PROBABILITY,
 ) -> Floats:
-    """Return clips, float32 [clips, samples] in -1..1, to which a random stretch of a random background was added."""
-    # Each clip gets it with some probability, 0..1; a background that is shorter than a clip is repeated.
+    """Return clips, float32 [clips, samples] in -1..1, to which a random stretch of a random background was added.
+
+    Each clip gets it with some probability, 0..1; a background that is shorter than a clip is repeated.
+    """
     mixed = clips.copy()
     length = clips.shape[1]
     for row in np.flatnonzero(rng.random(len(clips)) < probability):

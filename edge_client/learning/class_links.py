@@ -43,9 +43,11 @@ def take_labels(label_map: LabelMap, labels: Sequence[str], classes: Iterable[Cl
 
 
 def link_recognised(label_map: LabelMap, assignments: Iterable[ClassAssignment]) -> LabelMap:
-    """Link the slots of new sounds that the aggregator recognised."""
-    # A class keeps the slot that it has: an owner who calls it by two names can give its clips one. A slot that the
-    # device does not use is left out: it began anew after it had reported the sound, or the aggregator errs.
+    """Link the slots of new sounds that the aggregator recognised.
+
+    A class keeps the slot that it has: an owner who calls it by two names can give its clips one. A slot that the
+    device does not use is left out: it began anew after it had reported the sound, or the aggregator errs.
+    """
     for assignment in assignments:
         if assignment.slot >= len(label_map.slots):
             log.warning("the fleet speaks of slot %d, which this device does not use", assignment.slot)

@@ -34,8 +34,10 @@ def from_line(line: str) -> TrainingJob:
 
 
 def checked_plan(plan: RoundPlan) -> RoundPlan:
-    """Return a plan without settings that this version does not know; raise a PlanError for one out of its range."""
-    # The local method may be one that this version does not know, the personalisation may not.
+    """Return a plan without settings that this version does not know; raise a PlanError for one out of its range.
+
+    The local method may be one that this version does not know, the personalisation may not.
+    """
     method, personalisation = local_methods().get(plan.local.name), personalisations().get(plan.personalisation.name)
     if personalisation is None:
         raise PlanError(f"this device knows no personalisation {plan.personalisation.name!r}; update its software")

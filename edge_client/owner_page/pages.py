@@ -43,8 +43,10 @@ def number_of(given: str) -> int:
 
 
 def root_of(path: str) -> str:
-    """Return what leads from an address of the page to its beginning, as a browser resolves it."""
-    # All links are relative, so that they hold behind a proxy that puts the page below a path of its own.
+    """Return what leads from an address of the page to its beginning, as a browser resolves it.
+
+    All links are relative, so that they hold behind a proxy that puts the page below a path of its own.
+    """
     return "../" * (path.count("/") - 1) or "./"
 
 

@@ -127,9 +127,11 @@ def openness(margin: float) -> float:
 
 
 def error_rate(book: Book, *, detected: bool) -> float:
-    """Return how often the device was wrong about detections, or about near misses, by the answers so far, 0..1."""
-    # Half of the time before there are any (Laplace's rule of succession). In a room full of talk near misses are
-    # seldom the label, and their questions make room for those about detections.
+    """Return how often the device was wrong about detections, or about near misses, by the answers so far, 0..1.
+
+    Half of the time before there are any (Laplace's rule of succession). In a room full of talk near misses are seldom
+    the label, and their questions make room for those about detections.
+    """
     answered = [one for one in book.questions if one.said in (YES, NO, WAS) and one.detected == detected]
     wrong = sum((one.said == YES) != detected for one in answered)
     return (wrong + 1) / (len(answered) + 2)

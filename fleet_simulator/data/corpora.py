@@ -174,9 +174,11 @@ def _heard(
 
 
 def clips_of(samples: Floats, windows: int, settings: FeatureSettings) -> Floats:
-    """Cut a recording into clips, float32 [windows, clip_samples]."""
-    # One is the loudest stretch, as a device takes it; more lie equally far from one another, the first at the start
-    # and the last at the end. What is missing of a shorter recording is silence.
+    """Cut a recording into clips, float32 [windows, clip_samples].
+
+    One is the loudest stretch, as a device takes it; more lie equally far from one another, the first at the start and
+    the last at the end. What is missing of a shorter recording is silence.
+    """
     length = settings.clip_samples
     if windows == 1:
         samples = loudest_stretch(samples, settings)

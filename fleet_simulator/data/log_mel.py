@@ -58,8 +58,10 @@ def features_of_power(power: Floats, settings: FeatureSettings) -> Floats:
 
 
 def cepstra(power: Floats, settings: MfccSettings) -> Floats:
-    """Return cepstra of mel powers, float32 [clips, 98 frames, 40 bands] -> [clips, frames, coefficients]."""
-    # Each of the settings' frames is the mean of the 10 ms frames that fall into it.
+    """Return cepstra of mel powers, float32 [clips, 98 frames, 40 bands] -> [clips, frames, coefficients].
+
+    Each of the settings' frames is the mean of the 10 ms frames that fall into it.
+    """
     frames = settings.frames
     each = -(-FRAMES // frames)  # a preset of more frames than a picture has repeats the last one
     beyond = each * frames - FRAMES
@@ -94,8 +96,10 @@ class NoiseFrames:
 
 
 def with_white_noise(power: Floats, snr_db: float, rng: np.random.Generator) -> Floats:
-    """Return a clip's mel powers, float32 [98, bands], with white noise that is ``snr_db`` below the clip's power."""
-    # The clip's power is taken from below 4 kHz, where the pictures end and half of the noise lies.
+    """Return a clip's mel powers, float32 [98, bands], with white noise that is ``snr_db`` below the clip's power.
+
+    The clip's power is taken from below 4 kHz, where the pictures end and half of the noise lies.
+    """
     noise, cross = white_noise().stretch(rng)
     total = power.sum(axis=1).mean() / _SCATTER * 10 ** (-snr_db / 10)
     return _mixed(power, np.asarray(total * noise, np.float32), cross)

@@ -217,9 +217,11 @@ _DEVICES = 16  # of one task
 
 
 def evaluate_devices(federation: Federation) -> list[dict[str, Any]]:
-    """Return an entry for each device that has clips, in the order of their numbers; none where none are held out."""
-    # After the last round groups train and devices fine-tune, by the same code as for a real fleet (Xu et al. 2025,
-    # algorithm 1).
+    """Return an entry for each device that has clips, in the order of their numbers; none where none are held out.
+
+    After the last round groups train and devices fine-tune, by the same code as for a real fleet (Xu et al. 2025,
+    algorithm 1).
+    """
     fleet = federation.devices
     if not isinstance(fleet, DealtFleet) or not fleet.experiment.fleet.held_out:
         return []

@@ -45,9 +45,11 @@ class Evaluation:
         self._newcomer: tuple[Work, Listener] | None = None
 
     def confusion(self, task: TestRows) -> Ints:
-        """Return how many test clips of each class (row) the fleet's model took for each (column)."""
-        # With prototypes that is the head that a device fits without any clip; what it takes for no label is missed,
-        # and stands in the last column.
+        """Return how many test clips of each class (row) the fleet's model took for each (column).
+
+        With prototypes that is the head that a device fits without any clip; what it takes for no label is missed, and
+        stands in the last column.
+        """
         models, count = self._models, len(self._shards.names)
         if is_prototypes(method_of(task.work.plan.local.name)):
             head = self._fleets_head(task.work)

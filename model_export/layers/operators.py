@@ -210,8 +210,10 @@ def average_rows(x: Tensor) -> Tensor:
 
 
 def max_pool_pairs(x: Tensor) -> Tensor:
-    """Take the larger of every two steps of [n, steps, channels]; an odd last step is left out."""
-    # Of two equal values the first one gets the gradient, as in TensorFlow.
+    """Take the larger of every two steps of [n, steps, channels]; an odd last step is left out.
+
+    Of two equal values the first one gets the gradient, as in TensorFlow.
+    """
     _, steps, channels = x.shape
 
     def run(x: Tensor) -> tuple[Tensor, Gradient]:
@@ -230,8 +232,10 @@ def max_pool_pairs(x: Tensor) -> Tensor:
 
 
 def max_pool(x: Tensor, size: Pair) -> Tensor:
-    """Take the largest of each block of [n, rows, columns, channels]; each side of a block is 1 or 2."""
-    # Columns come first, so that of equal values the first one gets the gradient, row by row, as in TensorFlow.
+    """Take the largest of each block of [n, rows, columns, channels]; each side of a block is 1 or 2.
+
+    Columns come first, so that of equal values the first one gets the gradient, row by row, as in TensorFlow.
+    """
     _, rows, columns, channels = x.shape
     if size[1] == 2:
         pairs = max_pool_pairs(tf.reshape(x, [-1, columns, channels]))

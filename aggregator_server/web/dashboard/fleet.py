@@ -77,8 +77,10 @@ def _text(value: str) -> str:
 
 
 def find_page(tables: Tables, wanted: Wanted, now: float) -> tuple[tuple[Listed, ...], Wanted | None]:
-    """Return the devices of a page, each with its health, and the page that follows; None: there is none."""
-    # A device that was there all the time, with one name, stands on exactly one page, whoever enrols meanwhile.
+    """Return the devices of a page, each with its health, and the page that follows; None: there is none.
+
+    A device that was there all the time, with one name, stands on exactly one page, whoever enrols meanwhile.
+    """
     with tables.reading() as session:
         conditions = [_is_in(session, wanted.state, now), _is_called(wanted.search)]
         if wanted.after:

@@ -16,8 +16,10 @@ OVERFITTED = 0.05
 
 
 def prepare(task: LocalTask) -> TrainingPlan:
-    """L = -sum_c [(1-mu) 1{y=c} + mu/C] log f_c + lambda sum_c [f_p]_c log f_c (eq. 1 to 3)."""
-    # C counts the outputs that are trained; f_p is the device's own model, which goes on from round to round.
+    """L = -sum_c [(1-mu) 1{y=c} + mu/C] log f_c + lambda sum_c [f_p]_c log f_c   (eq. 1 to 3).
+
+    C counts the outputs that are trained; f_p is the device's own model, which goes on from round to round.
+    """
     optimiser = Optimiser(task.number("learning_rate"), task.number("momentum"))
     own_targets = from_slots(task.own_clips.slots, task.order.own_capacity)
     for _ in range(int(task.settings["private_epochs"])):

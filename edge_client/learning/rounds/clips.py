@@ -16,9 +16,11 @@ _MAX_TAUGHT = 40
 
 
 def own_clips(config: Config, client: ClientState) -> Split:
-    """Return the clips to train on, without those that are held out."""
-    # The plan's personalisation says how many are. Where it does not, a share is held out to judge the round by, unless
-    # that is too little to tell, or the owner's teaching trains on all clips anyway.
+    """Return the clips to train on, without those that are held out.
+
+    The plan's personalisation says how many are. Where it does not, a share is held out to judge the round by, unless
+    that is too little to tell, or the owner's teaching trains on all clips anyway.
+    """
     settings, drawn = client.model.manifest.feature_settings, config.recordings.per_round
     recordings = Recordings(config.clips_folder, settings, per_round=drawn, seed=config.device.seed)
     asked = client.work.plan.personalisation.settings.get("held_out")
