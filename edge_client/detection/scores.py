@@ -41,12 +41,16 @@ class _Worth(NamedTuple):
 # Of words chosen on Bengali and Gujarati digits, among other digits and in read speech, of some thirty. The head tells
 # noise, and a take that was noise, from a word; among words that no network heard it says yes too often. Where both
 # counted alike, 14 / 23 and 4 / 13 % of an owner's words were missed at 20 / 10 dB, now 12 / 18 and 2 / 10.
+_OF_WORD = _Worth(0.5, 2.0, 30.0)
+# A front end without a classifier of its words has the head alone to tell these from one another: with `base`, 34 and
+# not 47 % of them are missed at 20 dB so, where two false alarms an hour are allowed. Chosen on Mandarin words.
+_OF_ANY_WORD = _Worth(1.0, 1.0, 20.0)
+# Of words known from the start chosen on the tuning half of `benchmarks.listening` and in read speech, of some thirty:
+# the classifier alone tells them best from other words that it knows, and worst from talk.
+_OF_KNOWN_WORD = _Worth(0.2, 0.2, 15.0)
 # Of sounds chosen on fifteen kinds of ESC-50 with `sounds_2s`: where each may be heard wrongly once an hour, 47 and 61
-# % are missed at 20 and 10 dB, by the head alone 58 and 70; of those with the classifier's logit there too. Of words
-# known from the start chosen on the tuning half of `benchmarks.listening` and in read speech: the classifier alone
-# tells them best from other words that it knows, and worst from talk.
-_OF_WORD, _OF_SOUND, _OF_KNOWN = _Worth(0.5, 2.0, 30.0), _Worth(0.5, 0.5, 15.0), _Worth(0.2, 0.2, 10.0)
-_OF_KNOWN_WORD = _Worth(0.5, 0.5, 20.0)
+# % are missed at 20 and 10 dB, by the head alone 58 and 70; of those with the classifier's logit there too.
+_OF_SOUND, _OF_KNOWN = _Worth(0.5, 0.5, 15.0), _Worth(0.2, 0.2, 10.0)
 NEUTRAL = 0.5  # the cosine that changes nothing
 # How much the cosine loses of what a window is nearer to a part than to the word. Chosen on phrases of two Bengali
 # digits that `words` never heard: where 5 % are missed at 20 dB, none of the beginnings alone are heard and not 2 %, of
@@ -106,14 +110,15 @@ class Scorer:
         self._known_slots = [slot for slot, name in names.items() if known.get(name) in knows.names]
         self._known_words = {slot for slot in self._known_slots if known[names[slot]] in knows.words}
         self._sounds = tuple(known[names[slot]] for slot in self._known_slots)
-        self._worth = {slot: self._worth_of(slot, rows) for slot, rows in near.items()}
+        of_word = _OF_WORD if knows.words else _OF_ANY_WORD
+        self._worth = {slot: self._worth_of(slot, rows, of_word) for slot, rows in near.items()}
 
-    def _worth_of(self, slot: int, rows: Doubles) -> _Worth:
+    def _worth_of(self, slot: int, rows: Doubles, of_word: _Worth) -> _Worth:
         if slot in self._known_slots:
             return _OF_KNOWN_WORD if slot in self._known_words else _OF_KNOWN
         split = 0 if self._statistics is None else self._statistics.split
         of_sound = not rows[..., :split].any() if split else self._model.manifest.feature_settings.hears_sounds
-        return _OF_SOUND if of_sound else _OF_WORD
+        return _OF_SOUND if of_sound else of_word
 
     def __call__(self, features: Floats) -> Floats:
         """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers]."""
