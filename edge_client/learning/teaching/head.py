@@ -57,7 +57,7 @@ _SOUNDS = Tail(3.0, 1.5)
 # Of a sound known from the start without takes: as its rows were made for.
 _WITHOUT_TAKES = Tail(ONCE_AN_HOUR, 1.5)
 # Of a word known from the start, with takes or without: `yes`, `no`, `up` and `down` of `words` in read speech without
-# a pause, where they are said too (2 an hour; 0.8 in noise), and in Bengali and Gujarati digits (0 to 1, but for `no`).
+# a pause, where they are said too (5 an hour; 2 in noise), and in Bengali and Gujarati digits (0 to 1, but for `no`).
 _KNOWN_WORD = Tail(1.0, 1.6)
 # Logit of a sound known from the start, which others reach once or twice an hour: takes that reach it on average are
 # that sound.
