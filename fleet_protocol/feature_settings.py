@@ -221,7 +221,10 @@ class EmbeddingSettings(MelSettings):
 
 @dataclass(frozen=True)
 class JointSettings(FeatureSettings):
-    """The numbers of two networks that hear the same clip, one behind the other: of words, and of everyday sounds."""
+    """The numbers of two networks, one behind the other: of words, and of everyday sounds.
+
+    That of sounds hears the whole clip, that of words the whole of it too or, of a longer one, a part.
+    """
 
     kind = "words_and_sounds"
 
@@ -229,15 +232,19 @@ class JointSettings(FeatureSettings):
     sounds: EmbeddingSettings
 
     def __post_init__(self) -> None:
-        """Check that both hear the same clip. Raises ProtocolError: they do not."""
-        for name in ("sample_rate_hz", "clip_s", "window_s", "hop_s", "frames"):
-            if not getattr(self, name) == getattr(self.words, name) == getattr(self.sounds, name):
-                raise ProtocolError(f"feature setting {name!r} of words and of sounds must be the same to join them")
+        """Check that both can hear one clip. Raises ProtocolError: they cannot."""
+        for name in ("sample_rate_hz", "window_s", "hop_s", "clip_s", "frames"):
+            own, words, sounds = (getattr(settings, name) for settings in (self, self.words, self.sounds))
+            if own != sounds or words > sounds or (words < sounds and name not in ("clip_s", "frames")):
+                raise ProtocolError(
+                    f"feature setting {name!r} is {own} of both, {words} of words and {sounds} of sounds: these do not "
+                    "fit one another. Words may be heard in a part of the clip, all else must be the same"
+                )
 
     @classmethod
     def of(cls, preset: str, words: EmbeddingSettings, sounds: EmbeddingSettings) -> JointSettings:
         """Join two front ends. Raises ProtocolError: they do not fit one another."""
-        clip = {item.name: getattr(words, item.name) for item in dataclasses.fields(FeatureSettings)}
+        clip = {item.name: getattr(sounds, item.name) for item in dataclasses.fields(FeatureSettings)}
         return cls(**clip | {"preset": preset}, words=words, sounds=sounds)
 
     @property

@@ -29,7 +29,7 @@ _NUMBERS = 128
 # How much smaller the numbers for sounds are beside those for words: at their own size fewer words are recognised.
 # Chosen with `base` on the tuning half of `benchmarks.listening`; beside `words` in the same proportion.
 _SOUNDS_SCALE = 2**0.5
-JOINED = ("words", "sounds")  # of words, and of sounds
+JOINED = ("words", "sounds_2s")  # of words, and of sounds
 SHIPPED = {path.stem: path for path in sorted(FRONT_ENDS.glob(f"*{FRONT_END_SUFFIX}"))}
 
 

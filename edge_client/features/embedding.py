@@ -11,9 +11,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from edge_client.audio.recordings import loudest_stretch
 from edge_client.errors import FeatureError, ModelError
 from edge_client.features.log_mel import LogMel
-from edge_client.features.samples import require_network
+from edge_client.features.samples import require_network, require_samples
 from edge_client.model.interpreter import open_network
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import EmbeddingSettings, JointSettings
@@ -69,7 +70,10 @@ class Embedding:
 
 
 class JointEmbedding:
-    """Computes the features of some settings; may be shared by threads. ``parts``: embeddings of words, of sounds."""
+    """Computes the features of some settings; may be shared by threads. ``parts``: embeddings of words, of sounds.
+
+    That of words hears the loudest part of a clip that is longer than its own.
+    """
 
     def __init__(self, settings: JointSettings) -> None:
         """Open both networks. Errors are those of :class:`Embedding`."""
@@ -78,4 +82,8 @@ class JointEmbedding:
 
     def __call__(self, samples: Array) -> Floats:
         """Return float32 [1, numbers of both], or [clips, 1, numbers of both]; samples and errors as ``FrontEnd``."""
-        return np.concatenate([part(samples) for part in self.parts], axis=-1)
+        words, sounds = self.parts
+        samples = require_samples(samples)
+        clips = np.atleast_2d(samples)[:, : self.settings.clip_samples]
+        said = np.stack([loudest_stretch(clip, words.settings) for clip in clips])
+        return np.concatenate([words(said.reshape(*samples.shape[:-1], -1)), sounds(samples)], axis=-1)

@@ -106,13 +106,14 @@ class SlidingEmbedding:
 
 
 class SlidingJointEmbedding:
-    """Both networks of a joint front end: that of words hears every window, that of sounds one every half second.
+    """Both networks of a joint front end: that of words hears the end of every window, that of sounds some windows.
 
-    Its numbers stay in between. In households of ESC-50 no more sounds are missed so, for half of its work.
+    Those lie half a window apart; its numbers stay in between. In households of ESC-50 no more sounds are missed so.
     """
 
     def __init__(self, settings: JointSettings, hop_frames: int) -> None:
-        self._every = max(1, round(SOUNDS_HOP_S / (hop_frames * settings.hop_s)))
+        self._every = max(1, round(settings.clip_s / 2 / (hop_frames * settings.hop_s)))
+        self._said = settings.words.clip_samples
         self._words = SlidingEmbedding(settings.words, hop_frames)
         self._sounds = SlidingEmbedding(settings.sounds, min(self._every * hop_frames, settings.frames))
         self._since = 0  # windows since sounds were heard last, that one too; 0: none was
@@ -128,7 +129,7 @@ class SlidingJointEmbedding:
         if self._since in (0, self._every):
             self._heard, self._since = self._sounds(window), 0
         self._since += 1
-        return np.concatenate([self._words(window), self._heard], axis=-1)
+        return np.concatenate([self._words(window[-self._said :]), self._heard], axis=-1)
 
 
 class SlidingFeatures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from edge_client.features.augmentation import (
     reverberate,
     splice,
 )
+from edge_client.features.embedding import JointEmbedding
 from edge_client.features.front_end import FrontEnd, open_front_end
 from edge_client.learning.teaching.head_material import Heard
 from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
@@ -92,7 +93,9 @@ class Hearing:
     def __init__(self, config: Config, settings: FeatureSettings, cache_path: Path) -> None:
         self._config = config
         self._settings = settings
-        self._front_end: FrontEnd = open_front_end(settings)
+        front_end = open_front_end(settings)
+        # A word and a sound of two networks are of one length each, and vary in their own ways.
+        self._ears: tuple[FrontEnd, ...] = front_end.parts if isinstance(front_end, JointEmbedding) else (front_end,)
         self._seed = config.device.seed
         self._cache = EmbeddingCache(cache_path, f"{_VERSION} {settings.digest} {_VARIANTS} {self._seed}")
         self._room = rooms(config, settings)
@@ -104,9 +107,7 @@ class Hearing:
         folder = self._config.clips_folder
         takes, paths = self._takes(folder)
         rejected, _ = self._takes(folder / REJECTED)
-        rng = np.random.default_rng([self._seed, 1])
-        quiet = [artificial_noise(_NOISE, self._settings, rng), windows(self._room, self._settings, rng, _ROOM)]
-        nothing = np.concatenate([self._windows(part) for part in quiet])
+        nothing = np.concatenate([self._windows(parts) for parts in zip(*map(self._quiet, self._ears), strict=True)])
         spliced = self._spliced(paths) if len(paths) > 1 else self._none()
         parts = self._parts(paths)
         self._cache.save()
@@ -116,19 +117,16 @@ class Hearing:
         """Return the embeddings of a folder's clips by label, and the clips that could be read."""
         takes: dict[str, Floats] = {}
         paths: dict[str, list[Path]] = {}
-        source = self._source(folder)
+        source = Recordings(folder, self._settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=self._seed)
         for label in source.labels() if folder.is_dir() else ():
             drawn = source.clips_for_round(0, label)
-            found = [(path, rows) for path in drawn if (rows := self._clip(source, path)) is not None]
+            found = [(path, rows) for path in drawn if (rows := self._clip(path)) is not None]
             if found:
                 takes[label] = np.stack([rows for _, rows in found])
                 paths[label] = [path for path, _ in found]
         return takes, paths
 
-    def _source(self, folder: Path) -> Recordings:
-        return Recordings(folder, self._settings, per_round=(_MAX_CLIPS, _MAX_CLIPS), seed=self._seed)
-
-    def _clip(self, source: Recordings, path: Path) -> Floats | None:
+    def _clip(self, path: Path) -> Floats | None:
         """Return a clip and its variants, float32 [1 + variants, numbers]; None where it cannot be read."""
         try:
             require_whole(path)
@@ -137,37 +135,39 @@ class Hearing:
             log.warning("left out a recording: %s", error)
             return None
 
-        def compute() -> Floats:
-            clip = source.load([path])
+        def varied(ear: FrontEnd) -> Floats:
+            clip = self._load([path], ear)
             rng = np.random.default_rng([self._seed, int(key, 16)])
-            rate = self._settings.sample_rate_hz
-            variants = [self._variant(clip, rate, rng) for _ in range(_VARIANTS if len(clip) else 0)]
-            return self._embed(np.concatenate([clip, *variants]))
+            variants = [self._variant(clip, ear.settings, rng) for _ in range(_VARIANTS if len(clip) else 0)]
+            return np.concatenate([clip, *variants])
 
-        rows = self._cache.get(key, compute)
+        rows = self._cache.get(key, lambda: self._embed(list(map(varied, self._ears))))
         return rows if len(rows) else None
 
     def _parts(self, paths: dict[str, list[Path]]) -> dict[str, Floats]:
         """Return ``Heard.parts`` of labels with a long word; a sound may end and go on as it likes."""
+        ear = self._ears[0]
         if self._settings.hears_sounds:
             return {}
-        source = self._source(self._config.clips_folder)
 
         def parts(path: Path) -> Floats:
             def compute() -> Floats:
                 rng = np.random.default_rng([self._seed, 3, int(clip_key(path), 16)])
-                found = [parts_of(clip, self._settings.sample_rate_hz) for clip in source.load([path])]
-                varied = [self._variant(part, self._settings.sample_rate_hz, rng) for part in found if len(part)]
-                return self._embed(np.concatenate(varied)) if varied else self._none()
+                found = [parts_of(clip, ear.settings.sample_rate_hz) for clip in self._load([path], ear)]
+                varied = [self._variant(part, ear.settings, rng) for part in found if len(part)]
+                if not varied:
+                    return self._none()
+                rows = ear(np.concatenate(varied))[:, 0]  # nobody asks what sound a part of a word is
+                return np.pad(rows, ((0, 0), (0, self._settings.shape[1] - rows.shape[1])))
 
             return self._cache.get(f"parts-{clip_key(path)}", compute)
 
         found = {label: [rows for path in taken if len(rows := parts(path))] for label, taken in paths.items()}
         return {label: np.stack(rows) for label, rows in found.items() if rows}
 
-    def _variant(self, clip: Floats, rate_hz: int, rng: np.random.Generator) -> Floats:
+    def _variant(self, clip: Floats, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
         # A word is taught near the microphone and said across the room. Of sounds this was not measured.
-        far = not self._settings.hears_sounds and rng.random() < _FAR
+        far, rate_hz = not settings.hears_sounds and rng.random() < _FAR, settings.sample_rate_hz
         return augment_takes(reverberate(clip, rate_hz, rng) if far else clip, rate_hz, rng, self._backgrounds)
 
     def _spliced(self, paths: dict[str, list[Path]]) -> Floats:
@@ -176,24 +176,33 @@ class Hearing:
         chosen = {label: found[:each] for label, found in paths.items()}
         keys = "".join(clip_key(path) for found in chosen.values() for path in found)
 
-        def compute() -> Floats:
-            source = self._source(self._config.clips_folder)
-            clips = {label: source.load(found) for label, found in chosen.items()}
+        def spliced(ear: FrontEnd) -> Floats:
+            clips = {label: self._load(found, ear) for label, found in chosen.items()}
             owners = np.repeat(np.arange(len(clips)), [len(part) for part in clips.values()])
             rng = np.random.default_rng([self._seed, 2])
             spliced = splice(np.concatenate(list(clips.values())), owners, rng)[:_SPLICED]
-            return self._embed(augment_for_listening(spliced, self._settings.sample_rate_hz, rng, self._backgrounds))
+            return augment_for_listening(spliced, ear.settings.sample_rate_hz, rng, self._backgrounds)
 
-        return self._keyed("spliced", keys.encode(), compute)
+        return self._keyed("spliced", keys.encode(), lambda: self._embed(list(map(spliced, self._ears))))
 
-    def _windows(self, samples: Floats) -> Floats:
-        return self._keyed("windows", samples.tobytes(), lambda: self._embed(samples))
+    def _load(self, paths: list[Path], ear: FrontEnd) -> Floats:
+        return Recordings(self._config.clips_folder, ear.settings).load(paths)
+
+    def _quiet(self, ear: FrontEnd) -> tuple[Floats, Floats]:
+        rng = np.random.default_rng([self._seed, 1])
+        return artificial_noise(_NOISE, ear.settings, rng), windows(self._room, ear.settings, rng, _ROOM)
+
+    def _windows(self, samples: Sequence[Floats]) -> Floats:
+        content = b"".join(part.tobytes() for part in samples)
+        return self._keyed("windows", content, lambda: self._embed(samples))
 
     def _keyed(self, kind: str, content: bytes, compute: Callable[[], Floats]) -> Floats:
         return self._cache.get(f"{kind}-{hashlib.sha256(content).hexdigest()[:32]}", compute)
 
-    def _embed(self, samples: Floats) -> Floats:
-        return self._front_end(samples)[:, 0] if len(samples) else self._none()
+    def _embed(self, samples: Sequence[Floats]) -> Floats:
+        """Return the embeddings, float32 [clips, numbers], of what each ear hears of them."""
+        rows = [ear(clips)[:, 0] for ear, clips in zip(self._ears, samples, strict=True) if len(clips)]
+        return np.concatenate(rows, axis=1) if rows else self._none()
 
     def _none(self) -> Floats:
         return np.zeros((0, self._settings.shape[1]), np.float32)

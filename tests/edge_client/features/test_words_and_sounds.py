@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from edge_client.errors import FeatureError
 from edge_client.features.front_end import open_front_end
 from edge_client.learning.teaching.head_material import Heard, head_material
 from fleet_protocol.bundle import read_bundle
@@ -15,6 +16,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.sample_sounds import takes
 
 BUNDLE = find_bundle("words_and_sounds")
+PARTS = ("words", "sounds_2s")
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +25,18 @@ def manifest():
 
 
 def test_its_numbers_are_those_of_the_two_front_ends(manifest):
-    clips = takes("siren", 3, 16_000, np.random.default_rng(0))
-    joint = open_front_end(manifest.feature_settings)(clips)
-    parts = [
-        open_front_end(read_bundle(find_bundle(name)).manifest.feature_settings)(clips) for name in ("words", "sounds")
-    ]
-    np.testing.assert_array_equal(joint, np.concatenate(parts, axis=-1))
-    assert manifest.feature_settings.shape == joint.shape[1:] == (1, 408)
+    words, sounds = (open_front_end(read_bundle(find_bundle(name)).manifest.feature_settings) for name in PARTS)
+    joint = open_front_end(manifest.feature_settings)
+    clips = takes("siren", 3, 32_000, np.random.default_rng(0))
+    clips *= np.where((np.arange(32_000) >= 12_000) & (np.arange(32_000) < 28_000), 1.0, 0.1).astype(np.float32)
+    said = clips[:, 12_000:28_000]  # the loudest second
+    longer = np.pad(clips, ((0, 0), (0, 5000)))
+    for samples, heard in ((clips, said), (longer, said), (said, said), (clips[0], said[0])):
+        found = joint(samples)
+        np.testing.assert_array_equal(found, np.concatenate([words(heard), sounds(samples)], axis=-1))
+        assert found.shape[-2:] == manifest.feature_settings.shape == (1, 408)
+    with pytest.raises(FeatureError, match="must be finite"):
+        joint(np.full(100, np.nan, np.float32))
 
 
 def test_settings_travel_as_json_and_what_does_not_fit_is_refused(manifest):
@@ -40,7 +47,9 @@ def test_settings_travel_as_json_and_what_does_not_fit_is_refused(manifest):
     assert again.digest == settings.digest
     assert [network.sha256 for network in again.networks] == [network.sha256 for network in settings.networks]
     for changes, message in (
-        ({"words": document["words"] | {"clip_s": 2.0}}, "'clip_s' of words and of sounds must be the same"),
+        ({"words": document["words"] | {"clip_s": 3.0}}, "'clip_s' is 2.0 of both, 3.0 of words and 2.0 of sounds"),
+        ({"sounds": document["sounds"] | {"clip_s": 1.0}}, "'clip_s' is 2.0 of both, 1.0 of words and 1.0 of sounds"),
+        ({"words": document["words"] | {"hop_s": 0.005}}, "'hop_s' is 0.01 of both, 0.005 of words"),
         ({"words": "base"}, "'words' must be an object"),
         ({"words": {"words": {}}}, "'sample_rate_hz' must be"),
     ):
@@ -61,7 +70,7 @@ def test_words_and_sounds_are_told_apart_by_their_takes(manifest):
 
 def test_directions_of_words_and_of_sounds_are_those_of_their_own_network(manifest):
     joint = manifest.embedding_statistics
-    parts = [read_bundle(find_bundle(name)).manifest.embedding_statistics for name in ("words", "sounds")]
+    parts = [read_bundle(find_bundle(name)).manifest.embedding_statistics for name in PARTS]
     split = len(parts[0].words)
     cosines = joint.whitened(joint.means) @ joint.whitened(joint.means).T
     assert np.abs(cosines[:split, split:]).max() == 0.0

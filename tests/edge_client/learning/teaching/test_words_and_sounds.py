@@ -9,10 +9,37 @@ from demo.corpus import synthesise
 from edge_client.audio.recordings import encode_wave, read_recording
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector
+from edge_client.learning.teaching.hearing import Hearing
+from fleet_protocol.bundle import read_bundle
 from fleet_protocol.ready_bundles import find_bundle
 from fleet_protocol.sample_sounds import takes
 from tests.support.edge_commands import EdgeCommands
 from tests.support.taught_device import Device
+
+
+def test_a_take_is_heard_as_words_hears_it_and_as_sounds_2s_does(tmp_path):
+    """Other front ends' devices hear the same: of a long recording the loudest second, and the loudest two."""
+    sound = np.random.default_rng(1).normal(scale=0.02, size=64_000).astype(np.float32)
+    sound[20_000:30_000] *= 10
+    sound[45_000:] *= 4
+    heard = {}
+    for name in ("words", "sounds_2s", "words_and_sounds"):
+        (tmp_path / name).mkdir()
+        device = Device(tmp_path / name, find_bundle(name))
+        for label, rows in (("click", sound), ("short", sound[20_000:31_000])):
+            (device.clips / label).mkdir(parents=True)
+            (device.clips / label / "0.wav").write_bytes(encode_wave(rows, 16_000))
+        settings = read_bundle(device.bundle).manifest.feature_settings
+        heard[name] = Hearing(device.config, settings, device.state.embeddings_path).heard()
+    words, sounds, both = heard.values()
+    for label in ("click", "short"):
+        assert both.takes[label].shape == (1, 8, 408)
+        np.testing.assert_array_equal(both.takes[label][:, 0, :312], words.takes[label][:, 0])
+        np.testing.assert_array_equal(both.takes[label][:, 0, 312:], sounds.takes[label][:, 0])
+    assert [len(part) for part in (both.nothing, both.spliced)] == [len(words.nothing), len(words.spliced)]
+    assert both.parts.keys() == words.parts.keys() == {"click", "short"}
+    assert not both.parts["click"][..., 312:].any()
+    assert np.abs(both.parts["click"][..., :312]).max() > 0.5
 
 
 @pytest.mark.slow
