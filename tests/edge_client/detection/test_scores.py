@@ -53,19 +53,20 @@ def test_a_prototype_is_the_mean_direction_of_the_takes_whatever_their_order():
     assert int(cosines.argmax()) == 3
 
 
-def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_takes():
-    """Two people say a word as two words of the pretraining; a mean of both lies in between."""
+@pytest.mark.parametrize(("each", "share", "nearest"), [(4, 0.6, 1), (8, 0.8, 3)])
+def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_takes(each, share, nearest):
+    """Two people say a word as two words of the pretraining; a mean of both lies in between. Of many takes three."""
     model = ModelRuntime(read_bundle(find_bundle("base")))
     statistics, labels = model.manifest.embedding_statistics, labels_of(model)
-    takes = np.concatenate([statistics.samples[3], statistics.samples[9]])
+    takes = np.concatenate([statistics.samples[3, :each], statistics.samples[9, :each]])
     rows = takes.reshape(-1, 64)
     windows = statistics.varied.means
     directions = statistics.directions(windows)
     mean, near = prototype(rows, statistics), prototype(rows, statistics, takes[:, None])
     assert near.shape == (len(takes), 64)
     apart = statistics.directions(rows)
-    wanted = 0.4 * (directions @ mean[0]) + 0.6 * (directions @ apart.T).max(axis=1)
-    np.testing.assert_allclose((directions @ near.T).max(axis=1), wanted, atol=1e-5)
+    wanted = (1 - share) * (directions @ mean[0]) + share * np.sort(directions @ apart.T)[:, -nearest:].mean(axis=1)
+    np.testing.assert_allclose(np.sort(directions @ near.T)[:, -nearest:].mean(axis=1), wanted, atol=1e-5)
     head = model.predict(model.normalise(windows[:, None]), labels.listening_mask)[:, 0]
     scores = Scorer(model, labels, {"mine": near[None]})(windows[:, None])[:, 0]
     np.testing.assert_allclose(logits(scores), np.clip(logits(head) + 20 * (wanted - 0.5), -15, 15), atol=0.05)
