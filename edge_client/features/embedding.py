@@ -14,7 +14,7 @@ import numpy as np
 from edge_client.audio.recordings import loudest_stretch
 from edge_client.errors import FeatureError, ModelError
 from edge_client.features.log_mel import LogMel
-from edge_client.features.samples import require_network, require_samples
+from edge_client.features.samples import of_each_clip, require_network, require_samples
 from edge_client.model.interpreter import open_network
 from fleet_protocol.arrays import Array, Floats
 from fleet_protocol.feature_settings import EmbeddingSettings, JointSettings
@@ -83,7 +83,7 @@ class JointEmbedding:
     def __call__(self, samples: Array) -> Floats:
         """Return float32 [1, numbers of both], or [clips, 1, numbers of both]; samples and errors as ``FrontEnd``."""
         words, sounds = self.parts
-        samples = require_samples(samples)
-        clips = np.atleast_2d(samples)[:, : self.settings.clip_samples]
-        said = np.stack([loudest_stretch(clip, words.settings) for clip in clips])
-        return np.concatenate([words(said.reshape(*samples.shape[:-1], -1)), sounds(samples)], axis=-1)
+        samples = require_samples(samples)[..., : self.settings.clip_samples]
+        length = min(samples.shape[-1], words.settings.clip_samples)
+        said = of_each_clip(samples, (length,), lambda clip: loudest_stretch(clip, words.settings))
+        return np.concatenate([words(said), sounds(samples)], axis=-1)

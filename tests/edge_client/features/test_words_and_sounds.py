@@ -35,6 +35,7 @@ def test_its_numbers_are_those_of_the_two_front_ends(manifest):
         found = joint(samples)
         np.testing.assert_array_equal(found, np.concatenate([words(heard), sounds(samples)], axis=-1))
         assert found.shape[-2:] == manifest.feature_settings.shape == (1, 408)
+    assert joint(np.zeros((0, 16_000), np.float32)).shape == (0, 1, 408)
     with pytest.raises(FeatureError, match="must be finite"):
         joint(np.full(100, np.nan, np.float32))
 
