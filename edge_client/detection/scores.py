@@ -59,27 +59,34 @@ LACK = 4.0
 # How much of a word's cosine is that to its nearest takes: several people's takes are not one heap. Of many takes three
 # are nearest, of few one. Chosen on Bengali and Gujarati digits that four people taught by five takes each: at most ten
 # false alarms an hour, 7 / 27 / 39 and 1 / 21 / 44 % of an owner's are missed; with one nearest take for six tenths 11
-# / 25 / 44 and 1 / 24 / 45, and the own thresholds made more false alarms. With one person's takes it changes nothing.
+# / 25 / 44 and 1 / 24 / 45, and the own thresholds made more false alarms. With one person's takes it changes nothing;
+# words known from the start are missed more at their own thresholds, and at equal false alarms as often.
 _NEAREST, _NEAREST_OF_MANY = 0.6, 0.8
 _NEAR, _MANY = 3, 12
 _MOST = 24  # takes that count so
 
 
 def prototype(
-    embeddings: Floats, statistics: EmbeddingStatistics, takes: Floats | None = None, *, sound: bool = False
+    embeddings: Floats,
+    statistics: EmbeddingStatistics,
+    takes: Floats | None = None,
+    *,
+    sound: bool = False,
+    known: bool = False,
 ) -> Floats:
     """Return rows of a label, float32 [takes, numbers]: the largest product with a window's direction is its cosine.
 
     That is a weighted mean of the cosines to the mean direction of ``embeddings``, takes and variants, [rows, numbers],
     and to the nearest of some of the takes, float32 [takes, variants, numbers]; without these, of the former alone. Of
-    many takes it is the mean of the three largest products.
+    many takes of a word that is not ``known`` from the start it is the mean of the three largest products.
     """
     mean = _mean(statistics.directions_as(embeddings, sound=sound))
     if takes is None:
         return np.asarray(mean[None], np.float32)
     some = takes[np.linspace(0, len(takes) - 1, min(len(takes), _MOST)).astype(int)]
     own = np.stack([_mean(statistics.directions_as(variants, sound=sound)) for variants in some])
-    share = _NEAREST if len(own) < _MANY else _NEAREST_OF_MANY
+    several = statistics.known.words and not known and len(own) >= _MANY
+    share = _NEAREST_OF_MANY if several else _NEAREST
     return np.asarray((1 - share) * mean + share * own, np.float32)
 
 
@@ -134,7 +141,8 @@ class Scorer:
             directions = self._statistics.directions(features[:, 0])
             for slot, rows in self._near.items():
                 head, worth = found[:, slot], self._worth[slot]
-                cosines = worth.cosine * (_cosines(directions, rows) - NEUTRAL)
+                near = _NEAR if worth is _OF_WORD and rows.shape[1] >= _MANY else 1
+                cosines = worth.cosine * (_cosines(directions, rows, near) - NEUTRAL)
                 found[:, slot] = np.where(head < 0, worth.no, worth.yes) * head + cosines
         if self._known_slots:
             slots = self._known_slots
@@ -145,9 +153,8 @@ class Scorer:
         return scores
 
 
-def _cosines(directions: Doubles, rows: Doubles) -> Doubles:
+def _cosines(directions: Doubles, rows: Doubles, near: int) -> Doubles:
     """Return how near windows lie to a word, float64 [windows], less what they are nearer to one of its parts."""
-    near = _NEAR if rows.shape[1] >= _MANY else 1
     whole, *parts = (np.partition(directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows)
     return np.asarray(whole - LACK * np.maximum(0.0, np.max(parts, axis=0) - whole)) if parts else whole
 

@@ -275,9 +275,11 @@ def _prototypes(
         if label in known_words:  # what others said of it counts as takes
             others = statistics.samples[statistics.words.index(known_words[label]), :, None]
             takes.append(np.repeat(others, takes[0].shape[1], axis=1) if takes else others)
-        rows = [prototype(row, statistics, np.concatenate(takes) if takes else None)]
+        known = label in known_words
+        rows = [prototype(row, statistics, np.concatenate(takes) if takes else None, known=known)]
         if label in heard.parts:
-            rows += [prototype(part, statistics, part[:, None]) for part in heard.parts[label].swapaxes(0, 1)]
+            parts = heard.parts[label].swapaxes(0, 1)
+            rows += [prototype(part, statistics, part[:, None], known=known) for part in parts]
         most = max(map(len, rows))  # parts of some takes alone are known: the others' stand there twice
         found[label] = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
     return found

@@ -53,22 +53,29 @@ def test_a_prototype_is_the_mean_direction_of_the_takes_whatever_their_order():
     assert int(cosines.argmax()) == 3
 
 
-@pytest.mark.parametrize(("each", "share", "nearest"), [(4, 0.6, 1), (8, 0.8, 3)])
-def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_takes(each, share, nearest):
-    """Two people say a word as two words of the pretraining; a mean of both lies in between. Of many takes three."""
-    model = ModelRuntime(read_bundle(find_bundle("base")))
+@pytest.mark.parametrize(
+    ("bundle", "each", "share", "nearest"), [("base", 8, 0.6, 1), ("words", 4, 0.6, 1), ("words", 8, 0.8, 3)]
+)
+def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_takes(bundle, each, share, nearest):
+    """Two people say a word as two words of the pretraining; a mean of both lies in between. Of many takes three count,
+    where the front end has a classifier of its own words.
+    """
+    model = ModelRuntime(read_bundle(find_bundle(bundle)))
     statistics, labels = model.manifest.embedding_statistics, labels_of(model)
     takes = np.concatenate([statistics.samples[3, :each], statistics.samples[9, :each]])
-    rows = takes.reshape(-1, 64)
-    windows = statistics.varied.means
+    rows, windows = takes, statistics.varied.means
     directions = statistics.directions(windows)
     mean, near = prototype(rows, statistics), prototype(rows, statistics, takes[:, None])
-    assert near.shape == (len(takes), 64)
+    assert near.shape == takes.shape
     apart = statistics.directions(rows)
     wanted = (1 - share) * (directions @ mean[0]) + share * np.sort(directions @ apart.T)[:, -nearest:].mean(axis=1)
     np.testing.assert_allclose(np.sort(directions @ near.T)[:, -nearest:].mean(axis=1), wanted, atol=1e-5)
     head = model.predict(model.normalise(windows[:, None]), labels.listening_mask)[:, 0]
     scores = Scorer(model, labels, {"mine": near[None]})(windows[:, None])[:, 0]
-    np.testing.assert_allclose(logits(scores), np.clip(logits(head) + 20 * (wanted - 0.5), -15, 15), atol=0.05)
+    yes, no, cosine = {"base": (1, 1, 20), "words": (0.5, 2, 30)}[bundle]
+    found = np.where(logits(head) < 0, no, yes) * logits(head) + cosine * (wanted - 0.5)
+    np.testing.assert_allclose(logits(scores), np.clip(found, -15, 15), atol=0.05)
+    own = prototype(rows, statistics, takes[:, None], known=True)
+    np.testing.assert_allclose(own, 0.4 * mean + 0.6 * apart, atol=1e-5)
     assert set(np.argsort(-wanted)[:2].tolist()) == {3, 9}
     assert len(prototype(rows, statistics, np.repeat(takes[:, None], 5, axis=0))) == 24  # of more some count
