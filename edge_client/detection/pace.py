@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edge_client.config.sections import DetectorConfig
-from edge_client.features.front_end import SOUNDS_HOP_S
 from fleet_protocol.feature_settings import FeatureSettings
 
 
@@ -22,7 +21,7 @@ class Pace:
     average_s: float
 
 
-_WORDS, _SOUNDS = Pace(0.25, 0.5), Pace(SOUNDS_HOP_S, 1.0)
+_WORDS, _SOUNDS = Pace(0.25, 0.5), Pace(0.5, 1.0)
 
 
 def pace_of(config: DetectorConfig, settings: FeatureSettings) -> Pace:

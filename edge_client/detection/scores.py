@@ -36,12 +36,13 @@ class _Worth(NamedTuple):
     yes: float
     no: float
     cosine: float
+    near: int = 1  # of many takes so many are nearest
 
 
 # Of words chosen on Bengali and Gujarati digits, among other digits and in read speech, of some thirty. The head tells
 # noise, and a take that was noise, from a word; among words that no network heard it says yes too often. Where both
 # counted alike, 14 / 23 and 4 / 13 % of an owner's words were missed at 20 / 10 dB, now 12 / 18 and 2 / 10.
-_OF_WORD = _Worth(0.5, 2.0, 30.0)
+_OF_WORD = _Worth(0.5, 2.0, 30.0, near=3)
 # A front end without a classifier of its words has the head alone to tell these from one another: with `base`, 34 and
 # not 47 % of them are missed at 20 dB so, where two false alarms an hour are allowed. Chosen on Mandarin words.
 _OF_ANY_WORD = _Worth(1.0, 1.0, 20.0)
@@ -62,7 +63,7 @@ LACK = 4.0
 # / 25 / 44 and 1 / 24 / 45, and the own thresholds made more false alarms. With one person's takes it changes nothing;
 # words known from the start are missed more at their own thresholds, and at equal false alarms as often.
 _NEAREST, _NEAREST_OF_MANY = 0.6, 0.8
-_NEAR, _MANY = 3, 12
+_MANY = 12  # takes
 _MOST = 24  # takes that count so
 
 
@@ -141,7 +142,7 @@ class Scorer:
             directions = self._statistics.directions(features[:, 0])
             for slot, rows in self._near.items():
                 head, worth = found[:, slot], self._worth[slot]
-                near = _NEAR if worth is _OF_WORD and rows.shape[1] >= _MANY else 1
+                near = worth.near if rows.shape[1] >= _MANY else 1
                 cosines = worth.cosine * (_cosines(directions, rows, near) - NEUTRAL)
                 found[:, slot] = np.where(head < 0, worth.no, worth.yes) * head + cosines
         if self._known_slots:

@@ -25,9 +25,6 @@ from fleet_protocol.feature_settings import (
     MfccSettings,
 )
 
-SOUNDS_HOP_S = 0.5
-"""Usual time from one window of a front end for everyday sounds to the next, s."""
-
 
 class FrontEnd(Protocol):
     """Computes features; may be shared by threads."""
