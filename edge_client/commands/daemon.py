@@ -178,7 +178,8 @@ def advice_lines(advice: list[dict[str, Any]]) -> list[str]:
         lines.append(f"{found['label']!r}{_KINDS.get(found.get('kind', ''), '')}, {found['takes']} takes")
         lines += [f"  {line}" for line in found["lines"]]
         if any(f"not {found['label']!r}" in line for line in found["lines"]):
-            lines.append(f"  to say so: auricle-edge label ID... --not {shlex.quote(found['label'])}")
+            say = f"auricle-edge label ID --not {shlex.quote(found['label'])}"
+            lines.append(f"  to tell it: {say} (`auricle-edge label` lists what was heard, each with its ID)")
     return lines
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edge_client.clips.folders import WORD
 from edge_client.learning.teaching.head_material import SAME_SOUND, Heard
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -37,26 +38,38 @@ def advice_on(
     heard: Heard, statistics: EmbeddingStatistics, kinds: Mapping[str, str], *, hears_sounds: bool
 ) -> tuple[Advice, ...]:
     """Return what would help every label that has takes; ``kinds``: of labels, on a front end that hears both kinds."""
-    return tuple(
-        Advice(label, len(takes), _lines(label, heard, statistics, hears_sounds=hears_sounds), kinds.get(label, ""))
-        for label, takes in heard.takes.items()
-    )
+    found = []
+    for label, takes in heard.takes.items():
+        kind = kinds.get(label, "")
+        found.append(Advice(label, len(takes), _lines(label, kind, heard, statistics, hears_sounds=hears_sounds), kind))
+    return tuple(found)
 
 
-def _lines(label: str, heard: Heard, statistics: EmbeddingStatistics, *, hears_sounds: bool) -> tuple[str, ...]:
+def _lines(
+    label: str, kind: str, heard: Heard, statistics: EmbeddingStatistics, *, hears_sounds: bool
+) -> tuple[str, ...]:
+    """Return what would help a label. What many people say differs; one doorbell always sounds alike."""
     takes, found = heard.takes[label][:, 0], []
-    if fit_the_other_kind(takes, statistics):
+    if other_kind := fit_the_other_kind(takes, statistics):
         found.append(_of_the_other_kind(label, sounds=hears_sounds))
+    word = kind == WORD if kind else not hears_sounds and not other_kind
     same = same_sound(label, heard, statistics)
     found += [f"{label!r} and {other!r} sound the same: if they are one sound, give both one name" for other in same]
     if len(takes) < _FEW_TAKES:
         found.append(f"record more takes of {label!r}: {len(takes)} are few")
-    elif takes_spread(takes, statistics) < _ONE_PERSON:
+    elif word and takes_spread(takes, statistics) < _ONE_PERSON:
         found.append(f"the takes of {label!r} are alike, as if by one person: record five more, by another person")
-    if near := [name for name in nearest(label, heard, statistics) if name not in same]:
-        names = ", ".join(map(repr, near))
-        found.append(f"{label!r} resembles {names}: where one is taken for it, say that this is not {label!r}")
+    if near := [name for name in nearest(label, heard, statistics, words=word) if name not in same]:
+        names = " and ".join(map(repr, near))
+        found.append(
+            f"{label!r} sounds much like {names}: when the device hears {label!r} and it was {_one_of(near)}, "
+            f"tell it that this was not {label!r}"
+        )
     return tuple(found)
+
+
+def _one_of(names: list[str]) -> str:
+    return repr(names[0]) if len(names) == 1 else "one of these"
 
 
 def fit_the_other_kind(takes: Floats, statistics: EmbeddingStatistics) -> bool:
@@ -100,10 +113,14 @@ def same_sound(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tup
     )
 
 
-def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics) -> tuple[str, ...]:
-    """Return the labels, and words of the pretraining, that a label resembles, the most similar first."""
+def nearest(label: str, heard: Heard, statistics: EmbeddingStatistics, *, words: bool) -> tuple[str, ...]:
+    """Return the labels, and with ``words`` those of the pretraining, that a label resembles, the most similar first.
+
+    What the pretraining calls its sounds (``synthetic bark``), and some words (``beijing_4``), means nothing to people.
+    """
     means = {other: takes[:, 0].mean(axis=0) for other, takes in heard.takes.items() if other != label}
-    means |= {word: mean for word, mean in zip(statistics.words, statistics.means, strict=True) if word not in means}
+    known = zip(statistics.words, statistics.means, strict=True) if words else ()
+    means |= {word: mean for word, mean in known if word.isalpha() and word not in means}
     means.pop(label, None)
     if not means:
         return ()
