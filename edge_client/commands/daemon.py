@@ -88,7 +88,7 @@ def _wyoming(options: argparse.Namespace) -> int:
         raise ConfigError(f"--uri {options.uri}: {error}; write it like tcp://127.0.0.1:10400") from error
     print(f"wake words at {options.uri}: {', '.join(labels) or 'none yet, teach one'}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(server.run(functools.partial(WakeWords, load, config.detector)))
+        asyncio.run(server.run(functools.partial(WakeWords, load, config.detector, config.device.name)))
     return 0
 
 

@@ -69,12 +69,15 @@ class WakeWords(AsyncEventHandler):
         self,
         load: Callable[[], Loaded],
         config: DetectorConfig,
+        name: str,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        """Take a connection; ``name``: the device's, under which Home Assistant lists the service."""
         super().__init__(cast("asyncio.StreamReader", _BoundedReader(reader)), writer)
         self._load = load
         self._config = config
+        self._name = name
         self._names: Sequence[str] = ()
         self._stream: Stream | None = None
         self._detected = False
@@ -141,11 +144,11 @@ class WakeWords(AsyncEventHandler):
     def _info(self, loaded: Loaded) -> Info:
         about: dict[str, Any] = {"attribution": Attribution("Auricle", ""), "installed": True, "version": version()}
         models = [
-            WakeModel(name=label, description=f"taught: {label}", languages=[], phrase=label, **about)
+            WakeModel(name=label, description=label, languages=[], phrase=label, **about)
             for label in loaded.label_map.labels
         ]
         what = "sounds and words that their owner taught"
-        return Info(wake=[WakeProgram(name="auricle", description=what, models=models, **about)])
+        return Info(wake=[WakeProgram(name=self._name, description=what, models=models, **about)])
 
 
 class _BoundedReader:

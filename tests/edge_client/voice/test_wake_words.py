@@ -135,8 +135,9 @@ def test_it_tells_the_words_that_it_was_taught(service):
             return await client.read_event()
 
     (program,) = Info.from_event(asyncio.run(ask())).wake
+    assert program.name == "x"  # the device's: Home Assistant titles its entry so
     assert sorted(model.name for model in program.models) == sorted(LABELS)
-    assert all(model.installed and model.phrase == model.name for model in program.models)
+    assert all(model.installed and model.description == model.phrase == model.name for model in program.models)
 
 
 def test_nonsense_is_refused_and_the_service_goes_on(service):
