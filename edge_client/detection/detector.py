@@ -95,19 +95,18 @@ class Detector:
         self._heard_samples = 0
         self._going_on: dict[int, tuple[Event, float]] = {}
         self._followed: list[Event] = []
+        self._label_map = LabelMap(1)
+        self._decisions = PosteriorHandler(np.zeros(0, np.float32), 0.0, 0.0)
         self.adopt(loaded)
 
     def adopt(self, loaded: Loaded) -> None:
-        """Go on with other weights or labels; the stream is not interrupted.
+        """Go on with other weights or labels; the stream is not interrupted, and neither are sounds whose labels stay.
 
         Raises FeatureMismatchError if the model computes its features in another way.
         """
         model, label_map = loaded.model, loaded.label_map
         self._settings.require_same(model.manifest.feature_settings, "the model that listened", "the new model")
-        # What listens from now on does not know the sounds that go on: all are over.
-        now = self._clock()
-        self._followed += [replace(event, ended=max(event.time, now)) for event, _ in self._going_on.values()]
-        self._going_on.clear()
+        former, former_names = self._decisions, self._label_map.names
         if self._doubts is not None:
             self._doubts.reset()
         self._look = loaded.look
@@ -121,6 +120,15 @@ class Detector:
             self._config.over_after_s,
             self._waits(),
         )
+        slots = {old: label_map.names.index(name) for old, name in enumerate(former_names) if name in label_map.names}
+        self._decisions.go_on(former, slots)
+        now, sounding = self._clock(), self._decisions.sounding
+        going_on, self._going_on = self._going_on, {}
+        for slot, (event, said_s) in going_on.items():
+            if slots.get(slot) in sounding:
+                self._going_on[slots[slot]] = event, said_s
+            else:  # its label is gone
+                self._followed.append(replace(event, ended=max(event.time, now)))
         # With a single output every score is 1: nothing follows from it.
         self._discriminates = bool(label_map.slots) and label_map.listening_mask.sum() > 1
         heard = [name for name, on in zip(label_map.names, label_map.mask, strict=False) if on]

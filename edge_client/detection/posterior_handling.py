@@ -54,6 +54,15 @@ class PosteriorHandler:
         # Labels that lasted and are over since the newest scores, with the time until which they were heard, s.
         self.ended: tuple[tuple[int, float], ...] = ()
 
+    def go_on(self, former: PosteriorHandler, slots: Mapping[int, int]) -> None:
+        """Take over what a former handler of the same stream heard, for labels that stay: to their slots from former
+        ones. A sound that goes on is not heard again, and is over as ever.
+        """
+        old, new = list(slots), list(slots.values())
+        self._armed[new] = former._armed[old]
+        self._heard_at[new] = former._heard_at[old]
+        self._present_at[new] = former._present_at[old]
+
     @property
     def sounding(self) -> tuple[int, ...]:
         """The labels that last: they were heard, and are not over."""

@@ -94,13 +94,39 @@ def test_an_everyday_sound_has_a_begin_and_an_end_and_a_word_none(taught):
     assert 7.5 < end.lasted_s < 11.0
 
 
-def test_another_model_ends_what_is_going_on(taught):
-    detector = Detector(Loaded(*taught, lasting=frozenset({"yes"})), CONFIG)
-    hear(detector, np.concatenate([quiet(3.0, 1), clips("yes", 1, 60)[0]]))
-    detector.take_followed()
+def test_a_sound_goes_on_while_another_label_or_threshold_is_taken_up(taught):
+    lasting = Loaded(*taught, lasting=frozenset({"yes"}))
+    detector, again = Detector(lasting, CONFIG), np.tile(clips("yes", 1, 60)[0], 4)
+    events = hear(detector, np.concatenate([quiet(3.0, 1), again]))
+    (begin,) = events
+    followed = detector.take_followed()
+    more = dataclasses.replace(lasting, label_map=lasting.label_map.put(1, "doorbell", None).add("new"))
+    for loaded in (more, dataclasses.replace(more, thresholds={"yes": 0.75})):
+        detector.adopt(loaded)
+        assert hear(detector, again) == []  # it began once
+        followed += detector.take_followed()
+    assert {event.ended for event in followed} == {None}
+    hear(detector, quiet(6.0, 2))
+    *_, end = detector.take_followed()
+    assert end == dataclasses.replace(begin, ended=end.ended)
+
+
+def test_a_sound_whose_label_goes_or_lasts_no_longer_is_over(taught):
+    model, label_map = taught
+    for loaded in (Loaded(model, label_map.put(0, "oui", None), lasting=frozenset({"oui"})), Loaded(*taught)):
+        detector = Detector(Loaded(*taught, lasting=frozenset({"yes"})), CONFIG)
+        hear(detector, np.concatenate([quiet(3.0, 1), clips("yes", 1, 60)[0]]))
+        detector.take_followed()
+        detector.adopt(loaded)
+        assert [(event.label, event.ended is not None) for event in detector.take_followed()] == [("yes", True)]
+        assert detector.take_followed() == []
+
+
+def test_a_word_that_was_just_heard_is_not_heard_again_by_the_next_model(taught):
+    detector = Detector(Loaded(*taught), CONFIG)
+    assert [event.label for event in hear(detector, np.concatenate([quiet(3.0, 1), clips("yes", 1, 60)[0]]))] == ["yes"]
     detector.adopt(Loaded(*taught))
-    assert [event.ended is not None for event in detector.take_followed()] == [True]
-    assert detector.take_followed() == []
+    assert hear(detector, np.concatenate([np.tile(clips("yes", 1, 60)[0], 3), quiet(3.0, 4)])) == []
 
 
 def test_how_the_stream_is_cut_changes_nothing(taught):
