@@ -73,22 +73,21 @@ def _wyoming(options: argparse.Namespace) -> int:
     from wyoming.server import AsyncServer
 
     from edge_client.config import load_config
-    from edge_client.daemon.listening_loop import load_listening
     from edge_client.errors import ConfigError
     from edge_client.logs import set_up_log
-    from edge_client.voice.wake_words import WakeWords
+    from edge_client.voice.streams import Listening
+    from edge_client.voice.wake_words import Connections, WakeWords
 
     set_up_log()
-    config = load_config(options.config)
-    load = functools.partial(load_listening, config)
-    labels = load().label_map.labels
+    listening = Listening(load_config(options.config))
+    listening.load()  # what cannot be loaded is said now
     try:
         server = AsyncServer.from_uri(options.uri)
     except ValueError as error:
         raise ConfigError(f"--uri {options.uri}: {error}; write it like tcp://127.0.0.1:10400") from error
-    print(f"wake words at {options.uri}: {', '.join(labels) or 'none yet, teach one'}", flush=True)
+    print(f"wake words at {options.uri}: {', '.join(listening.labels()) or 'none yet, teach one'}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(server.run(functools.partial(WakeWords, load, config.detector, config.device.name)))
+        asyncio.run(server.run(functools.partial(WakeWords, Connections(listening))))
     return 0
 
 

@@ -18,6 +18,7 @@ from fleet_protocol.tensors import Arrays, pack, require, unpack
 
 _KINDS = ("trained/", "listening/")
 _PROTOTYPE = "prototype/"
+_NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,23 +118,8 @@ class ModelStore:
             return SavedModel(bundle, bundle.weights, _start(manifest))
         try:
             arrays, document = unpack(read_twice(path))
-            progress = Progress(
-                architecture=str(document["architecture"]),
-                label_map=LabelMap.from_json(document["label_map"]),
-                contributed=int(document["contributed"]),
-                learned=int(document["learned"]),
-                taught=str(document["taught"]),
-                fine_tuned=int(document["fine_tuned"]),
-                features=str(document["features"]) or manifest.feature_settings.digest,
-                tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document["tails"]).items()},
-                prototypes=_prototypes(arrays, manifest),
-                known={str(label): str(sound) for label, sound in dict(document["known"]).items()},
-                background_trained=bool(document["background_trained"]),
-                provisional=tuple(map(str, document["provisional"])),
-                unheard=tuple(map(int, document["unheard"])),
-                judged={str(name): float(value) for name, value in dict(document["judged"]).items()},
-            )
-        except (DamagedError, TensorError, LabelError, KeyError, ValueError, TypeError) as error:
+            progress = _progress(document, _prototypes(arrays, manifest), manifest.feature_settings.digest)
+        except (DamagedError, TensorError, *_NOT_A_DOCUMENT) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
         fits = {name: array.shape for name, array in arrays.items() if not name.startswith(_PROTOTYPE)} == shapes
@@ -183,6 +169,18 @@ class ModelStore:
         has_both = bool(label_map.get("reserved") and label_map.get("slots"))
         return has_both and not document.get("background_trained")
 
+    def heard_labels(self) -> tuple[str, ...]:
+        """Return the labels that are listened for, without loading weights; none where no model can be read."""
+        document = self._document()
+        try:
+            progress = _progress(document, {}) if document else None
+        except _NOT_A_DOCUMENT:
+            progress = None
+        if progress is None:
+            return ()
+        left_out = {*progress.silent, *progress.label_map.given_up}
+        return tuple(name for slot, name in enumerate(progress.label_map.names) if slot not in left_out)
+
     def _document(self) -> dict[str, Any]:
         """Return what the saved model's file says beside the weights; nothing where it cannot be read."""
         # It is asked for every few seconds, so the file is read again only once it is another one.
@@ -224,6 +222,26 @@ class ModelStore:
             saved.progress, label_map=labels, contributed=0, learned=0, fine_tuned=0, provisional=(), judged={}
         )
         self.save(saved.bundle.weights, saved.listening, progress)
+
+
+def _progress(document: Mapping[str, Any], prototypes: Mapping[str, Floats], features: str = "") -> Progress:
+    """Return what a saved model's document says; ``features``: where it names none. Raises what it is damaged by."""
+    return Progress(
+        architecture=str(document["architecture"]),
+        label_map=LabelMap.from_json(document["label_map"]),
+        contributed=int(document["contributed"]),
+        learned=int(document["learned"]),
+        taught=str(document["taught"]),
+        fine_tuned=int(document["fine_tuned"]),
+        features=str(document["features"]) or features,
+        tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document["tails"]).items()},
+        prototypes=prototypes,
+        known={str(label): str(sound) for label, sound in dict(document["known"]).items()},
+        background_trained=bool(document["background_trained"]),
+        provisional=tuple(map(str, document["provisional"])),
+        unheard=tuple(map(int, document["unheard"])),
+        judged={str(name): float(value) for name, value in dict(document["judged"]).items()},
+    )
 
 
 def _with_clips(document: Mapping[str, Any], empty: LabelMap, labels: Collection[str]) -> LabelMap:

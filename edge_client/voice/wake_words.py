@@ -7,12 +7,11 @@ the daemon, takes up what the daemon learns, and keeps no sound.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event
@@ -21,95 +20,117 @@ from wyoming.ping import Ping, Pong
 from wyoming.server import AsyncEventHandler
 from wyoming.wake import Detect, Detection, NotDetected
 
-from edge_client.audio.resampling import StreamResampler
-from edge_client.config.sections import DetectorConfig
-from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
+from edge_client.logs import RateLimitedLog
+from edge_client.voice.streams import Listening, Stream
 from fleet_protocol.command_line import version
 
 if TYPE_CHECKING:
-    from fleet_protocol.arrays import Floats
+    from collections.abc import Iterable
 
 log = logging.getLogger(__name__)
+_trouble = RateLimitedLog(log)
 
-# Bytes of one event's document or sound; a satellite sends 0.1 s at a time, 3.2 kB.
-_LARGEST = 1 << 20
-# Each has a model of its own in memory.
-_MOST_CLIENTS = 4
+# Bytes of one event's document or sound: seconds of sound, of which a satellite sends 0.1 s at a time, 3.2 kB.
+_LARGEST = 1 << 19
+# Each stream has a model of its own in memory. Whoever asks, and Home Assistant does every minute, has no stream.
+_MOST_STREAMS = 4
+_MOST_CONNECTIONS = 32
 # Home Assistant's satellites send sound all the time while they wait for a word, and begin anew after each.
 _IDLE_S = 60.0
+# Names that are remembered so that the log says once that nobody knows them.
+_MOST_MISSED = 100
 
 
-class Stream:
-    """The sound of one satellite, from its start to its end, and the detector on it."""
+class Connections:
+    """Every connection of the service, in the event loop's thread alone."""
 
-    def __init__(self, loaded: Loaded, config: DetectorConfig, start: AudioStart) -> None:
-        """Begin. Raises EdgeError if the rate cannot be converted, ValueError if the sound is not 16-bit PCM."""
-        if start.width != 2 or start.channels < 1:
-            raise ValueError(f"the sound must be 16-bit PCM, not {8 * start.width}-bit in {start.channels} channels")
-        self._channels = start.channels
-        self._detector = Detector(loaded, config)
-        self._resampler = StreamResampler(start.rate, self._detector.sample_rate_hz)
+    def __init__(self, listening: Listening) -> None:
+        self.listening = listening
+        self.streaming: set[WakeWords] = set()
+        self._all: list[WakeWords] = []
+        self._missed: set[str] = set()
 
-    def push(self, audio: bytes) -> list[str]:
-        """Take 16-bit PCM; return the labels that were heard in it."""
-        frames = len(audio) // (2 * self._channels)
-        pcm = np.frombuffer(audio, "<i2", frames * self._channels).reshape(frames, self._channels)
-        samples: Floats = pcm.mean(axis=1, dtype=np.float32) / np.float32(32_768)
-        heard = self._detector.push(self._resampler.push(samples))
-        return [one.event.label for one in heard if one.event.kind == "detected"]
+    async def enter(self, one: WakeWords) -> None:
+        """Take a connection; the one that was quiet longest, and has no stream, gives way where there are too many."""
+        self._all.append(one)
+        if len(self._all) > _MOST_CONNECTIONS:
+            quiet = min((other for other in self._all if other not in self.streaming), key=lambda other: other.heard_s)
+            self._all.remove(quiet)
+            await quiet.stop()
+
+    def leave(self, one: WakeWords) -> None:
+        """Forget a connection, and its stream."""
+        self.streaming.discard(one)
+        with contextlib.suppress(ValueError):
+            self._all.remove(one)
+
+    def begin_stream(self, one: WakeWords) -> None:
+        """Give a connection a place for its stream. Raises ValueError if there is none."""
+        if one not in self.streaming and len(self.streaming) >= _MOST_STREAMS:
+            raise ValueError(f"{_MOST_STREAMS} satellites stream their sound already")
+        self.streaming.add(one)
+
+    def warn_of_unknown(self, names: Iterable[str], labels: tuple[str, ...]) -> None:
+        """Log, once each, for which words a satellite waits that are no labels, as after one was renamed."""
+        self._missed -= set(labels)
+        for name in set(names) - set(labels) - self._missed:
+            if len(self._missed) < _MOST_MISSED:
+                self._missed.add(name)
+                log.warning(
+                    "a satellite waits for %.100r, which is not listened for (renamed or forgotten?); choose one of "
+                    "these in the voice assistant's settings: %s",
+                    name,
+                    ", ".join(labels) or "none yet, teach one",
+                )
 
 
 class WakeWords(AsyncEventHandler):
-    """One connection."""
+    """One connection. ``heard_s``: when sound came last, else when it began, on the monotonic clock."""
 
-    _open = 0
-
-    def __init__(
-        self,
-        load: Callable[[], Loaded],
-        config: DetectorConfig,
-        name: str,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> None:
-        """Take a connection; ``name``: the device's, under which Home Assistant lists the service."""
+    def __init__(self, connections: Connections, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__(cast("asyncio.StreamReader", _BoundedReader(reader)), writer)
-        self._load = load
-        self._config = config
-        self._name = name
-        self._names: Sequence[str] = ()
+        self._connections, self._listening = connections, connections.listening
+        self._names: tuple[str, ...] = ()
         self._stream: Stream | None = None
         self._detected = False
-        self._heard_s = time.monotonic()
+        self.heard_s = time.monotonic()
 
     async def run(self) -> None:
         """Answer until the client goes, or sends what is no event."""
-        WakeWords._open += 1
         try:
-            if WakeWords._open > _MOST_CLIENTS:
-                await self.write_event(Error(f"{_MOST_CLIENTS} clients are connected already", "busy").event())
-                return
+            await self._connections.enter(self)
             await super().run()
         except (ConnectionError, asyncio.IncompleteReadError):
             log.info("a client left")
         except TimeoutError:
             log.info("a client was silent for %g s and was closed", _IDLE_S)
+            self.writer.transport.abort()  # it may not read either
         except (AttributeError, KeyError, RecursionError, TypeError) as error:  # what its library makes of no event
-            log.warning("a client sent what is no event: %s", type(error).__name__)
+            _trouble.warning("a client sent what is no event: %s", type(error).__name__)
         finally:
-            WakeWords._open -= 1
+            self._connections.leave(self)
             self.writer.close()
+
+    async def stop(self) -> None:
+        """End the connection at once, also where the client does not read."""
+        await super().stop()
+        self.writer.transport.abort()
+
+    async def write_event(self, event: Event) -> None:
+        """Send an event. Raises TimeoutError if the client does not read for too long."""
+        async with asyncio.timeout(_IDLE_S):
+            await super().write_event(event)
 
     async def handle_event(self, event: Event) -> bool:
         """Answer one event; return whether there may be more: not after one that is refused."""
         try:
             await self._answer(event)
             # Else few clients that do no more than ping keep every place.
-            if time.monotonic() - self._heard_s > _IDLE_S:
+            if time.monotonic() - self.heard_s > _IDLE_S:
                 raise ValueError(f"no sound came for {_IDLE_S:g} s")
         except (EdgeError, ValueError, KeyError, TypeError) as error:
-            log.warning("a client's event was refused: %s", error)
+            _trouble.warning("a client's event was refused: %s", error)
             await self.write_event(Error(str(error), "refused").event())
             return False
         return True
@@ -118,37 +139,44 @@ class WakeWords(AsyncEventHandler):
         if AudioChunk.is_type(event.type):
             await self._hear(AudioChunk.from_event(event))
         elif Describe.is_type(event.type):
-            await self.write_event(self._info(await asyncio.to_thread(self._load)).event())
+            await self.write_event(self._info(await asyncio.to_thread(self._listening.labels)).event())
         elif Detect.is_type(event.type):
-            self._names = Detect.from_event(event).names or ()
-        elif AudioStart.is_type(event.type):
-            loaded = await asyncio.to_thread(self._load)
-            self._stream, self._detected = Stream(loaded, self._config, AudioStart.from_event(event)), False
+            self._end_stream()
+            self._names = tuple(map(str, Detect.from_event(event).names or ()))
+            self._connections.warn_of_unknown(self._names, await asyncio.to_thread(self._listening.labels))
+        elif AudioStart.is_type(event.type):  # some satellites send none; each chunk says its format itself
+            self._end_stream()
         elif AudioStop.is_type(event.type):
-            self._stream = None
-            if not self._detected:
+            detected = self._detected
+            self._end_stream()
+            if not detected:
                 await self.write_event(NotDetected().event())
         elif Ping.is_type(event.type):
             await self.write_event(Pong(text=Ping.from_event(event).text).event())
 
     async def _hear(self, chunk: AudioChunk) -> None:
         if self._stream is None:
-            raise ValueError("audio-chunk arrived before audio-start")
+            self._connections.begin_stream(self)
+            self._stream = await asyncio.to_thread(Stream, self._listening)
         if chunk.audio:
-            self._heard_s = time.monotonic()
-        for label in await asyncio.to_thread(self._stream.push, chunk.audio):
+            self.heard_s = time.monotonic()
+        heard = await asyncio.to_thread(self._stream.push, chunk)
+        self._connections.warn_of_unknown(self._names, self._stream.labels)
+        for label in heard:
             if not self._names or label in self._names:
                 self._detected = True
                 await self.write_event(Detection(name=label, timestamp=chunk.timestamp).event())
 
-    def _info(self, loaded: Loaded) -> Info:
+    def _end_stream(self) -> None:
+        self._stream, self._detected = None, False
+        self._connections.streaming.discard(self)
+
+    def _info(self, labels: tuple[str, ...]) -> Info:
         about: dict[str, Any] = {"attribution": Attribution("Auricle", ""), "installed": True, "version": version()}
-        models = [
-            WakeModel(name=label, description=label, languages=[], phrase=label, **about)
-            for label in loaded.label_map.labels
-        ]
-        what = "sounds and words that their owner taught"
-        return Info(wake=[WakeProgram(name=self._name, description=what, models=models, **about)])
+        models = [WakeModel(name=label, description=label, languages=[], phrase=label, **about) for label in labels]
+        # Home Assistant calls its entry, and the entity that is chosen from, by this name.
+        name = self._listening.config.device.name
+        return Info(wake=[WakeProgram(name=name, description="words and sounds of Auricle", models=models, **about)])
 
 
 class _BoundedReader:
