@@ -1,6 +1,7 @@
 """The app's programs in Home Assistant: options become a configuration; daemon, owner's page and wake words run on it.
 
-They end together: with SIGTERM, or when one of them ends, so that Home Assistant starts all of them again.
+They end together: with SIGTERM, or when one of them ends, so that Home Assistant starts all of them again. The
+Supervisor says which broker there is, and is told of the wake words.
 """
 
 from __future__ import annotations
@@ -9,24 +10,47 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 import tomllib
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
+
+from supervisor import Supervisor
 
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.ready_bundles import FIRST_CHOICE
 
-_MQTT = ("host", "port", "username")
+_MQTT = ("host", "port", "username", "password")
 _PASSWORD = "AURICLE_MQTT_PASSWORD"  # noqa: S105  (the variable's name)
 _CONFIG = "edge.toml"
+_DISCOVERY = "discovery"
 # Less than config.yaml's timeout, after which the container is killed.
 _PATIENCE_S = 20
+_LISTENS_S, _STEP_S = 300.0, 0.5
 
 
-def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) -> str:
+def broker_of(options: dict[str, Any], supervisor: Supervisor) -> dict[str, Any]:
+    """Return the options' broker, else Home Assistant's own, as keys of ``[mqtt]``; none where there is neither."""
+    if options.get("mqtt_host"):
+        return {key: options[f"mqtt_{key}"] for key in _MQTT if options.get(f"mqtt_{key}")}
+    try:
+        return supervisor.broker()
+    except ValueError as error:
+        print(
+            f"auricle: nothing is published: Home Assistant names no MQTT broker ({error}). Install the app Mosquitto "
+            "and restart this one, or name a broker in the options",
+            flush=True,
+        )
+        return {}
+
+
+def configuration(options: dict[str, Any], data: Path, proxy: str, port: int, broker: dict[str, Any]) -> str:
     """Return a device's configuration (TOML) of the app's options.
 
     Args:
@@ -34,6 +58,7 @@ def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) ->
         data: folder that Home Assistant keeps for the app.
         proxy: address that alone may open the owner's page.
         port: of the owner's page.
+        broker: keys of ``[mqtt]``; its password is left out.
     """
     sections: dict[str, dict[str, Any]] = {
         "device": {"name": options["name"], "state": str(data / "state")},
@@ -42,8 +67,8 @@ def configuration(options: dict[str, Any], data: Path, proxy: str, port: int) ->
         "detector": {"false_accepts_per_hour": options["false_accepts_per_hour"]},
         "ui": {"host": "0.0.0.0", "port": port, "proxy": proxy},  # noqa: S104  (the proxy alone is answered)
     }
-    if options.get("mqtt_host"):
-        sections["mqtt"] = {key: options[f"mqtt_{key}"] for key in _MQTT if options.get(f"mqtt_{key}")}
+    if broker:
+        sections["mqtt"] = {key: value for key, value in broker.items() if key != "password"}
     # JSON's strings and numbers are TOML's too, but for the character DEL.
     lines = [
         f"[{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in section.items())
@@ -76,22 +101,61 @@ def main() -> int:
     parser.add_argument("--proxy", default="172.30.32.2", help="Home Assistant's address (%(default)s)")
     parser.add_argument("--port", type=int, default=8099, help="of the owner's page (%(default)s)")
     parser.add_argument("--wyoming", default="tcp://0.0.0.0:10400", help="address of the wake words (%(default)s)")
+    parser.add_argument("--supervisor", default="http://supervisor", help="Home Assistant's Supervisor (%(default)s)")
     chosen = parser.parse_args()
+    supervisor = Supervisor(chosen.supervisor, os.environ.pop("SUPERVISOR_TOKEN", ""))
     try:
-        options = json.loads((chosen.data / "options.json").read_bytes())
-        text = configuration(options, chosen.data, chosen.proxy, chosen.port)
+        options = dict(json.loads((chosen.data / "options.json").read_bytes()))
+        broker = broker_of(options, supervisor)
+        text = configuration(options, chosen.data, chosen.proxy, chosen.port, broker)
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"auricle: {chosen.data / 'options.json'} cannot be used ({error!r}); save the options anew", flush=True)
         return 1
     config = chosen.data / _CONFIG
     write_durably(config, text.encode())
     programs = [["run"], ["ui"]]
+    offered = chosen.data / _DISCOVERY
     if options.get("wake_words"):
         programs.append(["wyoming", "--uri", chosen.wyoming])
+        threading.Thread(target=_offer, args=[supervisor, chosen.wyoming, offered], daemon=True).start()
+    elif offered.exists():
+        _take_back(supervisor, offered)
     environment = dict(os.environ)
-    if options.get("mqtt_password"):
-        environment[_PASSWORD] = str(options["mqtt_password"])
+    if broker.get("password"):
+        environment[_PASSWORD] = str(broker["password"])
     return _run(programs, config, environment)
+
+
+def _offer(supervisor: Supervisor, uri: str, offered: Path) -> None:
+    """Tell Home Assistant of the wake words, once they answer: it tries them at once."""
+    port = urlsplit(uri).port
+    if port is None:  # a socket that Home Assistant cannot reach
+        return
+    deadline = time.monotonic() + _LISTENS_S
+    while not _listens(port) and time.monotonic() < deadline:
+        time.sleep(_STEP_S)
+    try:
+        number = supervisor.offer(f"tcp://{socket.gethostname()}:{port}")
+        write_durably(offered, number.encode())
+    except (OSError, ValueError) as error:
+        print(f"auricle: Home Assistant was not told of the wake words ({error}); add them by hand", flush=True)
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    except OSError:
+        return False
+    return True
+
+
+def _take_back(supervisor: Supervisor, offered: Path) -> None:
+    """Have Home Assistant forget wake words that are not offered any more."""
+    try:
+        supervisor.take_back(offered.read_text())
+    except (OSError, ValueError) as error:
+        print(f"auricle: Home Assistant may still show the wake words ({error})", flush=True)
+    offered.unlink(missing_ok=True)
 
 
 def _run(programs: list[list[str]], config: Path, environment: dict[str, str]) -> int:
