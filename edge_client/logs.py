@@ -8,15 +8,24 @@ import sys
 import threading
 import time
 
+from fleet_protocol.errors import printable
+
 
 def set_up_log() -> None:
     """Log to standard error, with the time of each line unless systemd's journal notes it anyway."""
     found = os.fstat(sys.stderr.fileno())  # whose device and inode systemd names (systemd.exec(5), JOURNAL_STREAM)
     is_journal = os.environ.get("JOURNAL_STREAM", "") == f"{found.st_dev}:{found.st_ino}"
     stamp = "" if is_journal else "%(asctime)s "
-    logging.basicConfig(
-        level=logging.INFO, format=f"{stamp}%(levelname)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine(f"{stamp}%(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+class _OneLine(logging.Formatter):
+    """Names of files and words of servers can neither forge a line nor reach the terminal; a trace has its lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (the library's name)
+        return printable(super().formatMessage(record))
 
 
 class RateLimitedLog:

@@ -7,6 +7,7 @@ import codecs
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -44,6 +45,15 @@ def version() -> str:
         return metadata.version(_PACKAGE)
     except metadata.PackageNotFoundError:
         return "unknown"
+
+
+_UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
+
+
+def span_s(text: str) -> float | None:
+    """Return the seconds of a span such as ``90s``, ``30m`` (or ``30min``), ``12h`` or ``30d``; None: it is none."""
+    found = re.fullmatch(r"([0-9]{1,6})(s|m|min|h|d)", text)
+    return float(int(found[1]) * _UNITS_S[found[2]]) if found else None
 
 
 def with_version(parser: argparse.ArgumentParser, more: Callable[[], str] = str) -> argparse.ArgumentParser:

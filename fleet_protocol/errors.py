@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """Return words fit for a terminal and a log: a file may be called so that it clears the screen or forges a line."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
 class AuricleError(Exception):
-    """Root of every error that Auricle raises on purpose; its text is meant for people."""
+    """Root of every error that Auricle raises on purpose; its text is meant for people, on one line."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ProtocolError(AuricleError):

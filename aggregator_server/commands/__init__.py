@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleet_protocol.command_line import span_s
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     # Subparsers have no public name.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
     Command = Callable[[argparse.Namespace], int]
-
-_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def add_data(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -78,10 +78,9 @@ def duration(text: str) -> float | None:
     """Return the seconds of a time such as ``90m``, ``12h`` or ``30d``; None for ``never``."""
     if text == "never":
         return None
-    found = re.fullmatch(r"(\d{1,6})([smhd])", text)
-    if not found or int(found[1]) == 0:
+    if not (found := span_s(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write it like 90m, 12h, 30d, or never")
-    return float(int(found[1]) * _UNITS_S[found[2]])
+    return found
 
 
 def show(

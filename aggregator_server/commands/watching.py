@@ -20,7 +20,7 @@ server writes down half a minute later when it was heard of."""
 # Of a device that uploaded: a small board may train on the result for long, and asks for nothing meanwhile.
 _LONGEST_SILENCE_S = 900.0
 _PAUSE_S = 1.0
-_CLIPS = {"own": "its own clips", "taught": "its own clips, learned", "public": "public recordings"}
+_CLIPS = {"own": "its own clips", "taught": "its own clips, which it learned from", "public": "public recordings"}
 _OPEN, _DONE = "open", "done"
 _STATES = {"missing": "gave nothing", "kept_own": "kept its own model"}  # others are called as the server does
 _FAILED_STATUS = 3  # of the command
@@ -167,13 +167,17 @@ def accuracy_of(detail: Detail, participant: Mapping[str, Any]) -> str:
     device_id = participant["device_id"]
     if device_id in detail["accuracies"]:
         classes = detail["accuracy_classes"].get(device_id)
-        found.append(f"what it uploaded: {100 * detail['accuracies'][device_id]:.1f} %{_among(classes)}")
+        found.append(f"what it uploaded names {_right(100 * detail['accuracies'][device_id], classes)}")
     for part in participant["recognition"]:  # a schemas.RecognitionInfo
-        before = "" if part["before"] is None else f"before {part['before']:.1f} %{_among(part['classes_before'])}, "
-        after = f"{'after' if before else 'first model'} {part['after']:.1f} %{_among(part['classes_after'])}"
-        found.append(f"{_CLIPS[part['of']]}: {before}{after}")
+        after = _right(part["after"], part["classes_after"])
+        if part["before"] is None:
+            said = f"its first model names {after}"
+        else:
+            said = f"before {_right(part['before'], part['classes_before'])}, after {after}"
+        found.append(f"{_CLIPS[part['of']]}: {said}")
     return "; ".join(found)
 
 
-def _among(classes: float | None) -> str:
-    return "" if classes is None else f" of {classes:.0f} classes"
+def _right(percent: float, classes: float | None) -> str:
+    among = "" if classes is None else f", out of {classes:.0f} classes"
+    return f"{percent:.1f} % rightly{among}"

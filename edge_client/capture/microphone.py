@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 
+from edge_client.audio.offset import OffsetFilter
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.arecord import open_arecord
 from edge_client.capture.file_player import open_file
@@ -41,7 +42,7 @@ _WARNING_INTERVAL_S = 600.0
 
 
 class SilenceWatch:
-    """Measures exact digital silence, which no live microphone gives.
+    """Measures exact digital silence, one value again and again, which no live microphone gives.
 
     A muted source gives it for ever, and opening it anew does not help; so every time the patience doubles, up to an
     hour, until something is heard.
@@ -50,10 +51,17 @@ class SilenceWatch:
     def __init__(self, patience_s: float) -> None:
         self._first_patience_s = self._patience_s = patience_s
         self._silent_s = 0.0
+        self._last = 0.0
 
     def hear(self, samples: Floats, rate_hz: int) -> None:
-        """Take float32 [any]. Raises AudioError if all was zero for too long; the stream should be opened anew."""
-        if np.any(samples):
+        """Take float32 [any]. Raises AudioError if all was one value for too long: it should be opened anew.
+
+        That value is zero where the microphone has no offset of its own.
+        """
+        if not len(samples):
+            return
+        last, self._last = self._last, float(samples[-1])
+        if np.any(samples != last):
             self._patience_s, self._silent_s = self._first_patience_s, 0.0
             return
         self._silent_s += len(samples) / rate_hz
@@ -61,9 +69,13 @@ class SilenceWatch:
             silent_s, self._silent_s = self._silent_s, 0.0
             self._patience_s = max(self._first_patience_s, min(2 * self._patience_s, _LONGEST_PATIENCE_S))
             raise AudioError(
-                f"nothing but digital zeros came for {silent_s:.0f} s (is it muted? look with `alsamixer`); "
-                f"the next zeros are borne for {self._patience_s:.0f} s"
+                f"nothing but {_silence(self._last)} came for {silent_s:.0f} s (is it muted? look with `alsamixer`); "
+                f"more of it is borne for {self._patience_s:.0f} s"
             )
+
+
+def _silence(value: float) -> str:
+    return f"the value {value:.3f}" if value else "digital zeros"
 
 
 class SampleRing:
@@ -154,6 +166,7 @@ class Microphone:
     def _take_in(self, stream: PcmStream) -> None:
         """Put a stream's sound into the ring until the microphone is closed, or the stream ends or is silent."""
         resampler = StreamResampler(stream.rate_hz, self.sample_rate_hz)
+        offset = OffsetFilter(stream.rate_hz)
         last_frame, overruns = time.monotonic(), 0
         while not self._closing.is_set():
             block = stream.read(_POLL_S)
@@ -165,7 +178,7 @@ class Microphone:
                 self.trouble = ""
             elif now - last_frame >= self._config.silent_s:
                 raise AudioError(f"no sound came for {self._config.silent_s:g} s")
-            dropped = self._ring.put(resampler.push(block))
+            dropped = self._ring.put(resampler.push(offset.push(block)))
             lost, overruns = stream.process.overruns - overruns + bool(dropped), stream.process.overruns
             if lost:
                 self.overflows += lost

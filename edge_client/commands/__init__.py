@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from fleet_protocol.command_line import print_json
+from fleet_protocol.errors import printable
 
 if TYPE_CHECKING:
     from edge_client.owner import Teaching
@@ -57,8 +59,13 @@ def report(document: object, lines: Iterable[str], *, json: bool) -> int:
         print_json(document)
     else:
         for line in lines:
-            print(line)
+            print(printable(line))
     return 0
+
+
+def local_time(iso: str) -> str:
+    """Return a time of a JSON document as people read it, on this machine's clock."""
+    return datetime.fromisoformat(iso).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def confirm(question: str, *, yes: bool) -> None:

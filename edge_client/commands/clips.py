@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import Command, Commands, confirm, open_teaching, report, set_command
+from edge_client.commands import Command, Commands, confirm, local_time, open_teaching, report, set_command
 
 if TYPE_CHECKING:
     from edge_client.clips.folders import Clip
@@ -57,7 +56,7 @@ def _list(options: argparse.Namespace) -> int:
     if options.label is not None:
         clips = [_described(clip) for clip in _of_label(store, options.label)]
         rows = (
-            f"{one['id']:<18} {one['taken'].replace('T', ' ')} {one['seconds']:6.1f} s  {one['damage']}".rstrip()
+            f"{one['id']:<18} {local_time(one['taken'])} {one['seconds']:6.1f} s  {one['damage']}".rstrip()
             for one in clips
         )
         return report(clips, rows, json=options.json)
@@ -83,7 +82,9 @@ def _summary(store: ClipStore, label: str) -> dict[str, Any]:
 
 
 def _described(clip: Clip) -> dict[str, Any]:
-    taken = datetime.fromtimestamp(clip.path.stat().st_mtime).isoformat(timespec="seconds")
+    from edge_client.events import iso
+
+    taken = iso(clip.path.stat().st_mtime)
     return {"id": clip.clip_id, "taken": taken, "seconds": round(_seconds(clip), 3), "damage": _damage(clip)}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from edge_client.commands import Commands, report, set_command
 from fleet_protocol.command_line import ILL, NOT_RUNNING, print_json
+from fleet_protocol.errors import printable
 
 _SIGNS = {"ok": "ok  ", "warning": "WARN", "problem": "FAIL"}
 
@@ -41,9 +42,9 @@ def _doctor(options: argparse.Namespace) -> int:
     for finding in examine(options.config):
         findings.append(finding)
         if not options.json:
-            print(f"{_SIGNS[finding.verdict]}  {finding.check:<14} {finding.found}", flush=True)
+            print(printable(f"{_SIGNS[finding.verdict]}  {finding.check:<14} {finding.found}"), flush=True)
             if finding.way_out:
-                print(f"{'':22}-> {finding.way_out}", flush=True)
+                print(printable(f"{'':22}-> {finding.way_out}"), flush=True)
     if options.json:
         print_json([dataclasses.asdict(finding) for finding in findings])
     return int(any(finding.verdict == "problem" for finding in findings))
@@ -101,7 +102,9 @@ def _status(options: argparse.Namespace) -> int:
     report(status, _lines(status), json=options.json)
     if not status["running"]:
         return NOT_RUNNING
-    failing = any(loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values())
+    failing = status["stands_still"] or any(
+        loop["stuck"] or loop["state"] == "waiting" for loop in status.get("loops", {}).values()
+    )
     return ILL if failing or (status.get("journal") or {}).get("trouble") or _is_shut_out(status) else 0
 
 
@@ -116,6 +119,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         return ["starting, or without space on the disk for its status (auricle-edge doctor)"]
     age = time.time() - status["time"]
     head = f"running for {_span(time.time() - status['started'])}" if status["running"] else "NOT running"
+    if status["stands_still"]:
+        head = "runs, but STANDS STILL, or cannot write its status (is the disk read-only?): auricle-edge doctor"
     model = status["model"]
     lines = [
         f"{status['name']}: {head} (process {status['pid']}, seen {_span(age)} ago)",

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from edge_client.commands import Commands, confirm, report, set_command
+from fleet_protocol.command_line import span_s
 
 if TYPE_CHECKING:
     from edge_client.config import Config
 
 # Events whose sounds may be kept, by far.
 _MOST = 1_000_000
-_UNITS = {"min": "minutes", "h": "hours", "d": "days"}
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
     events = commands.add_parser("events", help="list what the device heard")
     events.add_argument("--label", help="only this label; unknown: unknown sounds")
-    events.add_argument("--since", metavar="TIME", help="30min, 2h, 3d, or a date and time such as 2026-01-31T18:00")
+    events.add_argument("--since", metavar="TIME", help="30m, 2h, 3d, or a date and time such as 2026-01-31T18:00")
     events.add_argument("--count", type=int, default=20, metavar="N", help="the newest N (20)")
     events.add_argument("--forget", metavar="LABEL", help="remove the past events of a label instead")
     events.add_argument("--yes", action="store_true", help="do not ask before --forget")
@@ -78,9 +77,9 @@ def _since(given: str | None) -> float:
 
     if given is None:
         return 0.0
-    if (match := re.fullmatch(r"(\d{1,6})(min|h|d)", given)) is not None:
-        return time.time() - timedelta(**{_UNITS[match[2]]: int(match[1])}).total_seconds()
+    if (span := span_s(given)) is not None:
+        return time.time() - span
     try:
         return datetime.fromisoformat(given).timestamp()
     except ValueError as error:
-        raise ConfigError(f"--since {given!r} is no time; write it like 30min, 2h, 3d or 2026-01-31T18:00") from error
+        raise ConfigError(f"--since {given!r} is no time; write it like 30m, 2h, 3d or 2026-01-31T18:00") from error

@@ -8,12 +8,12 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_client.commands import Commands, open_teaching, report, set_command
+from edge_client.commands import Commands, local_time, open_teaching, report, set_command
 from fleet_protocol.command_line import INTERRUPTED, print_json
+from fleet_protocol.errors import printable
 from fleet_protocol.feature_settings import PRESETS
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _print(summary: Summary, after: str, *, json: bool) -> None:
         print_json({"stored": dict(summary.stored), "present": summary.present, "refused": refused})
         return
     for path, reason in summary.refused.items():
-        print(f"refused {path}: {reason}", file=sys.stderr)
+        print(printable(f"refused {path}: {reason}"), file=sys.stderr)
     for label, count in sorted(summary.stored.items()):
         print(f"{label}: {count} clips")
     counts = f"{summary.stored.total()} stored, {summary.present} were there already, {len(summary.refused)} refused."
@@ -147,7 +147,7 @@ def _list(teaching: Teaching, *, json: bool) -> int:
     found, lines = [_described(teaching, sound) for sound in teaching.unknown.sounds()], []
     for item in found:
         level = item["damage"] or f"{item['level_db']:4.0f} dB  best score {item['score']:.2f}"
-        lines.append(f"{item['id']}  {item['heard'].replace('T', ' ')}  {level}")
+        lines.append(f"{item['id']}  {local_time(item['heard'])}  {level}")
     return report(found, lines or ["no unknown sounds were heard lately"], json=json)
 
 
@@ -155,10 +155,10 @@ def _described(teaching: Teaching, sound: UnknownClip) -> dict[str, Any]:
     from edge_client.audio.level import levels_db
     from edge_client.audio.recordings import read_recording
     from edge_client.errors import RecordingError
+    from edge_client.events import iso
 
     rate = teaching.settings.sample_rate_hz
-    heard = datetime.fromtimestamp(sound.heard_at).isoformat(timespec="seconds")
-    item = {"id": sound.clip_id, "heard": heard, "score": sound.score, "level_db": None, "damage": ""}
+    item = {"id": sound.clip_id, "heard": iso(sound.heard_at), "score": sound.score, "level_db": None, "damage": ""}
     try:
         return item | {"level_db": round(float(levels_db(read_recording(sound.path, rate), rate).max()), 1)}
     except RecordingError as error:

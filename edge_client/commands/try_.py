@@ -3,7 +3,6 @@
 import argparse
 import json
 import queue
-import time
 from pathlib import Path
 
 from edge_client.commands import Commands, set_command
@@ -76,6 +75,8 @@ def _set_up(folder: Path, config: Path) -> None:
 
 
 def _show(line: str) -> None:
+    from edge_client.events.json_lines import in_words
+
     event = json.loads(line)
     if event["kind"] == "detected":
-        print(f"{time.strftime('%H:%M:%S')}  heard {event['label']}  ({100 * event['score']:.0f} %)", flush=True)
+        print(in_words(event), flush=True)

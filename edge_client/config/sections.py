@@ -199,10 +199,11 @@ _STATES = ("unknown", "unavailable", "none")
 
 def label_problem(label: str) -> str:
     """Return why a word, as ``normal_name`` returns it, cannot be a label, "" where it can."""
+    size = len(label.encode(errors="replace"))
     problems = {
         "it must not be empty": not label,
-        f"it must have at most {_LONGEST} characters": len(label) > _LONGEST
-        or len(label.encode(errors="replace")) > _LONGEST_BYTES,
+        f"it must have at most {_LONGEST} characters, not {len(label)}": len(label) > _LONGEST,
+        f"it must have at most {_LONGEST_BYTES} bytes in UTF-8, not {size}": size > _LONGEST_BYTES,
         "it must not contain / or \\": bool(set(label) & set("/\\")),
         "it must not start with _ or .": label.startswith(("_", ".")),
         "it must be printable": not is_name(label),

@@ -57,8 +57,8 @@ _GRACE_S = 8.0
 _POLL_S = 0.5
 # Sentences about damaged files that the status shows.
 _DAMAGE_KEPT = 20
-# Seconds between two writings of the status: into memory, or onto a disk that wears.
-_STATUS_S = (2.0, 30.0)
+# Seconds between two looks at how the daemon is.
+_STATUS_S = 2.0
 # Doubtful sounds that may wait for the disk, 64 kB each, and how long their last one is waited for at the end, s.
 _DOUBTS, _QUESTIONS_GRACE_S = 4, 2.0
 _FEED_S = 5.0
@@ -99,6 +99,7 @@ class Daemon:
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
+        self._file = StatusFile(self._state)
         self._put_in_order()
         manifest = read_bundle(config.bundle).manifest
         self._sample_rate_hz = rate_hz = manifest.feature_settings.sample_rate_hz
@@ -118,7 +119,6 @@ class Daemon:
         replied = None if self._asker is None else self._reply
         sinks = open_sinks(config, self._state.identity.load().device_id, replied) if config.microphone else []
         self._publisher = Publisher(sinks, self._keep_sound)
-        self._file = StatusFile(self._state)
         runtime = installed_runtime() or "none"
         self._versions = {"auricle": version(), "bundle": config.bundle.stem, "runtime": runtime}
         self._training = TrainingProcess(config.training, config_path, stop, self._mend, self._reload)
@@ -158,7 +158,7 @@ class Daemon:
             if (room := self._room) is not None and room.follow():
                 self._reload()
             self._follow_questions()
-            if now - written >= _STATUS_S[0 if self._file.in_memory else 1]:
+            if now - written >= _STATUS_S:
                 self._write_status()
                 written = now
             if now - fed >= _FEED_S:
@@ -172,7 +172,7 @@ class Daemon:
         self._publisher.close()
         if self._room is not None:
             self._room.save()
-        self._write_status()
+        self._write_status(last=True)
 
     @contextmanager
     def _tried(self, what: str) -> Iterator[None]:
@@ -211,7 +211,7 @@ class Daemon:
     def _mend(self) -> None:
         for sentence in self._state.mend():
             log.error("%s; the memory card may be wearing out", sentence)
-            self._damage.append(f"{time.strftime('%Y-%m-%d %H:%M')}: {sentence}")
+            self._damage.append(f"{time.strftime('%Y-%m-%d %H:%M%z')}: {sentence}")
 
     def _tidy(self) -> bool:
         """Delete what is too old, and what a power cut left half-written; False: some of it could not be now."""
@@ -287,11 +287,11 @@ class Daemon:
         else:
             notify("WATCHDOG=1", "STATUS=running")
 
-    def _write_status(self) -> None:
+    def _write_status(self, *, last: bool = False) -> None:
         status = self.status()
         self._publisher.report(health_of(status, time.time()))
         try:
-            self._file.write(status)
+            self._file.write(status, last=last)
         except OSError as error:  # a full disk must not end the listening
             log.warning("cannot write the status %s: %s", self._file.path, error)
 

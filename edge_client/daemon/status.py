@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator, Set
@@ -23,6 +24,10 @@ _SILENT_S = 15.0
 # A daemon that has just started opens its microphone.
 _STARTING_S = 60.0
 _NAME = "status.json"
+# On a disk, which wears, a status without news is written so seldom, s. Older than this, the daemon stands still.
+_WITHOUT_NEWS_S, STANDS_STILL_S = 12.0, 30.0
+# What is news of a status, besides what its inputs and labels do.
+_NEWS = ("model", "loops", "server", "training", "teaching", "mqtt", "journal", "damage")
 
 
 def temperature_c(zones: Path = _ZONES) -> float | None:
@@ -85,18 +90,59 @@ def _problems(status: dict[str, Any], silent: Set[str]) -> Iterator[str]:
         yield f"damaged files were found: {status['damage'][-1]}"
 
 
+def why_silent(status: dict[str, Any]) -> str:
+    """Return why the first input gives no sound now, and what to do, as its owner reads it; "" where nobody knows.
+
+    Raises nothing: ``status`` may be that of a daemon which is starting, or does not run.
+    """
+    if not status["running"]:
+        return "the daemon does not run: auricle-edge run"
+    if "time" not in status:
+        return "the daemon is starting"
+    if status["stands_still"]:
+        return f"the daemon has said nothing for {time.time() - status['time']:.0f} s: `auricle-edge doctor` says more"
+    counted = status["listening"] or {}
+    if counted.get("lent"):
+        return "somebody records with the microphone; the device listens again afterwards"
+    if not status["inputs"]:
+        return "it has no microphone: [microphone] in its configuration, or auricle-edge init"
+    loop = status["loops"].get(listening_name(next(iter(status["inputs"]))), {})
+    before = "" if counted.get("frames") else loop.get("error", "")  # one that gave sound since is no reason any more
+    return str(counted.get("trouble") or before)
+
+
+def _news(status: dict[str, Any]) -> str:
+    """Return what of a status should be told at once, and not with the next ones."""
+    inputs = {
+        name: one and (one["trouble"], one["lent"], one["last_frame_age_s"] < _SILENT_S)
+        for name, one in status.get("inputs", {}).items()
+    }
+    thresholds = {label: one["threshold"] for label, one in (status.get("sensitivity") or {}).items()}
+    counts = (status.get("room") or {}).get("labels")
+    return json.dumps([inputs, thresholds, counts, [status.get(name) for name in _NEWS]])
+
+
 class StatusFile:
     """Written by the daemon, again and again; in memory, where systemd gives it a runtime folder."""
 
     def __init__(self, state: DeviceState) -> None:
+        """Begin, and remove the status of a daemon before, which is over. Raises as ``runtime_path``."""
         self.in_memory = in_memory()
         self.path = runtime_path(state.folder, _NAME)
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        self._told, self._due = "", 0.0
 
-    def write(self, status: dict[str, Any]) -> None:
-        """Replace the file. It is not flushed to the disk: after a power cut nobody wants it.
+    def write(self, status: dict[str, Any], *, last: bool = False) -> None:
+        """Replace the file: each time in memory, on a disk where there is news, or it grows old, or it is the last.
 
-        Where the disk has no room for both, the old one goes first: it would say what is over.
+        It is not flushed to the disk: after a power cut nobody wants it. Where the disk has no room for both, the old
+        one goes first: it would say what is over.
         """
+        news, now = _news(status), time.monotonic()
+        if not (last or self.in_memory) and news == self._told and now < self._due:
+            return
+        self._told, self._due = news, now + _WITHOUT_NEWS_S
         content = status | {"time": time.time()}
         data = json.dumps(content | {"sha256": digest(json.dumps(content).encode())}).encode() + b"\n"
         try:
@@ -129,7 +175,10 @@ def model_status(progress: Progress) -> dict[str, Any]:
 
 
 def read_status(state: DeviceState) -> dict[str, Any]:
-    """Return the last status, with ``running``. Raises StateError if no daemon ever ran here, or it is damaged."""
+    """Return the last status, with ``running``, and ``stands_still``: it runs, and its status is older than it may be.
+
+    Raises StateError if no daemon ever ran here, or it is damaged.
+    """
     running = state.locked("daemon")
     try:
         status = json.loads((state.folder / _NAME).read_bytes())
@@ -141,4 +190,5 @@ def read_status(state: DeviceState) -> dict[str, Any]:
         raise StateError(f"{state.folder / _NAME} is damaged ({error}); the daemon writes it anew") from error
     if not status and not running:
         raise StateError(f"no daemon has run with the state folder {state.folder}; start it with: auricle-edge run")
-    return status | {"running": running}
+    old = time.time() - status.get("time", time.time()) > STANDS_STILL_S
+    return status | {"running": running, "stands_still": running and old}

@@ -45,18 +45,19 @@ class Event:
 
     def to_json(self) -> Document:
         """Return the event JSON-ready, its times in ISO 8601; without the end, and the input, where it has none."""
-        found: Document = {"time": _iso(self.time), "kind": self.kind, "label": self.label, "class_id": self.class_id}
+        found: Document = {"time": iso(self.time), "kind": self.kind, "label": self.label, "class_id": self.class_id}
         found |= {"score": round(self.score, 4), "level_db": round(self.level_db, 1)}
         if self.input:
             found["input"] = self.input
-        return found if self.ended is None else found | {"ended": _iso(self.ended)}
+        return found if self.ended is None else found | {"ended": iso(self.ended)}
 
     def to_end_json(self) -> Document:
         """Return what says that the sound is over, JSON-ready: the event, of the kind ``ended``."""
         return {**self.to_json(), "kind": "ended"}
 
 
-def _iso(seconds: float) -> str:
+def iso(seconds: float) -> str:
+    """Return a time in seconds since 1970 as ISO 8601 has it, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -83,7 +84,7 @@ class Asked:
 
     def to_json(self) -> dict[str, str | float | bool]:
         """Return the question JSON-ready."""
-        said = {"id": self.question_id, "time": _iso(self.time), "label": self.label}
+        said = {"id": self.question_id, "time": iso(self.time), "label": self.label}
         return {**said, "detected": self.detected, "score": round(self.score, 4)}
 
 

@@ -24,7 +24,7 @@ from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
-from edge_client.owner_page.sent_recordings import LARGEST_BYTES, AddingPage
+from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
 from edge_client.room.observed_rates import rate_sentences
 from edge_client.storage.owner_choices import KEEP_DAYS
@@ -219,7 +219,8 @@ class OwnerPage:
         settings = teaching.settings
         words_alone = not settings.hears_sounds and not isinstance(settings, JointSettings)
         shown = {"labels": labels, "label": label, "alone": alone, "words_alone": words_alone}
-        return self.pages.page("teach.html", clip_s=settings.clip_s, largest=LARGEST_BYTES, **shown)
+        shown["silent"] = self._device.silent()
+        return self.pages.page("teach.html", **adding(settings), **shown)
 
     async def record(self, request: Request) -> Response:
         """Record takes; the answer is a line of JSON for every step."""
@@ -237,14 +238,13 @@ class OwnerPage:
         teaching = self._device.teaching()
         return self.pages.page(
             "sounds.html",
-            largest=LARGEST_BYTES,
+            **adding(teaching.settings),
             steps=STEPS,
             listens=self._device.config.microphone is not None,
             sounds=self._device.sounds(teaching),
             offered=[sound for sound in teaching.offered if sound not in teaching.known_labels()],
             changes=owner_changes.changes(teaching),
             status=self._device.status(),
-            clip_s=teaching.settings.clip_s,
             bundle=self._device.bundle_name(),
             room=teaching.label_map.free,
             fleet=self._device.config.server,

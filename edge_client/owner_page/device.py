@@ -11,7 +11,7 @@ from typing import Any, Literal
 from edge_client.clips.folders import clip_files, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
-from edge_client.daemon.status import read_status
+from edge_client.daemon.status import read_status, why_silent
 from edge_client.detection.sensitivity import step_at
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import past_events
@@ -111,6 +111,12 @@ class OwnedDevice:
             return read_status(self.state)
         except StateError as error:
             return {"running": False, "error": str(error)}
+
+    def silent(self) -> str:
+        """Return why it hears nothing now, where that is so; "" where it hears, or nobody knows why not."""
+        status = self.status()
+        counted = status.get("listening") or {}
+        return "" if counted.get("frames") and not counted["trouble"] else why_silent(status)
 
     def learning(self) -> bool:
         """Return whether there are clips that the model has not learned yet."""

@@ -6,21 +6,30 @@ import asyncio
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from edge_client.audio.recordings import SUFFIXES
 from edge_client.clips.importing import import_folder
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_page.device import OwnedDevice
+from fleet_protocol.feature_settings import FeatureSettings
 
 # Of one recording: more than a minute, of which no more is read, in two channels at 48 kHz.
 LARGEST_BYTES = 16 * 2**20
 # For one recording to come.
 _LONGEST_S = 60.0
 _NAME = 80
+
+
+def adding(settings: FeatureSettings) -> dict[str, Any]:
+    """Return what the form needs to know: which files are read here, and what a browser makes of others."""
+    rate_hz, clip_s = settings.sample_rate_hz, settings.clip_s
+    return {"largest": LARGEST_BYTES, "rate_hz": rate_hz, "clip_s": clip_s, "suffixes": sorted(SUFFIXES)}
 
 
 class AddingPage:

@@ -21,7 +21,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from edge_client.clips.recorder import Step
-from edge_client.errors import EdgeError
+from edge_client.daemon.status import read_status, why_silent
+from edge_client.errors import EdgeError, StateError
 from edge_client.live.feed import LiveReader
 from edge_client.owner import Teaching
 from edge_client.storage.device_state import DeviceState
@@ -97,7 +98,13 @@ class LiveStream:
         if moment is not None:
             return _event("moment", moment.to_json())
         running = reader.connected or self._state.locked("daemon")
-        return _event("state", {"state": "silent" if running else "off"})
+        return _event("state", {"state": "silent" if running else "off", "why": self._why() if running else ""})
+
+    def _why(self) -> str:
+        try:
+            return why_silent(read_status(self._state))
+        except StateError:
+            return ""
 
     def _publish(self, event: str) -> None:
         for queue in self._viewers:

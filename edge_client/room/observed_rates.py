@@ -35,12 +35,16 @@ def rate_sentences(room: Mapping[str, Any]) -> list[str]:
     """Return what a person reads of the status's ``room``: what was promised, and for each label what came."""
     promised, hours = room["promised_per_hour"], room["hours"]
     unit = "false alarm" if promised == 1 else "false alarms"
-    found = [f"promised {promised:g} {unit} an hour for each label; {hours:.0f} hours heard in {room['days']} days"]
+    heard = "less than an hour" if hours < 1 else "1 hour" if hours < 1.5 else f"{hours:.0f} hours"
+    found = [
+        f"each sound may give {promised:g} {unit} an hour; this device listened for {heard} in the last "
+        f"{room['days']} days"
+    ]
     for label, counts in sorted(room["labels"].items()):
         detections, wrong = counts["detections"], counts["wrong"]
         rate = f", {wrong / hours:.1f} an hour" if wrong and hours >= 1 else ""
-        said = f"you said of {wrong} that they were wrong{rate}" if wrong else "you said of none that it was wrong"
-        found.append(f"{label}: {detections} detections; {said}")
+        times = "once" if detections == 1 else f"{detections} times"
+        found.append(f"{label}: heard {times}; you called {wrong or 'none'} of them wrong{rate}")
     return found
 
 

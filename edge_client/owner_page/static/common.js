@@ -62,6 +62,12 @@ export class Meter {
     this.written = this.told = 0;
   }
 
+  // No sound comes: there is no level.
+  clear() {
+    this.fill.style.width = "0";
+    this.text.textContent = "–";
+  }
+
   show(decibels) {
     const bounded = Math.max(-80, Math.min(0, decibels));
     this.fill.style.width = `${100 * (1 + bounded / 80)}%`;
@@ -78,15 +84,21 @@ export class Meter {
   }
 }
 
-// Follow what the daemon hears: `moment` gets every hop, `state` "on", "silent", "off", "forbidden" or "gone".
+// What the device says as a part of a sentence, as a sentence.
+export const sentence = (text) => (text ? `${text[0].toUpperCase()}${text.slice(1).replace(/[.]$/, "")}.` : "");
+
+// Follow what the daemon hears: `moment` gets every hop, `state` "on", "silent", "off", "forbidden" or "gone", and why.
 export function follow(moment, state) {
   const source = new EventSource("live");
   source.addEventListener("moment", (event) => {
-    state("on");
+    state("on", "");
     moment(JSON.parse(event.data));
   });
-  source.addEventListener("state", (event) => state(JSON.parse(event.data).state));
-  source.addEventListener("error", () => state("gone"));
+  source.addEventListener("state", (event) => {
+    const told = JSON.parse(event.data);
+    state(told.state, told.why ?? "");
+  });
+  source.addEventListener("error", () => state("gone", ""));
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", (event) => event.persisted && location.reload());
   return source;

@@ -1,5 +1,5 @@
 // The live page: spectrogram, level, scores, and what was heard.
-import { Meter, bytes, follow, isPlaying, send } from "./common.js";
+import { Meter, bytes, follow, isPlaying, send, sentence } from "./common.js";
 
 const BANDS = 40;
 const SPAN = 500;
@@ -60,7 +60,8 @@ function draw() {
 let due = 0;
 let last = performance.now();
 function play(now) {
-  due += Math.min(0.25, (now - last) / 1000) / columnSeconds;
+  // The first frame may carry a time before this script's.
+  due += Math.max(0, Math.min(0.25, (now - last) / 1000)) / columnSeconds;
   last = now;
   const late = Math.max(0, waiting.length - 30);
   const count = Math.min(waiting.length, Math.floor(due) + late);
@@ -178,6 +179,7 @@ async function answer(row, fields) {
 
 heard.addEventListener("click", (event) => {
   const button = event.target.closest("button");
+  if (button?.id === "keep-on") ask(document.getElementById("keep-sure"), false);
   const row = button?.closest(".event");
   if (!row) return;
   if (button.dataset.says) answer(row, { says: button.dataset.says, label: button.dataset.label });
@@ -188,10 +190,9 @@ heard.addEventListener("click", (event) => {
     if (!form.hidden) form.querySelector("input").focus();
   }
 });
-heard.addEventListener("change", async (event) => {
-  if (event.target.id !== "keep") return;
+async function keep(on) {
   try {
-    const reply = await send("heard/keep", { keep: event.target.checked ? "on" : "off" });
+    const reply = await send("heard/keep", { keep: on ? "on" : "off" });
     told.className = "muted";
     told.textContent = (await reply.json()).message;
   } catch (error) {
@@ -200,15 +201,34 @@ heard.addEventListener("change", async (event) => {
   }
   await refresh();
   document.getElementById("keep").focus();
+}
+
+// What was kept goes with the switch, so its owner is asked first.
+function ask(sure, asked) {
+  sure.hidden = !asked;
+  document.getElementById("keep").checked = true;
+  (asked ? sure.querySelector("button") : document.getElementById("keep")).focus();
+}
+
+heard.addEventListener("change", (event) => {
+  if (event.target.id !== "keep") return;
+  const sure = document.getElementById("keep-sure");
+  if (event.target.checked || !sure) keep(event.target.checked);
+  else ask(sure, true);
 });
 heard.addEventListener("submit", (event) => {
   event.preventDefault();
+  if (event.target.id === "keep-sure") {
+    event.target.hidden = true;
+    keep(false);
+    return;
+  }
   answer(event.target.closest(".event"), { says: "is", label: new FormData(event.target).get("label") });
 });
 
 const STATES = {
   on: ["on", "Listening"],
-  silent: ["off", "No sound comes: somebody records, or the microphone is silent"],
+  silent: ["off", "No sound comes"],
   off: ["off", "The daemon does not run: auricle-edge run"],
   forbidden: ["off", "The daemon runs as another user; this page must run as the same"],
   gone: ["off", "The page has lost the device"],
@@ -222,12 +242,14 @@ follow(
     showScores(moment);
     moment.heard.forEach((event) => refresh(`?kind=${event.kind}&at_ms=${Date.parse(event.time)}`));
   },
-  (name) => {
-    if (name === shown) return;
-    shown = name;
+  (name, why) => {
+    if (name + why === shown) return;
+    shown = name + why;
     const [kind, words] = STATES[name];
     state.dataset.state = kind;
     document.getElementById("state-text").textContent = words;
+    document.getElementById("trouble").textContent = sentence(why);
+    if (kind === "off") meter.clear();
   },
 );
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readColours);

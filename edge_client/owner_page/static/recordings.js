@@ -1,5 +1,6 @@
 // Recordings from elsewhere: chosen or dropped, heard here, and sent to the device one after the other.
 import { send } from "./common.js";
+import { cut, decode, wave } from "./cutting.js";
 
 const form = document.getElementById("recordings");
 const picker = document.getElementById("files");
@@ -25,24 +26,51 @@ function leave(row) {
   keep.hidden = chosen.size === 0;
 }
 
-function choose(files) {
-  for (const file of files) {
-    const row = document.createElement("li");
-    const said = document.createElement("span");
-    said.textContent = file.name;
-    row.append(said);
-    button("▶ Play", `Play ${file.name}`, row).dataset.play = URL.createObjectURL(file);
-    button("Leave out", `Leave out ${file.name}`, row).addEventListener("click", () => leave(row));
-    list.append(row);
-    chosen.set(row, file);
+const rate = Number(form.dataset.rate);
+const clip = Number(form.dataset.clip);
+const read = form.dataset.read.split(" ");
+
+function show(name, sound) {
+  const row = document.createElement("li");
+  const said = document.createElement("span");
+  said.textContent = name;
+  row.append(said);
+  button("▶ Play", `Play ${name}`, row).dataset.play = URL.createObjectURL(sound);
+  button("Leave out", `Leave out ${name}`, row).addEventListener("click", () => leave(row));
+  list.append(row);
+  chosen.set(row, new File([sound], name, { type: sound.type }));
+}
+
+const clock = (seconds) => `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(1).padStart(4, "0")}`;
+
+// The takes of a file: itself, where the device reads it and one sound is in it, or where this browser cannot.
+async function takes(file) {
+  const samples = await decode(file, rate);
+  if (!samples?.length) return [[file.name, file]];
+  const parts = cut(samples, rate, clip);
+  if (parts.length === 1) {
+    const asItIs = file.size <= form.dataset.largest && read.some((ending) => file.name.toLowerCase().endsWith(ending));
+    return [asItIs ? [file.name, file] : [`${file.name}.wav`, wave(parts[0].samples, rate)]];
+  }
+  return parts.map((part, index) => [
+    `${file.name}, take ${index + 1} at ${clock(part.from)}.wav`,
+    wave(part.samples, rate),
+  ]);
+}
+
+async function choose(files) {
+  for (const file of [...files]) {
+    told.textContent = `Reading ${file.name}.`;
+    (await takes(file)).forEach(([name, sound]) => show(name, sound));
   }
   keep.hidden = chosen.size === 0;
   told.textContent = "";
 }
 
-picker.addEventListener("change", () => {
-  choose(picker.files);
+picker.addEventListener("change", async () => {
+  const files = [...picker.files];
   picker.value = "";
+  await choose(files);
 });
 choose(picker.files); // which were chosen while this page was loading
 for (const name of ["dragover", "drop"]) {

@@ -13,7 +13,9 @@ function explain(slider, moved = true) {
   const score = moved ? 1 / (1 + Math.exp((slider.value - slider.max) / 2)) : Number(threshold);
   const percent = (100 * score).toFixed(score > 0.99 ? 2 : 0);
   const count = heard.split(" ")[slider.value];
-  const span = hours >= 23 ? "day" : hours >= 1.5 ? `${Math.round(hours)} hours` : `${Math.max(1, Math.round(60 * hours))} minutes`;
+  const minutes = Math.max(1, Math.round(60 * hours));
+  const short = minutes === 1 ? "minute" : `${minutes} minutes`;
+  const span = hours >= 23 ? "day" : hours >= 1.5 ? `${Math.round(hours)} hours` : short;
   const words = `Heard from ${percent} % on: would have been ${count === "1" ? "1 detection" : `${count} detections`} in the last ${span}.`;
   slider.setAttribute("aria-valuetext", `${percent} %`);
   slider.parentElement.querySelector("p").textContent = words;

@@ -1,5 +1,5 @@
 // The guided minute: the device records with its own microphone; this page shows the steps and beeps.
-import { Meter, follow, send } from "./common.js";
+import { Meter, follow, send, sentence } from "./common.js";
 
 const part = (name) => document.getElementById(name);
 const meter = new Meter();
@@ -134,8 +134,9 @@ function finish(label, done) {
   part("learned").textContent = "The device learns it.";
   part("after-advice").textContent = "";
   part("tried").textContent = "Make the sound, and see whether it is heard.";
+  for (const name of ["learned", "tried"]) part(name).hidden = !done?.takes;
   if (!done?.takes) {
-    part("kept").textContent = "No take was kept.";
+    part("kept").textContent = "No take was kept: there is nothing to learn.";
     return;
   }
   part("kept").textContent = `The device has ${done.takes === 1 ? "1 take" : `${done.takes} takes`} of ${label}.`;
@@ -143,15 +144,13 @@ function finish(label, done) {
   part("learned").dataset.state = "doing";
   watching = { label, learned: false };
   following?.close();
-  following = follow(heard, () => {});
+  following = follow(heard, (_, why) => (part("after-silent").textContent = why && `The device hears nothing now: ${why}.`));
   setTimeout(look, 1000, watching);
 }
 
 function tell(text) {
   part("after-told").textContent = text;
 }
-
-const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
 
 async function look(mine) {
   if (mine !== watching || mine.learned) return;

@@ -175,11 +175,14 @@ def test_each_accuracy_is_said_in_plain_words_with_its_number_of_classes():
     one = {"device_id": "a", "recognition": [dataclasses.asdict(found) for found in recognition_of(learned)]}
     detail = {"accuracies": {"a": 0.5}, "accuracy_classes": {"a": 4}}
     assert accuracy_of(detail, one) == (
-        "what it uploaded: 50.0 % of 4 classes; its own clips: before 80.0 % of 4 classes, after 75.0 % of 10 classes"
+        "what it uploaded names 50.0 % rightly, out of 4 classes; its own clips: before 80.0 % rightly, out of 4 "
+        "classes, after 75.0 % rightly, out of 10 classes"
     )
 
 
 def test_a_device_s_first_model_has_no_figure_before_it():
     (found,) = recognition_of({"taught_after": 96.0, "classes_before": 0.0, "classes_after": 4.0})
     one = {"device_id": "a", "recognition": [dataclasses.asdict(found)]}
-    assert accuracy_of({"accuracies": {}}, one) == "its own clips, learned: first model 96.0 % of 4 classes"
+    assert accuracy_of({"accuracies": {}}, one) == (
+        "its own clips, which it learned from: its first model names 96.0 % rightly, out of 4 classes"
+    )

@@ -64,6 +64,14 @@ def test_without_repetition_silence_follows(heard, tmp_path):
     assert np.abs(samples[2 * RATE_HZ :]).max() < 0.001
 
 
+def test_a_constant_offset_of_what_records_is_not_heard(heard, tmp_path):
+    tone = 0.3 * np.sin(2 * np.pi * 1000 * np.arange(4 * RATE_HZ) / RATE_HZ)
+    soundfile.write(tmp_path / "1.wav", 0.25 + tone, RATE_HZ)
+    samples = heard(3)
+    assert abs(samples.mean()) < 0.002
+    assert np.abs(samples).max() < 0.32
+
+
 def test_a_recording_is_played_to_its_end_however_long_it_is(tmp_path):
     write_tone(tmp_path / "long.wav", 1000, seconds=90, rate_hz=8_000)
     blocks = list(itertools.islice(_sound([tmp_path / "long.wav"], 8_000, repeat=False), 20 * 90))

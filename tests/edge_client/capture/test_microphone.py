@@ -181,12 +181,12 @@ def test_it_holds_what_a_list_of_the_latest_would(capacity, steps):
 RATE = 1_000
 
 
-def alarms(watch, seconds):
-    """Return the seconds at which zeros were too many."""
+def alarms(watch, seconds, value=0.0):
+    """Return the seconds at which zeros, or another value alone, were too many."""
     times = []
     for second in range(1, seconds + 1):
         try:
-            watch.hear(np.zeros(RATE, np.float32), RATE)
+            watch.hear(np.full(RATE, value, np.float32), RATE)
         except AudioError:
             times.append(second)
     return times
@@ -204,3 +204,7 @@ def test_any_sound_makes_it_watch_closely_again():
     assert alarms(watch, 35) == [10, 30]
     watch.hear(np.array([0, 0, 1 / 32_768], np.float32), RATE)
     assert alarms(watch, 35) == [10, 30]
+
+
+def test_a_dead_input_with_an_offset_is_silent_too():
+    assert alarms(SilenceWatch(10), 35, 0.25) == [11, 31]

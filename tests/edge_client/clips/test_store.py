@@ -88,7 +88,7 @@ def test_what_is_not_a_label_is_kept_beside_the_labels_and_is_none(tmp_path):
         ("T\udcfcr", "printable"),  # of a name that was no UTF-8
         ("\u200d", "printable"),  # shows nothing
         ("x" * 101, "100 characters"),
-        ("語" * 90, "100 characters"),
+        ("語" * 90, "240 bytes in UTF-8, not 270"),
         *((word, "Home Assistant has this word") for word in ("unknown", "None", "UNAVAILABLE")),
     ],
 )

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -43,6 +44,23 @@ def test_mp3_and_opus_are_imported_and_for_others_the_ffmpeg_line_is_given(edge)
     assert f"ffmpeg -i '{folder}/my sound.m4a' '{folder}/my sound-again.wav'" in reason
     for clip in (edge.folder / "state" / "clips" / "bell").iterdir():
         assert np.abs(soundfile.read(clip)[0]).max() > 0.1
+
+
+def test_a_file_s_name_neither_reaches_the_terminal_nor_forges_a_line_and_times_name_their_zone(edge):
+    folder = edge.folder / "bell"
+    folder.mkdir()
+    for name in ("a\x1b]0;title\a\x1b[2J.wav", "new\nrefused nothing: all is well.wav"):
+        (folder / name).write_bytes(b"no sound")
+    refused = edge("import", folder, "--label", "bell", status=1)
+    assert all(line.isprintable() for line in refused.splitlines())
+    assert not any(line.startswith("refused nothing") for line in refused.splitlines())
+    assert r"a\x1b]0;title\x07\x1b[2J.wav" in refused
+    assert r"new\nrefused nothing" in refused
+    soundfile.write(folder / "good.wav", sound(), RATE)
+    edge("import", folder, "--label", "bell")
+    (clip,) = json.loads(edge("clips", "--label", "bell", "--json"))
+    assert clip["taken"].endswith("Z")
+    assert abs(datetime.fromisoformat(clip["taken"]).timestamp() - time.time()) < 600
 
 
 def test_a_tenth_of_a_second_is_refused_with_what_is_needed(edge):

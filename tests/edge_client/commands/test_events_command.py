@@ -23,6 +23,8 @@ def test_past_events_are_listed_chosen_and_forgotten_while_the_journal_is_in_use
     wait_for(lambda: len(past_events(edge.state.database, 9)) >= 4, what="the journal")
     assert json.loads(edge("events", "--json")) == [event.to_json() for event in heard]
     assert [event["label"] for event in json.loads(edge("events", "--json", "--since", "2h"))] == ["b", "c", "c"]
+    for same in ("120m", "120min", "7200s"):
+        assert len(json.loads(edge("events", "--json", "--since", same))) == 3
     assert [event["label"] for event in json.loads(edge("events", "--json", "--count", "1"))] == ["c"]
     assert edge("events", "--label", "a").count("score 0.90") == 1
     assert "is no time" in edge("events", "--since", "yesterday", status=1)

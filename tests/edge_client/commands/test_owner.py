@@ -1,5 +1,6 @@
 """The commands by which an owner teaches a device; recording hears what is really played."""
 
+import json
 import re
 import shutil
 import time
@@ -114,6 +115,7 @@ def test_unknown_sounds_are_listed_and_named(edge):
     lines = edge("label").splitlines()
     assert len(lines) == 3
     assert "dB  best score 0.25" in lines[0]
+    assert all(one["heard"].endswith("Z") for one in json.loads(edge("label", "--json")))
     ids = [line.split()[0] for line in lines]
     assert "says too little" in edge("label", ids[0], status=1)
     assert "2 clips of 'kettle' more, 2 altogether" in edge("label", *ids[:2], "kettle")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from edge_client.config.sections import TrainingConfig
-from edge_client.daemon.status import StatusFile, health_of, read_status
+from edge_client.daemon.status import StatusFile, health_of, read_status, why_silent
 from edge_client.daemon.supervisor import Supervisor
 from edge_client.daemon.training_process import TrainingProcess
 from edge_client.errors import StateError, WorkError
@@ -147,6 +147,27 @@ def test_the_status_is_in_memory_under_systemd_and_found_through_the_state_folde
     assert read_status(state)["name"] == "on disk"
 
 
+def test_a_status_on_a_disk_is_written_when_there_is_news_and_a_daemon_that_stands_still_is_seen(tmp_path, monkeypatch):
+    state = DeviceState(tmp_path / "state")
+    lock = state.lock("daemon")
+    file = StatusFile(state)
+    file.write(status(name="shelf"))
+    file.write(status(name="without news"))
+    assert read_status(state)["name"] == "shelf"
+    file.write(status(name="pulled", loops=loops(state="waiting", error="no microphone is there")))
+    assert read_status(state)["name"] == "pulled"
+    file.write(status(name="the last", loops=loops(state="waiting", error="no microphone is there")), last=True)
+    found = read_status(state)
+    assert found["name"] == "the last"
+    assert found["stands_still"] is False
+    monkeypatch.setattr(time, "time", lambda: found["time"] + 31)
+    assert read_status(state)["stands_still"] is True
+    os.close(lock)
+    assert read_status(state)["stands_still"] is False
+    StatusFile(state)  # of the next daemon, which is starting: what the last one said is over
+    assert not (tmp_path / "state" / "status.json").exists()
+
+
 def test_half_written_files_are_removed_and_nothing_else(tmp_path):
     state = DeviceState(tmp_path / "state")
     keep = [tmp_path / "state" / name for name in (".bashrc", ".config", "model.safetensors")]
@@ -218,3 +239,23 @@ def test_it_listens_or_something_is_the_reason(changes, listens, problem):
 def test_a_device_that_has_just_started_has_no_problem_yet():
     assert health_of(status(inputs={"": None}), STARTED + 20).problem == ""
     assert health_of(status(inputs={"": None}), STARTED + 200).problem == "the microphone gives no sound"
+
+
+GONE = "no microphone is there: plug one in"
+NEVER = HEARD | {"frames": 0}
+SILENCES = [
+    ({"inputs": {"": None}, "listening": None, "loops": loops(state="waiting", error=GONE)}, GONE),
+    ({"inputs": {"": NEVER}, "listening": NEVER, "loops": loops(error=GONE)}, GONE),  # it is being tried again
+    ({"listening": HEARD, "loops": loops(error=GONE)}, ""),  # it gave sound since
+    ({"listening": SILENT | {"trouble": "ffmpeg: 401 Unauthorized"}}, "ffmpeg: 401 Unauthorized"),
+    ({"listening": SILENT | {"lent": True}}, "somebody records with the microphone"),
+    ({"inputs": {}, "listening": None}, "it has no microphone"),
+    ({"running": False}, "the daemon does not run: auricle-edge run"),
+    ({"stands_still": True, "time": 0.0}, "the daemon has said nothing for"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), SILENCES)
+def test_an_owner_reads_why_no_sound_comes(changes, why):
+    found = why_silent({"running": True, "time": 1.0, "stands_still": False} | status(listening=HEARD) | changes)
+    assert found.startswith(why) if why else found == ""

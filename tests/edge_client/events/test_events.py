@@ -4,6 +4,8 @@ import dataclasses
 import json
 import logging
 import os
+import pty
+import re
 import sqlite3
 import stat
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 from edge_client.events import Event
 from edge_client.events.delivery import Delivery
 from edge_client.events.journal import Journal, past_events
+from edge_client.events.json_lines import in_words
 from edge_client.storage.database import FILE, Database
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
@@ -146,6 +149,19 @@ def test_standard_output_gets_a_line_for_every_event():
     result = subprocess.run([sys.executable, "-c", WRITER, "3"], capture_output=True, text=True, check=True, cwd=ROOT)
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["kind"] for line in lines] == ["unknown"] * 3 + ["ended"]
+
+
+def test_at_a_terminal_events_are_said_in_words():
+    terminal, other = pty.openpty()
+    subprocess.run([sys.executable, "-c", WRITER, "1"], stdout=other, stderr=subprocess.DEVNULL, check=True, cwd=ROOT)
+    os.close(other)
+    said = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d  heard a sound that it does not know\s+\d\d:\d\d:\d\d  hoover is over, after 60 s\s+", said
+    )
+    heard = Event(1.7e9, "detected", "stop", None, 0.97, -30.0, input="kitchen")
+    assert in_words(heard.to_json())[8:] == "  heard stop  (97 %)  in kitchen"
 
 
 def test_a_reader_that_goes_away_ends_nothing():

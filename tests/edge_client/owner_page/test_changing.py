@@ -2,14 +2,17 @@
 
 import re
 import shutil
+import subprocess
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 
 from edge_client.detection.sensitivity import threshold_at
 from tests.support.edge_process import wait_for
 from tests.support.owner_page import page_beside
-from tests.support.sounds import write_clips
+from tests.support.sounds import melody, write_clips
 from tests.support.taught_device import PlayingDaemon
 
 pytestmark = pytest.mark.slow
@@ -22,8 +25,8 @@ NAMES = {"zero": "stop", "kettle": "yes"}
 def taught(tmp_path_factory):
     """The folder of a device that was taught these."""
     device = PlayingDaemon(tmp_path_factory.mktemp("taught") / "shelf", SECTIONS)
-    for melody in NAMES.values():
-        write_clips(device.folder / "recordings", melody, 4, seed=9)
+    for sound in NAMES.values():
+        write_clips(device.folder / "recordings", sound, 4, seed=9)
     device.teach(NAMES, 8)
     return device.folder
 
@@ -115,6 +118,30 @@ def test_what_cannot_be_is_refused_and_two_sounds_are_put_together_only_for_who_
         assert all(len(takes(shelf, name)) == 8 for name in NAMES)
         assert post("/sounds/rename", label="kettle", new_label="zero", together="yes").status_code == 200
         assert len(takes(shelf, "zero")) == 16
+
+
+@pytest.mark.parametrize(("name", "codec"), [("memo.m4a", ["-c:a", "aac"]), ("memo.webm", ["-c:a", "libopus"])])
+def test_a_phone_s_recording_is_decoded_here_and_cut_into_takes_to_hear_and_keep(opened, shelf, tmp_path, name, codec):
+    if shutil.which("ffmpeg") is None:
+        pytest.skip("not installed: ffmpeg (on Debian: apt-get install ffmpeg)")
+    rng = np.random.default_rng(5)
+    pause = 0.001 * rng.standard_normal(2 * 16_000)
+    parts = [part for seed in range(4) for part in (pause, melody("stop", np.random.default_rng(seed)))]
+    soundfile.write(tmp_path / "memo.wav", np.concatenate([*parts, pause]), 16_000)
+    subprocess.run(["ffmpeg", "-loglevel", "error", "-i", "memo.wav", *codec, name], cwd=tmp_path, check=True)
+    opened.get_by_label("Choose files").set_input_files(tmp_path / name)
+    rows = opened.locator("#chosen li")
+    rows.nth(3).wait_for()
+    assert rows.count() == 4
+    rows.nth(1).get_by_role("button", name=f"Play {name}, take 2").click()
+    opened.locator("#chosen [data-playing]").wait_for()
+    rows.nth(3).get_by_role("button", name="Leave out").click()
+    opened.get_by_label("What are they recordings of?").fill("chime")
+    opened.get_by_role("button", name="Keep them").click()
+    opened.locator("#recordings-told", has_text="3 of 3 kept as chime").wait_for()
+    kept = [soundfile.read(shelf.state / "clips" / "chime" / clip)[0] for clip in takes(shelf, "chime")]
+    assert [len(samples) for samples in kept] == [16_000] * 3
+    assert all(np.abs(samples).max() > 0.1 for samples in kept)
 
 
 def test_recordings_are_added_and_what_is_none_is_refused(opened, shelf, tmp_path):

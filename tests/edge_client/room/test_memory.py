@@ -92,7 +92,7 @@ def test_the_status_says_what_was_promised_and_what_came():
     found = observed_rates(heard, detections, 1.0, denied, now)
     assert found["labels"] == {"yes": {"detections": 54, "wrong": 42}, "no": {"detections": 2, "wrong": 0}}
     assert rate_lines(found) == [
-        "room      promised 1 false alarm an hour for each label; 60 hours heard in 7 days",
-        "          no: 2 detections; you said of none that it was wrong",
-        "          yes: 54 detections; you said of 42 that they were wrong, 0.7 an hour",
+        "room      each sound may give 1 false alarm an hour; this device listened for 60 hours in the last 7 days",
+        "          no: heard 2 times; you called none of them wrong",
+        "          yes: heard 54 times; you called 42 of them wrong, 0.7 an hour",
     ]

@@ -49,7 +49,9 @@ def test_a_sound_between_words_is_taken_for_more_of_them_and_names_them(statisti
         nope=takes_of(statistics, no, 8, 1.5),
         yes=takes_of(statistics, yes, 8),
     )
-    assert any("'nope' sounds much like 'no'" in line and "tell it that this was not 'nope'" in line for line in found["nope"])
+    assert any(
+        "'nope' sounds much like 'no'" in line and "tell it that this was not 'nope'" in line for line in found["nope"]
+    )
     assert not any("--" in line for lines in found.values() for line in lines)  # the page shows it too
     assert not any("'no'" in line for line in found["gong"])
 
@@ -98,6 +100,8 @@ def test_one_doorbell_needs_no_other_person_and_nobody_reads_what_the_pretrainin
 def test_a_sound_that_is_near_another_of_the_owner_s_is_named_and_no_word_that_nobody_says(statistics):
     mean = statistics.means[statistics.words.index("yes")]
     internal = dataclasses.replace(statistics, words=tuple(f"{word}_4" for word in statistics.words))
-    found = told(internal, yes=takes_of(statistics, mean, 8, 1.5), yeah=takes_of(statistics, 0.7 * mean, 8, 1.5, seed=1))
+    found = told(
+        internal, yes=takes_of(statistics, mean, 8, 1.5), yeah=takes_of(statistics, 0.7 * mean, 8, 1.5, seed=1)
+    )
     assert not any("_4" in line for lines in found.values() for line in lines)
     assert any("yeah" in line for line in found["yes"])
