@@ -156,6 +156,11 @@ class Teaching:
         from edge_client.config.sections import MicrophoneConfig
 
         settings, store, rate = self.settings, self.store, self.settings.sample_rate_hz
+        if self.config.microphone is not None and self.config.microphone.source == "file":
+            raise ClipError(
+                "this device plays recordings in place of a microphone, and would record these: add recordings of the "
+                "sound instead (auricle-edge import)"
+            )
         seconds = settings.clip_s + _ROOM_FOR_SLOWNESS_S if seconds is None else seconds
         if not settings.clip_s <= seconds <= _LONGEST_S or count < 1:
             raise ClipError(

@@ -77,7 +77,7 @@ def _play(path: Path, rate_hz: int, *, repeat: bool) -> None:
     """Write sound for ever, as fast as it would be heard."""
     rng = np.random.default_rng(0)
     due = time.monotonic()
-    for block in _sound(playable(path), rate_hz, repeat=repeat):
+    for block in _sound(path, rate_hz, repeat=repeat):
         # Dithered, as 16-bit recordings are: no microphone gives zeros alone, and one that does counts as broken.
         dither = rng.random(len(block), np.float32) - rng.random(len(block), np.float32)
         levels = np.clip(np.rint(block * _FULL_SCALE + dither), -_FULL_SCALE, _FULL_SCALE - 1)
@@ -90,15 +90,30 @@ def _play(path: Path, rate_hz: int, *, repeat: bool) -> None:
         time.sleep(max(0.0, due - now))
 
 
-def _sound(recordings: Sequence[Path], rate_hz: int, *, repeat: bool) -> Iterator[Floats]:
+def _sound(path: Path, rate_hz: int, *, repeat: bool) -> Iterator[Floats]:
     """Yield blocks of float32 [any], one recording after the other with a pause behind each."""
-    while True:
-        for recording in recordings:
-            yield from _blocks(recording, rate_hz)
-        if not repeat:
-            break
+    for recording in _in_turn(path, repeat=repeat):
+        yield from _blocks(recording, rate_hz)
     while True:
         yield np.zeros(round(_BLOCK_S * rate_hz), np.float32)
+
+
+def _in_turn(path: Path, *, repeat: bool) -> Iterator[Path]:
+    """Yield recordings by their paths; one that is put into the folder itself meanwhile is the next."""
+    found, changed = playable(path), path.stat().st_mtime_ns
+    played: set[Path] = set()
+    while True:
+        waiting = [recording for recording in found if recording not in played]
+        if not waiting:
+            if not repeat:
+                return
+            waiting = found
+            played.clear()
+        played.add(waiting[0])
+        yield waiting[0]
+        if (now := path.stat().st_mtime_ns) != changed:
+            before, found, changed = set(found), playable(path), now
+            found.sort(key=before.__contains__)
 
 
 def _blocks(recording: Path, rate_hz: int) -> Iterator[Floats]:

@@ -5,6 +5,7 @@ import dataclasses
 import shlex
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from edge_client.commands import Commands, report, set_command
@@ -28,6 +29,8 @@ def add(commands: Commands) -> None:
     beyond = "let it listen beyond this machine, where others can read along"
     page.add_argument("--insecure-http", action="store_true", help=beyond)
     page.add_argument("--new-token", action="store_true", help="draw another token; who signed in must do so again")
+    offered = "where the device plays recordings: Teach offers LABEL/*.wav, and it then plays LABEL/played/*.wav too"
+    page.add_argument("--offers", type=Path, metavar="FOLDER", help=offered)
     set_command(page, _ui, json=False)
     wyoming = commands.add_parser("wyoming", help="offer taught words as wake words to Home Assistant's voice")
     where = "tcp://ADDRESS:PORT or unix://FILE (%(default)s)"
@@ -63,7 +66,7 @@ def _ui(options: argparse.Namespace) -> int:
     config = load_config(options.config)
     given = {key: value for key in ("host", "port") if (value := getattr(options, key)) is not None}
     ui = dataclasses.replace(config.ui, **given, insecure_http=config.ui.insecure_http or options.insecure_http)
-    return serve(options.config, dataclasses.replace(config, ui=ui), new_token=options.new_token)
+    return serve(options.config, dataclasses.replace(config, ui=ui), new_token=options.new_token, offers=options.offers)
 
 
 def _wyoming(options: argparse.Namespace) -> int:

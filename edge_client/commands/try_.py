@@ -7,7 +7,7 @@ from pathlib import Path
 
 from edge_client.commands import Commands, set_command
 
-_BUNDLE, _LABELS = "sounds_2s", ("doorbell", "knock", "bark", "telephone")
+_BUNDLE, _LABELS, _OFFERED = "sounds_2s", ("doorbell", "knock", "bark", "telephone"), "kettle"
 _TAUGHT, _PLAYED, _TAKE_S = 6, 3, 2
 _PROGRAM = "edge_client.cli"
 _READY_S = 120.0
@@ -32,10 +32,12 @@ def _try(options: argparse.Namespace) -> int:
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
         events: queue.SimpleQueue[str] = queue.SimpleQueue()
         programs.start("daemon", _PROGRAM, "run", "--config", config, tell=events.put)
-        programs.start("page", _PROGRAM, "ui", "--config", config, "--port", options.port, tell=said.put)
+        ui = ("ui", "--config", config, "--port", options.port, "--offers", folder / "offered")
+        programs.start("page", _PROGRAM, *ui, tell=said.put)
         programs.wait(lambda: not said.empty(), _READY_S)
         url = said.get().rpartition(" ")[2]
         print(f"A device hears sample sounds in place of a microphone: {', '.join(_LABELS)}. It was just taught them.")
+        print(f"Teach, on its page, offers a sound that it does not know yet: {_OFFERED}.")
         print(f"Its page: {url} (Ctrl-C here ends it all)")
         print("With your own microphone: auricle-edge init, then auricle-edge run\n", flush=True)
         if not options.no_browser:
@@ -56,7 +58,7 @@ def _set_up(folder: Path, config: Path) -> None:
     from edge_client.owner import Teaching
     from fleet_protocol.sample_sounds import RATE_HZ, save, takes
 
-    taught, played = folder / "taught", folder / "played"
+    taught, played, offered = folder / "taught", folder / "played", folder / "offered" / _OFFERED
     if config.exists() and not played.is_dir():
         raise ConfigError(
             f"{config} is a device of your own, so it is left as it is; run it: auricle-edge run --config {config}; or "
@@ -70,6 +72,10 @@ def _set_up(folder: Path, config: Path) -> None:
                 save(taught / label / f"{take}.wav" if take < _TAUGHT else played_as, samples)
         answers = Answers("try", "state", _BUNDLE, microphone=None, played=played.resolve())
         write_new(config, answers, replace=False)
+    if not offered.exists():
+        for take, samples in enumerate(takes(_OFFERED, _TAUGHT + _PLAYED, _TAKE_S * RATE_HZ, np.random.default_rng(2))):
+            played_as = offered / "played" / f"{take - _TAUGHT}-{len(_LABELS)}-{_OFFERED}.wav"
+            save(offered / f"{take}.wav" if take < _TAUGHT else played_as, samples)
     teaching = Teaching.open(config)
     import_folder(taught, None, teaching.store, teaching.settings, teaching.require_slot)
 

@@ -23,6 +23,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
+from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.sent_recordings import AddingPage, adding
 from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
@@ -120,10 +121,11 @@ def _changing(device: OwnedDevice, address: str) -> Route:
     return Route(address, answer, methods=["POST"])
 
 
-def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
-    """Return the page of a device as an ASGI application."""
+def create_app(config_path: Path, config: Config, access: Access, offers: Path | None = None) -> Starlette:
+    """Return the page of a device as an ASGI application; ``offers``: of :class:`OfferingPage`."""
     device = OwnedDevice(config_path, config)
-    page = OwnerPage(device, access)
+    offering = OfferingPage(device, offers)
+    page = OwnerPage(device, access, offering)
     routes = [
         Route("/", page.listen),
         Route("/heard", page.heard),
@@ -134,6 +136,7 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
         Route("/status", page.status),
         Route("/teach", page.teach),
         Route("/teach/record", page.record, methods=["POST"]),
+        Route("/teach/offered", offering.teach, methods=["POST"]),
         Route("/teach/add", AddingPage(device).add, methods=["POST"]),
         Route("/sounds", page.sounds),
         Route("/sounds/clip", page.clip),
@@ -149,8 +152,8 @@ def create_app(config_path: Path, config: Config, access: Access) -> Starlette:
 class OwnerPage:
     """What each address answers. Plain methods run in a thread, as whatever reads the disk must."""
 
-    def __init__(self, device: OwnedDevice, access: Access) -> None:
-        self._device = device
+    def __init__(self, device: OwnedDevice, access: Access, offering: OfferingPage) -> None:
+        self._device, self._offering = device, offering
         self.pages = Pages(device.config.device.name, access.sign(CSRF), device.plays)
         self._live = LiveStream(device.config.device.state)
         self.asking = AskingPage(device, self.pages)
@@ -219,7 +222,7 @@ class OwnerPage:
         settings = teaching.settings
         words_alone = not settings.hears_sounds and not isinstance(settings, JointSettings)
         shown = {"labels": labels, "label": label, "alone": alone, "words_alone": words_alone}
-        shown["silent"] = self._device.silent()
+        shown |= {"silent": self._device.silent(), "offers": self._offering.labels(teaching)}
         return self.pages.page("teach.html", **adding(settings), **shown)
 
     async def record(self, request: Request) -> Response:

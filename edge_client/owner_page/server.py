@@ -33,8 +33,8 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
-    """Serve the owner's page until SIGTERM or SIGINT; return the exit status.
+def serve(config_path: Path, config: Config, *, new_token: bool = False, offers: Path | None = None) -> int:
+    """Serve the owner's page until SIGTERM or SIGINT; return the exit status. ``offers``: of :class:`OfferingPage`.
 
     Raises ConfigError if the page would be reachable from elsewhere, and nobody said so; OSError if the address cannot
     be listened on, or the state folder belongs to another user.
@@ -48,7 +48,7 @@ def serve(config_path: Path, config: Config, *, new_token: bool = False) -> int:
         print(f"its token: {access.token}", flush=True)
     server = _Server(
         uvicorn.Config(
-            create_app(config_path, config, access),
+            create_app(config_path, config, access, offers),
             http="h11",
             loop="asyncio",
             ws="none",

@@ -81,7 +81,7 @@ async function session(fields) {
   }
 }
 
-part("teach").addEventListener("submit", async (event) => {
+part("teach")?.addEventListener("submit", async (event) => {
   event.preventDefault();
   const fields = new FormData(event.target);
   const label = fields.get("label").trim();
@@ -105,12 +105,25 @@ part("teach").addEventListener("submit", async (event) => {
 });
 
 // Before, the browser would send the form itself, and nothing would begin.
-part("start").disabled = false;
+if (part("start")) part("start").disabled = false;
+
+// A demonstration has takes of sounds that its device does not know yet.
+part("offers")?.addEventListener("click", async (event) => {
+  const label = event.target.closest("button")?.dataset.offer;
+  if (!label) return;
+  part("error").textContent = "";
+  try {
+    finish(label, await (await send("teach/offered", { label })).json());
+  } catch (error) {
+    part("error").textContent = error.message;
+  }
+});
 
 part("stop").addEventListener("click", () => abort.abort());
 part("again").addEventListener("click", () => {
   following?.close();
   watching = null;
+  if (!part("teach")) return location.reload();
   show("begin");
   part("label").value = "";
   part("label").focus();
@@ -133,7 +146,7 @@ function finish(label, done) {
   for (const name of ["kept", "learned", "tried"]) part(name).removeAttribute("data-state");
   part("learned").textContent = "The device learns it.";
   part("after-advice").textContent = "";
-  part("tried").textContent = "Make the sound, and see whether it is heard.";
+  part("tried").textContent = part("teach") ? "Make the sound, and see whether it is heard." : "The device plays it: see whether it is heard.";
   for (const name of ["learned", "tried"]) part(name).hidden = !done?.takes;
   if (!done?.takes) {
     part("kept").textContent = "No take was kept: there is nothing to learn.";

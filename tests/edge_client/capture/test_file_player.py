@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from edge_client.capture.file_player import _sound
+from edge_client.capture.file_player import _in_turn, _sound
 from edge_client.capture.microphone import Microphone
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError
@@ -72,9 +72,21 @@ def test_a_constant_offset_of_what_records_is_not_heard(heard, tmp_path):
     assert np.abs(samples).max() < 0.32
 
 
+def test_what_is_put_into_the_folder_meanwhile_comes_next(tmp_path):
+    for name in ("1.wav", "2.wav", "3.wav"):
+        write_tone(tmp_path / name, 1000)
+    played = _in_turn(tmp_path, repeat=True)
+    assert next(played).name == "1.wav"
+    write_tone(tmp_path / "new" / "9.wav", 1000)
+    (tmp_path / "new" / "9.wav").rename(tmp_path / "9.wav")
+    assert [next(played).name for _ in range(5)] == ["9.wav", "2.wav", "3.wav", "9.wav", "1.wav"]
+    (tmp_path / "2.wav").unlink()
+    assert next(played).name == "3.wav"
+
+
 def test_a_recording_is_played_to_its_end_however_long_it_is(tmp_path):
     write_tone(tmp_path / "long.wav", 1000, seconds=90, rate_hz=8_000)
-    blocks = list(itertools.islice(_sound([tmp_path / "long.wav"], 8_000, repeat=False), 20 * 90))
+    blocks = list(itertools.islice(_sound(tmp_path / "long.wav", 8_000, repeat=False), 20 * 90))
     assert max(len(block) for block in blocks) <= 8_000
     assert np.abs(blocks[-1]).max() > 0.4
 

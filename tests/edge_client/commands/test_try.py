@@ -36,9 +36,10 @@ def test_a_device_hears_at_once_and_ends_with_the_command(desk, tmp_path):
     wait_for(lambda: len(set(re.findall(r"heard (\w+)", text.read_text()))) == 4, what="each of the sounds")
     lines = text.read_text().splitlines()
     assert "doorbell, knock, bark, telephone" in lines[0]
-    url = re.search(r"http://127\.0\.0\.1:\d+/", lines[1])[0]
-    assert "auricle-edge init" in lines[2]
-    assert lines[3] == ""
+    assert "offers a sound that it does not know yet: kettle" in lines[1]
+    url = re.search(r"http://127\.0\.0\.1:\d+/", lines[2])[0]
+    assert "auricle-edge init" in lines[3]
+    assert lines[4] == ""
     assert wait_for(lambda: note.exists() and note.read_text().strip() == url, what="the browser")
     with urlopen(url) as page:
         assert b"doorbell" in page.read()
@@ -61,6 +62,25 @@ def test_a_device_hears_at_once_and_ends_with_the_command(desk, tmp_path):
         unread.stdout.close()
         assert unread.wait(120) == 141
         assert unread.stderr.read() == ""
+
+
+@pytest.mark.slow
+def test_its_page_offers_a_sound_that_it_does_not_know_and_records_nothing(desk, tmp_path, page):
+    text = tmp_path / "said"
+    desk.leave_running("auricle-edge try --folder tried --no-browser", "said")
+    wait_for(lambda: len(set(re.findall(r"heard (\w+)", text.read_text()))) == 4, what="each of the sounds")
+    page.goto(f"{re.search(r'http://127[.]0[.]0[.]1:[0-9]+/', text.read_text())[0]}teach")
+    page.get_by_text("Recording is off here").wait_for()
+    assert not page.get_by_role("button", name="Start").count()
+    page.get_by_role("button", name="Teach it kettle").click()
+    page.locator("#kept", has_text="6 takes of kettle").wait_for()
+    page.locator("#tried[data-state=done]", has_text="Heard: kettle").wait_for()
+    at = len(text.read_text())
+    wait_for(lambda: len(set(re.findall(r"heard (\w+)", text.read_text()[at:]))) == 5, what="all five sounds")
+    page.get_by_role("button", name="Teach another").click()
+    page.get_by_role("button", name="Teach it kettle").wait_for(state="detached")
+    config = tmp_path / "tried" / "edge.toml"
+    assert main(["record", "--label", "whistle", "--config", str(config)]) == 1
 
 
 def test_a_device_of_ones_own_is_left_alone(tmp_path, capsys):
