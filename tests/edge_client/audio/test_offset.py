@@ -1,10 +1,16 @@
 """What a microphone's constant offset adds to sound is gone before anything hears it, and the sound stays."""
 
+import json
+
 import numpy as np
 import pytest
+import soundfile
 
 from edge_client.audio.level import rms_dbfs
 from edge_client.audio.offset import OffsetFilter
+from tests.support.edge_process import wait_for
+from tests.support.sounds import melody
+from tests.support.taught_device import PlayingDaemon
 
 RATE_HZ = 16_000
 
@@ -32,3 +38,22 @@ def test_an_offset_that_changes_is_followed_within_seconds():
     heard = [remove.push(block) for block in blocks_of(np.full(6 * RATE_HZ, 0.2, np.float32))]
     assert np.abs(heard[-1]).max() < 0.001
     assert not len(remove.push(np.zeros(0, np.float32)))
+
+
+@pytest.mark.slow
+def test_a_device_hears_and_measures_through_an_offset_what_it_does_without(tmp_path):
+    device = PlayingDaemon(tmp_path / "shelf", "teach_epochs = 8\n")
+    device.teach({"bell": "yes", "dog": "stop"}, 8)
+    (device.folder / "recordings").mkdir()
+    rng = np.random.default_rng(4)
+    sounds = [np.concatenate([0.001 * rng.standard_normal(RATE_HZ), melody("yes", rng)]) for _ in range(4)]
+    soundfile.write(device.folder / "recordings" / "live.wav", np.concatenate(sounds) + 0.25, RATE_HZ)
+
+    def heard():
+        events = [json.loads(line) for line in (device.folder / "events").read_text().splitlines()]
+        return [event["level_db"] for event in events if event["label"] == "bell"]
+
+    with device.start():
+        wait_for(lambda: len(heard()) >= 4, what="four bells")
+        assert device.end() == 0
+    assert max(heard()) < -14  # the offset alone has -12 dB

@@ -27,7 +27,7 @@ def test_the_page_says_why_no_sound_comes_and_what_it_knows(page, deaf):
     page.locator("#state[data-state=off]", has_text="No sound comes").wait_for()
     page.locator("#trouble", has_text="No microphone is there: plug one in").wait_for()
     assert "Infinity" not in page.locator("main").inner_text()
-    page.locator("#no-scores", has_text="It listens for computer, stop.").wait_for()
+    page.locator("#no-scores", has_text="It knows computer, stop.").wait_for()
     assert not page.locator("#scores-title ~ *", has_text="Nothing yet").count()
 
 
