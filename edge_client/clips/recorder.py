@@ -116,7 +116,8 @@ class Recorder:
         self._display.say("Listening to the room. Please be quiet.")
         room = self._read(_ROOM_S, "room")
         if len(room) < self._settings.sample_rate_hz:
-            raise TakeError("the microphone gives no sound; `auricle-edge devices` lists what is there")
+            why = self._source.trouble or "`auricle-edge devices` lists what is there"
+            raise TakeError(f"the microphone gives no sound: {why}")
         self._room_db = room_level_db(room, self._settings.sample_rate_hz)
         self._display.say(f"The room has {self._room_db:.0f} dB.")
         return room

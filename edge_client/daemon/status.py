@@ -100,7 +100,7 @@ def why_silent(status: dict[str, Any]) -> str:
     if "time" not in status:
         return "the daemon is starting"
     if status["stands_still"]:
-        return f"the daemon has said nothing for {time.time() - status['time']:.0f} s: `auricle-edge doctor` says more"
+        return f"the daemon has said nothing for more than {STANDS_STILL_S:g} s: `auricle-edge doctor` says more"
     counted = status["listening"] or {}
     if counted.get("lent"):
         return "somebody records with the microphone; the device listens again afterwards"

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from edge_client.audio.offset import OffsetFilter
 from edge_client.audio.resampling import StreamResampler
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Detector, Loaded
 from edge_client.errors import EdgeError
+from edge_client.events import Heard
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.errors import FeatureMismatchError
 
@@ -69,6 +71,7 @@ class Stream:
         self._detector = Detector(loaded, self._listening.config.detector)
         self._rate_hz = self._detector.sample_rate_hz
         self._resampler = StreamResampler(self._rate_hz, self._rate_hz)
+        self._offset = OffsetFilter(self._rate_hz)
 
     def push(self, chunk: AudioChunk) -> list[str]:
         """Return the labels that were heard in a chunk. Raises ValueError if its format cannot be used."""
@@ -78,7 +81,9 @@ class Stream:
         if chunk.rate != self._rate_hz:
             self._rate_hz = chunk.rate
             self._resampler = StreamResampler(chunk.rate, self._detector.sample_rate_hz)
-        heard = [one for block in _blocks(chunk) for one in self._detector.push(self._resampler.push(block))]
+        heard: list[Heard] = []
+        for block in _blocks(chunk):
+            heard += self._detector.push(self._offset.push(self._resampler.push(block)))
         self._detector.take_followed()
         return [one.event.label for one in heard if one.event.kind == "detected"]
 

@@ -1,6 +1,7 @@
 """What an owner reads on the page of a device that hears nothing: why, and what to do."""
 
 import os
+import signal
 
 import pytest
 
@@ -40,3 +41,15 @@ def test_teaching_says_it_before_and_where_somebody_tries(page, deaf):
     page.locator("#kept", has_text="No take was kept: there is nothing to learn.").wait_for()
     assert not page.locator("#learned").is_visible()
     assert not page.locator("#tried").is_visible()
+
+
+def test_a_daemon_that_stands_still_is_ill_and_the_page_says_it(page, deaf):
+    page.goto(deaf.ui.url)
+    deaf.process.send_signal(signal.SIGSTOP)
+    try:
+        wait_for(lambda: "STANDS STILL" in deaf.command("status", check=False).stdout, what="an old status")
+        assert deaf.command("status", check=False).returncode == 4
+        page.locator("#trouble", has_text="The daemon has said nothing for").wait_for()
+    finally:
+        deaf.process.send_signal(signal.SIGCONT)
+    wait_for(lambda: "STANDS STILL" not in deaf.command("status", check=False).stdout, what="a new status")

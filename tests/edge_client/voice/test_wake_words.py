@@ -82,6 +82,8 @@ def sound(labels: tuple[str, ...], rate: int, channels: int, width: int = 2) -> 
     for number, label in enumerate(labels):
         taught = melody(label, rng)
         stream[(6 * number + 3) * RATE :][: len(taught)] += taught
+    if rate == 48_000:  # as an I2S microphone has it
+        stream += 0.2
     levels = (resample(stream, RATE, rate) * (2**31 - 129)).clip(-(2**31), 2**31 - 129).astype("<i4")
     levels = np.repeat(levels[:, None], channels, axis=1)
     # The upper bytes of each sample; WAV's samples of one byte are unsigned.
