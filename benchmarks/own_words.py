@@ -42,7 +42,7 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
 from edge_client.detection.pace import pace_of
-from edge_client.detection.scores import Scorer
+from edge_client.detection.scores import Scorer, earlier_of, windows_before
 from fleet_protocol.arrays import Floats
 
 if TYPE_CHECKING:
@@ -134,8 +134,11 @@ class Taught:
             loaded = self._all[number]
             scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
             scores = np.zeros((len(rows), scorer.labels), np.float32)
-            scores[loud] = scorer(features)
             pace = pace_of(self._config, loaded.model.manifest.feature_settings)
+            all_rows = np.full((len(rows), *features.shape[1:]), np.nan, np.float32)
+            all_rows[loud] = features
+            earlier = earlier_of(all_rows[:, 0], windows_before(pace.hop_s))[:, None]
+            scores[loud] = scorer(features, earlier[loud])
             means = averaged(scores, by.at_s, pace.average_s)
             return replace(by, labels=loaded.label_map.names, heard=(), scores=means)
 

@@ -14,7 +14,7 @@ from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.daemon.listening_loop import load_listening
 from edge_client.detection.detector import Loaded
-from edge_client.detection.scores import Scorer
+from edge_client.detection.scores import Scorer, earlier_of
 from edge_client.detection.thresholds import Tail
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.teaching.room_material import helps, judge_room
@@ -75,7 +75,8 @@ def _is_quiet(part: Part, config: DetectorConfig) -> np.ndarray[tuple[int], np.d
 def scores_of(part: Part, loaded: Loaded, layout: Layout, config: DetectorConfig) -> Floats:
     """Return the scores of a part's windows as the detector averages them, float32 [windows, labels]."""
     scorer = Scorer(loaded.model, loaded.label_map, loaded.prototypes, loaded.known)
-    scores = scorer(part.embeddings.astype(np.float32)[:, None])
+    rows = part.embeddings.astype(np.float32)
+    scores = scorer(rows[:, None], earlier_of(rows, layout.before)[:, None])
     scores[_is_quiet(part, config)] = 0.0
     return averaged(scores, times(part), layout.averaged * part.hop_s)
 

@@ -121,13 +121,17 @@ class Recordings:
         wanted = int(rng.integers(self._per_round[0], self._per_round[1] + 1))
         return [clips[i] for i in rng.permutation(len(clips))[:wanted]]
 
-    def load(self, clips: Sequence[Path]) -> Floats:
-        """Return float32 [clips, samples]; a damaged recording is left out, noted in ``skipped`` and logged once."""
-        samples = np.empty((len(clips), self._settings.clip_samples), np.float32)
+    def load(self, clips: Sequence[Path], before_s: float = 0.0) -> Floats:
+        """Return float32 [clips, samples]; a damaged recording is left out, noted in ``skipped`` and logged once.
+
+        ``before_s``: so many seconds of what came before each clip stand before it.
+        """
+        before = round(before_s * self._settings.sample_rate_hz)
+        samples = np.empty((len(clips), before + self._settings.clip_samples), np.float32)
         count = 0
         for path in clips:
             try:
-                samples[count] = read_clip(path, self._settings)
+                samples[count] = read_clip(path, self._settings, before)
                 count += 1
             except RecordingError as error:
                 if path not in self.skipped:
@@ -142,14 +146,19 @@ def speaker_of(path: Path) -> str:
     return (stem.partition("_nohash_") if "_nohash_" in stem else stem.partition("_"))[0]
 
 
-def read_clip(path: Path, settings: FeatureSettings) -> Floats:
-    """Read one clip: float32 [clip_samples] at the settings' rate. Raises RecordingError, which names the file.
+def read_clip(path: Path, settings: FeatureSettings, before: int = 0) -> Floats:
+    """Read one clip: float32 [before + clip_samples] at the settings' rate. Raises RecordingError, which names the
+    file.
 
     Of a longer recording the loudest stretch is taken: a bark or a word may lie anywhere in it, and the start is often
-    silence. A shorter one is padded with zeros at its end.
+    silence. A shorter one is padded with zeros at its end. ``before``: so many samples that precede the clip in the
+    recording come first; where it holds none, zeros.
     """
-    samples = loudest_stretch(read_recording(path, settings.sample_rate_hz), settings)
-    return np.pad(samples, (0, settings.clip_samples - len(samples)))
+    samples = read_recording(path, settings.sample_rate_hz)
+    start = loudest_start(samples, settings)
+    found = samples[max(0, start - before) : start + settings.clip_samples]
+    missing = max(0, before - start)
+    return np.pad(found, (missing, before + settings.clip_samples - missing - len(found)))
 
 
 def loudest_stretch(samples: Floats, settings: FeatureSettings) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -14,11 +15,12 @@ from edge_client.config.sections import DetectorConfig
 from edge_client.detection.doubts import Doubt, Doubts
 from edge_client.detection.pace import pace_of
 from edge_client.detection.posterior_handling import PosteriorHandler
-from edge_client.detection.scores import Scorer
+from edge_client.detection.scores import Scorer, windows_before
 from edge_client.detection.thresholds import Tail, threshold_of
 from edge_client.detection.unknown_sounds import UnknownSounds
 from edge_client.events import Event, Heard
 from edge_client.features.front_end import hop_frames, open_sliding
+from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -38,8 +40,7 @@ class Loaded:
     label_map: LabelMap
     # How high other sounds score, by label; a label without one gets a fixed threshold.
     tails: Mapping[str, Tail] = field(default_factory=dict)
-    # Prototypes of labels and of words' parts, float32 [1 + parts, takes, numbers]; see edge_client.detection.scores.
-    prototypes: Mapping[str, Floats] = field(default_factory=dict)
+    prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by label
     known: Mapping[str, str] = field(default_factory=dict)  # sounds that the front end knows from the start, by label
     thresholds: Mapping[str, float] = field(default_factory=dict)  # the owner's by label, 0..1, before all others
     lasting: frozenset[str] = frozenset()  # everyday sounds, which have a begin and an end; Detector.take_followed
@@ -88,6 +89,9 @@ class Detector:
         self.hop_samples = min(frames * settings.hop_samples, settings.clip_samples)
         self._features = open_sliding(settings, frames)
         hop_s = self.hop_samples / settings.sample_rate_hz
+        # Features of the newest windows, the oldest first, which is that of half a second ago; None of a quiet one.
+        self._ago = windows_before(hop_s)
+        self._newest: deque[Floats | None] = deque(maxlen=self._ago + 1)
         self._unknown_sounds = UnknownSounds(config, settings.clip_s, hop_s, self._pace.average_s)
         self._window: Floats = np.zeros(settings.clip_samples, np.float32)
         self._hop: Floats = np.zeros(self.hop_samples, np.float32)
@@ -170,6 +174,7 @@ class Detector:
         for _ in self._hops(samples):
             self.counters.skipped += 1
             self._features.reset()
+            self._newest.clear()
 
     def _thresholds(self, tails: Mapping[str, Tail], chosen: Mapping[str, float]) -> Floats:
         """Return every label's threshold."""
@@ -261,7 +266,10 @@ class Detector:
         if quiet or not self._discriminates:
             self._features.reset()
             self._features_now = None
+            self._newest.append(None)
             return np.zeros(self._scorer.labels, np.float32)
         self._features_now = self._features(self._window)
-        scores: Floats = self._scorer(self._features_now[None])[0]
+        self._newest.append(self._features_now)
+        ago = self._newest[0] if 0 < self._ago < len(self._newest) else None
+        scores: Floats = self._scorer(self._features_now[None], None if ago is None else ago[None])[0]
         return scores

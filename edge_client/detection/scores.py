@@ -10,8 +10,9 @@ Everyday sounds differ from take to take, and the head knows few others, so it c
 are a sound or a word that the front end knows from the start has the classifier's logit besides: that has heard
 thousands of them, and of all others. Of a sound without takes it is all that there is.
 
-A long word's parts, such as its beginning alone or twice, have prototypes too. An embedding is a mean over time and
-hardly says whether all of a word was there: a window must lie nearer to the word than to its parts.
+An embedding is a mean over time: it hardly says in which order a word's parts came, nor whether all were there. So a
+long word is compared twice, with the newest window and with that of half a second ago, which held its first half alone.
+Its parts, such as its beginning alone or twice, have prototypes too: a window must lie nearer to the word than to them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edge_client.detection.thresholds import LARGEST, logits
+from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.embedding_statistics import EmbeddingStatistics
@@ -65,6 +67,11 @@ LACK = 4.0
 _NEAREST, _NEAREST_OF_MANY = 0.6, 0.8
 _MANY = 12  # takes
 _MOST = 24  # takes that count so
+BEFORE_S = 0.5
+"""Age of the window that held the first half of a long word, s."""
+# Its share of the cosine, and the lengths of a word, s, from which it counts and from which it counts in full.
+_BEFORE, _COUNTS_FROM_S, _COUNTS_FULLY_S = 0.4, 0.45, 0.65
+_ABOUT_S = 0.06  # a window that is so much older or newer will do
 
 
 def prototype(
@@ -91,6 +98,34 @@ def prototype(
     return np.asarray((1 - share) * mean + share * own, np.float32)
 
 
+def share_before(length_s: float) -> float:
+    """Return how much the window of half a second ago counts of the cosine of a word of a length, s: 0 to 1."""
+    return _BEFORE * min(1.0, max(0.0, (length_s - _COUNTS_FROM_S) / (_COUNTS_FULLY_S - _COUNTS_FROM_S)))
+
+
+def direction_before(embeddings: Floats, length_s: float, statistics: EmbeddingStatistics) -> Floats:
+    """Return ``Prototype.before`` of a word of a length, s, from embeddings of windows half a second before its takes'.
+
+    These are float32 [windows, numbers].
+    """
+    direction = _mean(statistics.directions_as(embeddings, sound=False))
+    return np.asarray(share_before(length_s) * direction, np.float32)
+
+
+def windows_before(hop_s: float) -> int:
+    """Return how many windows ago, one every ``hop_s``, the one of half a second ago was; 0 where none was near it."""
+    count = round(BEFORE_S / hop_s)
+    return count if abs(count * hop_s - BEFORE_S) <= _ABOUT_S else 0
+
+
+def earlier_of(windows: Floats, count: int) -> Floats:
+    """Return for each window, float32 [..., windows, numbers], that of so many windows ago; NaN where there is none."""
+    found = np.full_like(windows, np.nan)
+    if count:
+        found[..., count:, :] = windows[..., :-count, :]
+    return found
+
+
 def _mean(directions: Doubles) -> Doubles:
     mean = directions.mean(axis=0)
     return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-9))
@@ -107,7 +142,7 @@ class Scorer:
         self,
         model: ModelRuntime,
         label_map: LabelMap,
-        prototypes: Mapping[str, Floats],
+        prototypes: Mapping[str, Prototype],
         known: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._model = model
@@ -115,8 +150,10 @@ class Scorer:
         self.labels = len(label_map.slots)
         self._statistics = model.manifest.embedding_statistics if prototypes or known else None
         names = dict(enumerate(label_map.names))
-        near = {slot: prototypes[name].astype(np.float64) for slot, name in names.items() if name in prototypes}
+        found = {slot: prototypes[name] for slot, name in names.items() if name in prototypes}
+        near = {slot: one.rows.astype(np.float64) for slot, one in found.items()}
         self._near = near  # of each, [1 + parts, takes, numbers]
+        self._before = {slot: one.before.astype(np.float64) for slot, one in found.items() if one.before.any()}
         # A newer front end may know other sounds than the one that the device last learned by.
         knows = Known() if self._statistics is None else self._statistics.known
         self._known_slots = [slot for slot, name in names.items() if known.get(name) in knows.names]
@@ -132,19 +169,26 @@ class Scorer:
         of_sound = not rows[..., :split].any() if split else self._model.manifest.feature_settings.hears_sounds
         return _OF_SOUND if of_sound else of_word
 
-    def __call__(self, features: Floats) -> Floats:
-        """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers]."""
+    def __call__(self, features: Floats, earlier: Floats | None = None) -> Floats:
+        """Return the scores, float32 [windows, labels], 0..1, of features, float32 [windows, frames, numbers].
+
+        ``earlier``: features of the windows of half a second ago, in the same shape, NaN where there was none; None:
+        there are none. Such a window is scored by its own features alone.
+        """
         scores = self._model.predict(self._model.normalise(features), self._mask)[:, : self.labels]
         if self._statistics is None or not len(features):
             return scores
         found = logits(scores)
         if self._near:
             directions = self._statistics.directions(features[:, 0])
+            ago = None if earlier is None or not self._before else self._statistics.directions(earlier[:, 0])
             for slot, rows in self._near.items():
                 head, worth = found[:, slot], self._worth[slot]
                 near = worth.near if rows.shape[1] >= _MANY else 1
-                cosines = worth.cosine * (_cosines(directions, rows, near) - NEUTRAL)
-                found[:, slot] = np.where(head < 0, worth.no, worth.yes) * head + cosines
+                cosines = _cosines(directions, rows, near)
+                if ago is not None and slot in self._before:
+                    cosines = _in_order(cosines, ago, self._before[slot])
+                found[:, slot] = np.where(head < 0, worth.no, worth.yes) * head + worth.cosine * (cosines - NEUTRAL)
         if self._known_slots:
             slots = self._known_slots
             taught = np.where(self._mask[slots] > 0, found[:, slots], 0.0)
@@ -158,6 +202,13 @@ def _cosines(directions: Doubles, rows: Doubles, near: int) -> Doubles:
     """Return how near windows lie to a word, float64 [windows], less what they are nearer to one of its parts."""
     whole, *parts = (np.partition(directions @ takes.T, -near, axis=1)[:, -near:].mean(axis=1) for takes in rows)
     return np.asarray(whole - LACK * np.maximum(0.0, np.max(parts, axis=0) - whole)) if parts else whole
+
+
+def _in_order(cosines: Doubles, ago: Doubles, before: Doubles) -> Doubles:
+    """Return cosines of windows, float64 [windows], with what those of half a second ago have of what comes before."""
+    share = float(np.linalg.norm(before))
+    both = (1 - share) * cosines + ago @ before
+    return np.asarray(np.where(np.isfinite(both), both, cosines))
 
 
 def _probabilities(found: Doubles) -> Doubles:

@@ -181,6 +181,17 @@ def splice(clips: Floats, labels: Ints, rng: np.random.Generator) -> Floats:
     return spliced
 
 
+def loud_stretch(clip: Floats, sample_rate_hz: int) -> tuple[float, float]:
+    """Return where a sound in a clip, float32 [samples], begins and ends, s: its frames within 17 dB of the loudest.
+
+    Both are 0 in a clip of zeros.
+    """
+    size = round(_FRAME_S * sample_rate_hz)
+    power = np.square(clip[: len(clip) // size * size].reshape(-1, size)).mean(axis=1)
+    loud = np.flatnonzero(power > _LOUD * power.max(initial=0.0))
+    return (int(loud[0]) * _FRAME_S, int(loud[-1] + 1) * _FRAME_S) if len(loud) else (0.0, 0.0)
+
+
 def parts_of(clip: Floats, sample_rate_hz: int) -> Floats:
     """Return what is less than the whole of a long sound, float32 [parts, samples], from a clip, float32 [samples].
 
@@ -188,11 +199,10 @@ def parts_of(clip: Floats, sample_rate_hz: int) -> Floats:
     [0, samples], of a sound that is shorter than ``LONG_S``.
     """
     size = round(_FRAME_S * sample_rate_hz)
-    power = np.square(clip[: len(clip) // size * size].reshape(-1, size)).mean(axis=1)
-    loud = np.flatnonzero(power > _LOUD * power.max(initial=0.0))
-    if not len(loud) or (loud[-1] + 1 - loud[0]) * _FRAME_S < LONG_S:
+    first_frame, end_frame = (round(time_s / _FRAME_S) for time_s in loud_stretch(clip, sample_rate_hz))
+    if (end_frame - first_frame) * _FRAME_S < LONG_S:
         return np.zeros((0, len(clip)), np.float32)
-    begin, half = int(loud[0]) * size, int(loud[-1] + 1 - loud[0]) * size // 2
+    begin, half = first_frame * size, (end_frame - first_frame) * size // 2
     fade = np.minimum(1.0, np.arange(half) / size)
     first, second = (clip[start : start + half] * (fade * fade[::-1]) for start in (begin, begin + half))
     nothing = np.zeros_like(first)

@@ -11,18 +11,18 @@ from typing import Any
 from edge_client.config import Config
 from edge_client.config.sections import DetectorConfig
 from edge_client.detection.pace import pace_of
-from edge_client.detection.scores import Scorer
+from edge_client.detection.scores import Scorer, windows_before
 from edge_client.detection.thresholds import Tail
 from edge_client.errors import StateError
 from edge_client.features.front_end import hop_frames
 from edge_client.logs import RateLimitedLog
+from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.observed_rates import observed_rates
 from edge_client.room.reservoir import Layout, Reservoir, Sample
 from edge_client.room.room_tails import room_tails
 from edge_client.room.store import forget_room, read_sample, read_wrong_detections, write_sample
 from edge_client.storage.device_state import DeviceState
-from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Manifest
 from fleet_protocol.labels import LabelMap
 
@@ -44,7 +44,7 @@ def layout_of(manifest: Manifest, config: DetectorConfig) -> Layout | None:
     samples = min(hop_frames(settings, pace.hop_s) * settings.hop_samples, settings.clip_samples)
     hop_s = samples / settings.sample_rate_hz
     averaged = max(1, math.ceil(pace.average_s / hop_s - _ROUNDING))
-    return Layout(settings.digest, settings.shape[1], hop_s, averaged)
+    return Layout(settings.digest, settings.shape[1], hop_s, averaged, windows_before(hop_s))
 
 
 def kept_sample(config: Config, state: DeviceState, manifest: Manifest) -> tuple[Layout, Sample] | None:
@@ -60,7 +60,7 @@ def tails_here(
     model: ModelRuntime,
     label_map: LabelMap,
     tails: Mapping[str, Tail],
-    prototypes: Mapping[str, Floats],
+    prototypes: Mapping[str, Prototype],
     known: Mapping[str, str],
 ) -> Mapping[str, Tail]:
     """Return labels' tails for this room, as far as it is known."""
@@ -69,7 +69,7 @@ def tails_here(
         return tails
     layout, sample = found
     scorer = Scorer(model, label_map, prototypes, known)
-    return room_tails(sample, layout.averaged, scorer, label_map, tails, read_wrong_detections(state.database))
+    return room_tails(sample, layout, scorer, label_map, tails, read_wrong_detections(state.database))
 
 
 class RoomMemory:

@@ -25,7 +25,7 @@ from fleet_protocol.arrays import Doubles, Floats
 _BLOCK_S = 2.0
 # Runs of an hour of the day, and bytes of all runs together.
 _RUNS, _BYTES = 64, 4_000_000
-_MOST_WINDOWS = 9
+_MOST_WINDOWS = 12
 # How much likelier a block is to stay for each logit that it scores higher, from -7 to 7.
 _STEEPNESS, _STEEPEST = 1.0, 7.0
 # Age at which a block has half the chance of a new one to stay, s.
@@ -43,18 +43,20 @@ class Layout:
     """How runs are made, of embeddings of so many ``numbers``; sound heard with another layout is worth nothing.
 
     ``features``: digest of the front end's settings; ``hop_s``: time from one window to the next, s; ``averaged``:
-    windows whose scores are averaged.
+    windows whose scores are averaged; ``before``: how many windows ago the one was that a word's first half is looked
+    for in.
     """
 
     features: str
     numbers: int
     hop_s: float
     averaged: int
+    before: int = 0
 
     @property
     def windows(self) -> int:
-        """Windows of a run: those that are averaged, and one more."""
-        return min(self.averaged + 1, _MOST_WINDOWS)
+        """Windows of a run: those that are averaged, one more, and those before them."""
+        return min(self.averaged + 1 + self.before, _MOST_WINDOWS)
 
     @property
     def block(self) -> int:

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from edge_client.detection.scores import Scorer
+from edge_client.detection.scores import Scorer, earlier_of
 from edge_client.detection.thresholds import LARGEST, LOWEST, Tail, logits, probability
-from edge_client.room.reservoir import HOUR_S, Sample, local_cell
+from edge_client.room.reservoir import HOUR_S, Layout, Sample, local_cell
 from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.labels import LabelMap
 
@@ -99,7 +99,7 @@ class RoomTail(Tail):
 
 def room_tails(
     sample: Sample,
-    averaged: int,
+    layout: Layout,
     scorer: Scorer,
     label_map: LabelMap,
     tails: Mapping[str, Tail],
@@ -107,10 +107,10 @@ def room_tails(
 ) -> dict[str, Tail]:
     """Return every label's tail for this room.
 
-    ``averaged``: windows whose scores are averaged; ``scorer`` scores windows for the labels of ``label_map``;
+    ``layout``: of the sample; ``scorer`` scores windows for the labels of ``label_map``;
     ``denied``: times, s since 1970, and labels of detections that the owner said were wrong.
     """
-    scores = run_scores(sample, averaged, scorer)
+    scores = run_scores(sample, layout, scorer)
     shares = _shares(sample)
     counts = np.array([shares.get(local_cell(moment), 0.0) for moment in sample.at_s]) / sample.chances()
     hours = sum(seconds / HOUR_S * shares[cell] for cell, seconds in sample.heard_s.items())
@@ -146,16 +146,21 @@ def is_denied(sample: Sample, label: str, denied: Collection[tuple[float, str]])
     return found
 
 
-def run_scores(sample: Sample, averaged: int, scorer: Scorer) -> Doubles:
+def run_scores(sample: Sample, layout: Layout, scorer: Scorer) -> Doubles:
     """Return the highest logit that each label reached in each run as the best of all, float64 [runs, labels]."""
     runs, windows, numbers = sample.windows.shape
     scores: Floats = np.zeros((runs * windows, scorer.labels), np.float32)
-    rows = sample.windows.reshape(-1, numbers).astype(np.float32)
+    rows = sample.windows.astype(np.float32)
+    earlier = earlier_of(rows, layout.before).reshape(-1, numbers)
+    rows = rows.reshape(-1, numbers)
     heard = np.flatnonzero(np.isfinite(rows).all(axis=1))
     if len(heard):
-        scores[heard] = scorer(rows[heard][:, None])
-    scores = scores.reshape(runs, windows, scorer.labels)
-    width = min(averaged, windows)
+        scores[heard] = scorer(rows[heard][:, None], earlier[heard][:, None])
+    # The first windows of a run are there for those behind them alone.
+    first = min(layout.before, windows - 1)
+    scores = scores.reshape(runs, windows, scorer.labels)[:, first:]
+    windows -= first
+    width = min(layout.averaged, windows)
     means = np.stack([scores[:, at : at + width].mean(axis=1) for at in range(windows - width + 1)], axis=1)
     best = means == means.max(axis=2, keepdims=True)
     return np.asarray(np.where(best, logits(means), -LARGEST).max(axis=1))

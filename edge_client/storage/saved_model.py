@@ -8,16 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from edge_client.errors import DamagedError, StateError
+from edge_client.model.prototypes import Prototype
 from edge_client.storage.checked_files import read_twice, write_twice
-from fleet_protocol.arrays import Floats
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, TensorError
 from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.tensors import Arrays, pack, require, unpack
 
 _KINDS = ("trained/", "listening/")
-_PROTOTYPE = "prototype/"
+TEACHING = 1
+"""Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
+_PROTOTYPE, _BEFORE = "prototype/", "before/"
 _NOT_A_DOCUMENT = (LabelError, KeyError, ValueError, TypeError)
 
 
@@ -31,11 +35,11 @@ class Progress:
         contributed: Last round for which the model was trained; 0 before the first.
         learned: Last round whose result the model learned; 0 before the first.
         taught: Digest of the clip store from which the owner's sounds were last learned; "" before that.
+        teaching: ``TEACHING`` of the release that taught them; 0 of one that knew none.
         fine_tuned: Last round whose result was fine-tuned on the device's own clips; 0 before the first.
         features: Digest of the front end's settings; "" for those of the bundle.
         tails: Level and scale of ``edge_client.detection.thresholds.Tail`` by label, as last taught.
-        prototypes: Rows of each label that was last taught, and of a word's parts, float32 [1 + parts, takes, numbers]
-            (``edge_client.detection.scores.prototype``), by label; the tails are those of both scores.
+        prototypes: Of each label that was last taught, by label; the tails are those of scores with them.
         known: Sound that the front end knows from the start, by label, that the owner chose or the takes are, as last
             taught.
         background_trained: Whether the outputs for what is no label are trained in the weights that listen.
@@ -50,10 +54,11 @@ class Progress:
     contributed: int = 0
     learned: int = 0
     taught: str = ""
+    teaching: int = TEACHING
     fine_tuned: int = 0
     features: str = ""
     tails: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    prototypes: Mapping[str, Floats] = field(default_factory=dict, compare=False)
+    prototypes: Mapping[str, Prototype] = field(default_factory=dict, compare=False)
     known: Mapping[str, str] = field(default_factory=dict)
     background_trained: bool = False
     provisional: tuple[str, ...] = ()
@@ -122,7 +127,8 @@ class ModelStore:
         except (DamagedError, TensorError, *_NOT_A_DOCUMENT) as error:
             raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
-        fits = {name: array.shape for name, array in arrays.items() if not name.startswith(_PROTOTYPE)} == shapes
+        weights = {name: array.shape for name, array in arrays.items() if not name.startswith((_PROTOTYPE, _BEFORE))}
+        fits = weights == shapes
         labels = progress.label_map
         if not fits or (labels.capacity, labels.reserved) != (manifest.capacity, len(manifest.background)):
             raise StateError(
@@ -159,8 +165,12 @@ class ModelStore:
         return True
 
     def taught(self) -> str:
-        """Return the digest of the clips that were learned last; "" where there are none, or no model can be read."""
-        return str(self._document().get("taught", ""))
+        """Return the digest of the clips that were learned last.
+
+        "" where there are none, no model can be read, or this release would make something else of them.
+        """
+        document = self._document()
+        return str(document["taught"]) if document.get("teaching") == TEACHING else ""
 
     def lacks_background(self) -> bool:
         """Return whether the saved model has labels and outputs for what is no label, which are not trained."""
@@ -208,7 +218,8 @@ class ModelStore:
         del document["prototypes"]
         sets = zip(_KINDS, (trained, listening), strict=True)
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
-        arrays |= {_PROTOTYPE + label: direction for label, direction in progress.prototypes.items()}
+        for label, prototype in progress.prototypes.items():
+            arrays |= {_PROTOTYPE + label: prototype.rows, _BEFORE + label: prototype.before}
         write_twice(self.path, pack(arrays, document))
 
     def forget_fleet(self, bundle_path: Path) -> None:
@@ -224,7 +235,7 @@ class ModelStore:
         self.save(saved.bundle.weights, saved.listening, progress)
 
 
-def _progress(document: Mapping[str, Any], prototypes: Mapping[str, Floats], features: str = "") -> Progress:
+def _progress(document: Mapping[str, Any], prototypes: Mapping[str, Prototype], features: str = "") -> Progress:
     """Return what a saved model's document says; ``features``: where it names none. Raises what it is damaged by."""
     return Progress(
         architecture=str(document["architecture"]),
@@ -232,6 +243,7 @@ def _progress(document: Mapping[str, Any], prototypes: Mapping[str, Floats], fea
         contributed=int(document["contributed"]),
         learned=int(document["learned"]),
         taught=str(document["taught"]),
+        teaching=int(document.get("teaching", 0)),
         fine_tuned=int(document["fine_tuned"]),
         features=str(document["features"]) or features,
         tails={str(label): (float(a), float(b)) for label, (a, b) in dict(document["tails"]).items()},
@@ -258,11 +270,14 @@ def _with_clips(document: Mapping[str, Any], empty: LabelMap, labels: Collection
     return dataclasses.replace(empty, slots=slots) if len(slots) <= empty.free else empty
 
 
-def _prototypes(arrays: Arrays, manifest: Manifest) -> dict[str, Floats]:
+def _prototypes(arrays: Arrays, manifest: Manifest) -> dict[str, Prototype]:
     """Return the prototypes by label. Raises TensorError if they are no rows of the front end's embedding."""
-    names = [name for name in arrays if name.startswith(_PROTOTYPE)]
-    numbers = manifest.feature_settings.shape[-1]
-    return {name.removeprefix(_PROTOTYPE): require(arrays, name, (None, None, numbers)) for name in names}
+    numbers, found = manifest.feature_settings.shape[-1], {}
+    for label in [name.removeprefix(_PROTOTYPE) for name in arrays if name.startswith(_PROTOTYPE)]:
+        rows, none = require(arrays, _PROTOTYPE + label, (None, None, numbers)), np.zeros(numbers, np.float32)
+        before = require({_BEFORE + label: none} | arrays, _BEFORE + label, (numbers,))
+        found[label] = Prototype(rows, before)
+    return found
 
 
 def _start(manifest: Manifest) -> Progress:

@@ -9,8 +9,8 @@ is linear, and both begin with the same weights, so that their logits are averag
 
 What it costs: 60 passes of 50 rows a label, 10 a word of the pretraining and 105 more. With nine labels these are
 49,500 rows in about 1,550 steps, with a fleet at most twice that; `python -m benchmarks.arm_instructions` counts a row
-of a step on ARMv7. The front end computes eight windows for each new take, seven more for one of a long word, and 100
-when the device is taught for the first time.
+of a step on ARMv7. The front end computes eight windows for each new take, up to fourteen more for one of a long word,
+and 100 when the device is taught for the first time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from edge_client.clips.folders import SOUND, known_labels
 from edge_client.config import Config
-from edge_client.detection.scores import Scorer, prototype
+from edge_client.detection.scores import Scorer, direction_before, prototype
 from edge_client.detection.thresholds import Tail, fit_tails
 from edge_client.errors import ModelError, RecordingError
 from edge_client.learning.class_links import take_labels
@@ -33,6 +33,7 @@ from edge_client.learning.teaching.advice import Advice, advice_on
 from edge_client.learning.teaching.head_material import HeadMaterial, Heard, head_material
 from edge_client.learning.teaching.hearing import Hearing
 from edge_client.learning.teaching.room_material import KnownRoom, room_negatives, with_room
+from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from edge_client.room.room_tails import room_tails
 from edge_client.storage.device_state import DeviceState
@@ -76,7 +77,7 @@ class Taught:
     clips: int
     advice: tuple[Advice, ...]
     tails: Mapping[str, tuple[float, float]]
-    prototypes: Mapping[str, Floats]
+    prototypes: Mapping[str, Prototype]
     known: Mapping[str, str]
     unheard: tuple[int, ...]
 
@@ -212,7 +213,7 @@ class _Learned:
     material: HeadMaterial
     weights: Arrays
     label_map: LabelMap
-    prototypes: dict[str, Floats]
+    prototypes: dict[str, Prototype]
     known: dict[str, str]
     tails: dict[str, tuple[float, float]]
 
@@ -227,7 +228,7 @@ def _misses(
 ) -> int:
     """Return how many takes and variants of them the model misses at its thresholds for this room."""
     own = {label: Tail(*tail) for label, tail in tails.items()}
-    here = room_tails(room.sample, room.layout.averaged, scorer, label_map, own, room.denied)
+    here = room_tails(room.sample, room.layout, scorer, label_map, own, room.denied)
     missed = 0
     for label, clips in takes.items():
         scores = scorer(clips.reshape(-1, 1, clips.shape[-1]))
@@ -257,19 +258,16 @@ def _prototypes(
     statistics: EmbeddingStatistics,
     are_sounds: Container[str],
     known_words: Mapping[str, str],
-) -> dict[str, Floats]:
-    """Return the prototypes of labels, and of the parts of words, float32 [1 + parts, takes, numbers].
-
-    They are of takes and recordings, else of the centres that are known.
-    """
-    names = dict(enumerate(label_map.names))
+) -> dict[str, Prototype]:
+    """Return the prototypes of labels: of takes and recordings, else of the centres that are known."""
+    names, nothing = dict(enumerate(label_map.names)), np.zeros(statistics.means.shape[1], np.float32)
     found = {}
     for one in material.sounds:
         if one.slot not in names:
             continue
         label, row = names[one.slot], one.rows if len(one.rows) else one.centres
         if label in are_sounds:
-            found[label] = prototype(row, statistics, sound=True)[None]
+            found[label] = Prototype(prototype(row, statistics, sound=True)[None], nothing)
             continue
         takes = [heard.takes[label]] if label in heard.takes else []
         if label in known_words:  # what others said of it counts as takes
@@ -281,7 +279,10 @@ def _prototypes(
             parts = heard.parts[label].swapaxes(0, 1)
             rows += [prototype(part, statistics, part[:, None], known=known) for part in parts]
         most = max(map(len, rows))  # parts of some takes alone are known: the others' stand there twice
-        found[label] = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
+        whole = np.stack([np.resize(takes, (most, takes.shape[1])) for takes in rows])
+        before = heard.before.get(label)
+        ago = nothing if before is None else direction_before(before.rows, before.length_s, statistics)
+        found[label] = Prototype(whole, ago)
     return found
 
 

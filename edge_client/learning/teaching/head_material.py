@@ -51,6 +51,14 @@ _HALVES = 400  # of either kind that rows get
 
 
 @dataclass(frozen=True)
+class Before:
+    """What windows half a second before a word's takes hold, float32 [windows, numbers], and the word's length, s."""
+
+    rows: Floats
+    length_s: float
+
+
+@dataclass(frozen=True)
 class Heard:
     """Embeddings of what the device itself heard, float32; the last axis counts the embedding's numbers."""
 
@@ -60,6 +68,7 @@ class Heard:
     rejected: Mapping[str, Floats] = field(default_factory=dict)  # by label, what the owner said is not it; as takes
     # By label, what is less than the whole of a take, [takes, parts, numbers]; long words alone.
     parts: Mapping[str, Floats] = field(default_factory=dict)
+    before: Mapping[str, Before] = field(default_factory=dict)  # by label; of words
     room: Floats | None = None  # what was heard in the room and is no label's, [windows, numbers]; None without any
 
 

@@ -12,18 +12,20 @@ import numpy as np
 from edge_client.audio.recordings import Recordings, require_whole
 from edge_client.clips.folders import BACKGROUND, REJECTED
 from edge_client.config import Config
+from edge_client.detection.scores import BEFORE_S, share_before
 from edge_client.errors import RecordingError
 from edge_client.features.augmentation import (
     BackgroundNoise,
     augment_for_listening,
     augment_takes,
+    loud_stretch,
     parts_of,
     reverberate,
     splice,
 )
 from edge_client.features.embedding import JointEmbedding
 from edge_client.features.front_end import FrontEnd, open_front_end
-from edge_client.learning.teaching.head_material import Heard
+from edge_client.learning.teaching.head_material import Before, Heard
 from edge_client.storage.embedding_cache import EmbeddingCache, clip_key
 from fleet_protocol.arrays import Floats
 from fleet_protocol.feature_settings import FeatureSettings
@@ -109,9 +111,9 @@ class Hearing:
         rejected, _ = self._takes(folder / REJECTED)
         nothing = np.concatenate([self._windows(parts) for parts in zip(*map(self._quiet, self._ears), strict=True)])
         spliced = self._spliced(paths) if len(paths) > 1 else self._none()
-        parts = self._parts(paths)
+        parts, before = self._parts(paths), self._before(paths)
         self._cache.save()
-        return Heard(takes, nothing, spliced, rejected, parts)
+        return Heard(takes, nothing, spliced, rejected, parts, before)
 
     def _takes(self, folder: Path) -> tuple[dict[str, Floats], dict[str, list[Path]]]:
         """Return the embeddings of a folder's clips by label, and the clips that could be read."""
@@ -165,6 +167,33 @@ class Hearing:
         found = {label: [rows for path in taken if len(rows := parts(path))] for label, taken in paths.items()}
         return {label: np.stack(rows) for label, rows in found.items() if rows}
 
+    def _before(self, paths: dict[str, list[Path]]) -> dict[str, Before]:
+        """Return ``Heard.before`` of labels whose word is long enough for it."""
+        ear, rate_hz = self._ears[0], self._ears[0].settings.sample_rate_hz
+        if self._settings.hears_sounds:
+            return {}
+
+        def length_s(path: Path) -> Floats:
+            def compute() -> Floats:
+                begin_s, end_s = loud_stretch(self._load([path], ear)[0], rate_hz)
+                return np.array([end_s - begin_s], np.float32)
+
+            return self._cache.get(f"length-{clip_key(path)}", compute)
+
+        def rows(path: Path) -> Floats:
+            def compute() -> Floats:
+                rng = np.random.default_rng([self._seed, 4, int(clip_key(path), 16)])
+                both = self._load([path], ear, BEFORE_S)
+                varied = np.concatenate([self._variant(both, ear.settings, rng) for _ in range(_VARIANTS)])
+                found = ear(varied[:, : ear.settings.clip_samples])[:, 0]
+                return np.pad(found, ((0, 0), (0, self._settings.shape[1] - found.shape[1])))
+
+            return self._cache.get(f"before-{clip_key(path)}", compute)
+
+        lengths = {label: float(np.median(list(map(length_s, taken)))) for label, taken in paths.items()}
+        long = [label for label, length in lengths.items() if share_before(length)]
+        return {label: Before(np.concatenate(list(map(rows, paths[label]))), lengths[label]) for label in long}
+
     def _variant(self, clip: Floats, settings: FeatureSettings, rng: np.random.Generator) -> Floats:
         # A word is taught near the microphone and said across the room. Of sounds this was not measured.
         far, rate_hz = not settings.hears_sounds and rng.random() < _FAR, settings.sample_rate_hz
@@ -185,8 +214,8 @@ class Hearing:
 
         return self._keyed("spliced", keys.encode(), lambda: self._embed(list(map(spliced, self._ears))))
 
-    def _load(self, paths: list[Path], ear: FrontEnd) -> Floats:
-        return Recordings(self._config.clips_folder, ear.settings).load(paths)
+    def _load(self, paths: list[Path], ear: FrontEnd, before_s: float = 0.0) -> Floats:
+        return Recordings(self._config.clips_folder, ear.settings).load(paths, before_s)
 
     def _quiet(self, ear: FrontEnd) -> tuple[Floats, Floats]:
         rng = np.random.default_rng([self._seed, 1])

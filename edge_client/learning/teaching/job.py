@@ -20,7 +20,7 @@ from edge_client.errors import RecordingError
 from edge_client.learning.teaching.advice import Advice
 from edge_client.learning.teaching.head import teach_head
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.saved_model import SavedModel
+from edge_client.storage.saved_model import TEACHING, SavedModel
 from fleet_protocol.bundle import read_bundle
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,7 @@ def go_over(config: Config, state: DeviceState, saved: SavedModel) -> DeviceMode
         saved.progress,
         label_map=taught.label_map,
         taught=digest or "",
+        teaching=TEACHING,
         background_trained=True,
         tails=taught.tails,
         prototypes=taught.prototypes,

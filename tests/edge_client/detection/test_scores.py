@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from edge_client.detection.scores import Scorer, prototype
+from edge_client.detection.scores import Scorer, direction_before, earlier_of, prototype, windows_before
 from edge_client.detection.thresholds import logits
+from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
@@ -14,6 +15,11 @@ from fleet_protocol.ready_bundles import find_bundle
 @pytest.fixture(params=["base", "words_and_sounds"])
 def model(request):
     return ModelRuntime(read_bundle(find_bundle(request.param)))
+
+
+def alone(rows):
+    """A prototype of one window, whatever came before."""
+    return Prototype(rows[None], np.zeros(rows.shape[1], np.float32))
 
 
 def labels_of(model):
@@ -29,7 +35,7 @@ def test_a_words_score_is_a_share_of_the_heads_logit_and_of_the_cosine_above_a_h
     bias = np.where(np.arange(kernel.shape[1]) == 0, 5, 0).astype(np.float32)
     model.set_weights({"head/kernel": kernel, "head/bias": bias})  # says yes to some and no to others
     head = model.predict(model.normalise(features), labels.listening_mask)[:, :2]
-    scores = Scorer(model, labels, {"mine": near[None]})(features)
+    scores = Scorer(model, labels, {"mine": alone(near)})(features)
     assert (scores.shape, scores.dtype) == ((24, 2), np.float32)
     cosines = statistics.directions(rows) @ near[0].astype(np.float64)
     said = logits(head[:, 0])
@@ -71,7 +77,7 @@ def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_ta
     wanted = (1 - share) * (directions @ mean[0]) + share * np.sort(directions @ apart.T)[:, -nearest:].mean(axis=1)
     np.testing.assert_allclose(np.sort(directions @ near.T)[:, -nearest:].mean(axis=1), wanted, atol=1e-5)
     head = model.predict(model.normalise(windows[:, None]), labels.listening_mask)[:, 0]
-    scores = Scorer(model, labels, {"mine": near[None]})(windows[:, None])[:, 0]
+    scores = Scorer(model, labels, {"mine": alone(near)})(windows[:, None])[:, 0]
     yes, no, cosine = {"base": (1, 1, 20), "words": (0.5, 2, 30)}[bundle]
     found = np.where(logits(head) < 0, no, yes) * logits(head) + cosine * (wanted - 0.5)
     np.testing.assert_allclose(logits(scores), np.clip(found, -15, 15), atol=0.05)
@@ -79,3 +85,33 @@ def test_a_word_that_several_people_taught_is_as_near_as_the_nearest_of_their_ta
     np.testing.assert_allclose(own, 0.4 * mean + 0.6 * apart, atol=1e-5)
     assert set(np.argsort(-wanted)[:2].tolist()) == {3, 9}
     assert len(prototype(rows, statistics, np.repeat(takes[:, None], 5, axis=0))) == 24  # of more some count
+
+
+@pytest.mark.parametrize(("length_s", "share"), [(0.45, 0.0), (0.55, 0.2), (0.65, 0.4), (1.5, 0.4)])
+def test_of_a_long_word_the_window_of_half_a_second_ago_counts_too(model, length_s, share):
+    statistics, labels = model.manifest.embedding_statistics, labels_of(model)
+    word, first_half, another = statistics.samples[3], statistics.samples[9], statistics.samples[0]
+    near, ago = prototype(word, statistics), direction_before(first_half, length_s, statistics)
+    assert float(np.linalg.norm(ago)) == pytest.approx(share, abs=1e-6)
+    scorer = Scorer(model, labels, {"mine": Prototype(near[None], ago)})
+    windows = np.repeat(word[:1], 3, axis=0)[:, None]
+    earlier = np.stack([first_half[0], another[0], np.full_like(word[0], np.nan)])[:, None]
+    now, after, other, unknown = logits(np.concatenate([scorer(windows[:1]), scorer(windows, earlier)])[:, 0])
+    assert unknown == pytest.approx(
+        now, abs=1e-4
+    )  # where the stream has just begun, the word is judged by what there is
+    if not share:
+        assert (after, other) == pytest.approx((now, now), abs=1e-4)
+        return
+    assert after > other + 1.0
+    worth = 30 if statistics.known.words else 20
+    cosines = statistics.directions(earlier[:2, 0]) @ ago.astype(np.float64)
+    assert after - other == pytest.approx(worth * (cosines[0] - cosines[1]), abs=0.05)
+
+
+def test_the_window_of_half_a_second_ago_is_found_at_every_pace_that_has_one():
+    paces = {0.05: 10, 0.1: 5, 0.25: 2, 0.256: 2, 0.5: 1, 0.3: 0, 0.35: 0, 1.0: 0}
+    assert {hop_s: windows_before(hop_s) for hop_s in paces} == paces
+    windows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_array_equal(earlier_of(windows, 2), [[np.nan] * 2, [np.nan] * 2, [0, 1], [2, 3]])
+    assert np.isnan(earlier_of(windows, 0)).all()

@@ -40,7 +40,7 @@ def label_map(model):
 def test_a_front_end_that_is_no_embedding_has_no_memory_of_its_room(bundles):
     assert layout_of(read_bundle(bundles["cnn2"]).manifest, DetectorConfig()) is None
     found = layout_of(read_bundle(BASE).manifest, DetectorConfig())
-    assert (found.numbers, found.hop_s, found.averaged, found.windows) == (64, 0.25, 2, 3)
+    assert (found.numbers, found.hop_s, found.averaged, found.windows) == (64, 0.25, 2, 5)
 
 
 def test_what_was_heard_survives_a_restart_and_moves_the_thresholds(device, model):

@@ -45,7 +45,7 @@ def test_the_table_names_every_file_and_every_array_and_no_sound_is_in_them(tmp_
     arrays, document = unpack(read_checked(device.state.room_path))
     assert set(arrays) == set(re.findall(r"`(\w+)`", rows()["room.safetensors"][2]))
     assert set(document) == DOCUMENT
-    assert arrays["windows"].shape[1:] == (3, 64)  # three windows in a row, as the table says
+    assert arrays["windows"].shape[1:] == (5, 64)  # five windows in a row, as the table says
     kept = device.state.room_path.read_bytes()
     pcm = (sound * 32_767).astype("<i2")
     for at in range(0, len(sound) - 4, 4_000):

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from edge_client.errors import StateError
+from edge_client.model.prototypes import Prototype
+from edge_client.storage.checked_files import read_twice, write_twice
 from edge_client.storage.saved_model import ModelStore, Progress
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
+from fleet_protocol.tensors import pack, unpack
 
 
 def test_model_and_progress_come_back_together(tmp_path, bundles):
@@ -20,6 +23,7 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
     trained = {name: array + 1 for name, array in first.bundle.weights.items()}
     listening = {name: array + 2 for name, array in first.bundle.weights.items()}
     labels = LabelMap(32).add("yes", "yes").add("siren")
+    yes = Prototype(np.arange(52, dtype=np.float32).reshape(2, 2, 13), np.arange(13, dtype=np.float32))
     saved = Progress(
         architecture="cnn1",
         label_map=labels,
@@ -31,18 +35,37 @@ def test_model_and_progress_come_back_together(tmp_path, bundles):
         tails={"yes": (3.5, 0.75)},
         unheard=(1,),
         judged={"kept_own": 1.0, "public_after": 30.5},
-        prototypes={"yes": np.arange(52, dtype=np.float32).reshape(2, 2, 13)},
+        prototypes={"yes": yes},
         background_trained=True,
     )
     store.save(trained, listening, saved)
     again = store.load(bundles["cnn1"])
-    np.testing.assert_array_equal(again.progress.for_listening.prototypes["yes"], saved.prototypes["yes"])
+    for found, wanted in zip(again.progress.for_listening.prototypes["yes"], yes, strict=True):
+        np.testing.assert_array_equal(found, wanted)
     assert not dataclasses.replace(again.progress, background_trained=False).for_listening.prototypes
     assert again.progress == saved
     assert store.taught() == "0123456789abcdef"
     assert again.progress.listening_labels.mask[:3].tolist() == [1, 0, 0]  # what it never learned is off
     assert all(np.array_equal(again.bundle.weights[name], trained[name]) for name in trained)
     assert all(np.array_equal(again.listening[name], listening[name]) for name in trained)
+
+
+def test_what_an_earlier_release_taught_is_heard_as_it_was_until_it_is_taught_anew(tmp_path, bundles):
+    store = ModelStore(tmp_path)
+    saved = store.load(bundles["cnn1"])
+    rows = np.ones((1, 2, 13), np.float32)
+    progress = dataclasses.replace(
+        saved.progress, taught="0123456789abcdef", prototypes={"yes": Prototype(rows, rows[0, 0])}
+    )
+    store.save(saved.bundle.weights, saved.listening, progress)
+    assert store.taught() == "0123456789abcdef"
+    arrays, document = unpack(read_twice(store.path))
+    del arrays["before/yes"], document["teaching"]
+    write_twice(store.path, pack(arrays, document))
+    found = store.load(bundles["cnn1"]).progress.prototypes["yes"]
+    np.testing.assert_array_equal(found.rows, rows)
+    assert not found.before.any()
+    assert store.taught() == ""  # so the daemon learns the clips again
 
 
 def test_a_model_of_another_front_end_is_refused_until_the_daemon_begins_anew(tmp_path):

@@ -16,6 +16,7 @@ from edge_client.detection.detector import Detector
 from edge_client.detection.scores import Scorer, prototype
 from edge_client.detection.thresholds import logits
 from edge_client.learning.teaching.job import to_teach
+from edge_client.model.prototypes import Prototype
 from edge_client.model.runtime import ModelRuntime
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
@@ -123,9 +124,10 @@ def test_a_sound_s_score_is_of_the_head_the_prototype_and_the_classifier_if_that
     head = logits(model.predict(model.normalise(features), labels.listening_mask)[:, :2])
     known = statistics.known.logits(features[:, 0], ("dog",))[:, 0]
     near = prototype(statistics.samples[-3], statistics, sound=True)
+    mine = Prototype(near[None], np.zeros_like(near[0]))
     cosine = statistics.directions(features[:, 0]) @ near[0].astype(np.float64) - 0.5
     assert cosine.argmax() == 5
-    scores = logits(Scorer(model, labels, {"mine": near[None], "other": near[None]}, {"mine": "dog"})(features))
+    scores = logits(Scorer(model, labels, {"mine": mine, "other": mine}, {"mine": "dog"})(features))
     wanted = 0.2 * head[:, 0] + 10 * cosine + known, 0.5 * head[:, 1] + 15 * cosine
     np.testing.assert_allclose(scores, np.clip(np.stack(wanted, axis=1), -15, 15), atol=0.05)
     unknown = Scorer(model, labels, {}, {"mine": "what no front end knows"})(features)

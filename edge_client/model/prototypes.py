@@ -1,0 +1,20 @@
+"""What a label's windows are compared with; ``edge_client.detection.scores`` makes and uses it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fleet_protocol.arrays import Floats
+
+
+class Prototype(NamedTuple):
+    """Directions of one label in the embedding.
+
+    Attributes:
+        rows: Of the label and of a word's parts, float32 [1 + parts, takes, numbers].
+        before: Of what a window held half a second earlier, float32 [numbers]. Its length is its share of the cosine,
+            0 to 1: 0 of a short word, and of a sound.
+    """
+
+    rows: Floats
+    before: Floats
