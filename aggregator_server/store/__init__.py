@@ -247,7 +247,7 @@ def _open_database(location: Location, blobs: BlobStore, *, create: bool) -> Dat
     if location.database is not None:
         return open_postgres(location.database, identity, create=create)
     require_own_tables(location)
-    return open_sqlite(location.data / DATABASE, identity)
+    return open_sqlite(location.data / DATABASE, identity, upgrade=create)
 
 
 def _require_undamaged(location: Location) -> None:

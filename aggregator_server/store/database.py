@@ -121,9 +121,10 @@ _PRAGMAS = (
 )
 
 
-def open_sqlite(path: Path, identity: Identity) -> Sqlite:
+def open_sqlite(path: Path, identity: Identity, *, upgrade: bool) -> Sqlite:
     """Open the database at ``path``, with all tables where it is new.
 
+    ``upgrade``: whether tables of an earlier release are changed, rather than refused; for who has the folder alone.
     Raises StartError: the file cannot be opened, is no database, has tables of another release, or is not the blobs'
     own.
     """
@@ -141,7 +142,7 @@ def open_sqlite(path: Path, identity: Identity) -> Sqlite:
             if empty:
                 make_tables(connection, number)
             else:
-                migrations.require_newest(connection, str(path))
+                (migrations.upgrade if upgrade else migrations.require_newest)(connection, str(path))
                 with Session(connection) as session:
                     identity.require_blobs(session, str(path))
         identity.note(number)

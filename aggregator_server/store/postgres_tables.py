@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from aggregator_server.errors import StartError
 from aggregator_server.store import migrations
 from aggregator_server.store.identity import Identity
-from aggregator_server.store.servers import make_lease
+from aggregator_server.store.servers import LOCKS, make_lease
 from aggregator_server.store.tables import Base
 
 # Beside the tables of every fleet: its number, and where it was moved to.
@@ -49,6 +49,7 @@ ON CONFLICT (sha256) DO UPDATE SET holds_until = excluded.holds_until
 RETURNING sha256
 """
 _OVER = "DELETE FROM removals WHERE holds_until <= clock_timestamp()"
+_ALONE = "SELECT pg_try_advisory_xact_lock(%s, %s)"
 Fill = Callable[[Connection], object]
 SERVER = 2  # what an advisory lock of this number holds: the fleet, by a server or a command
 
@@ -56,7 +57,7 @@ SERVER = 2  # what an advisory lock of this number holds: the fleet, by a server
 def prepare(
     connection: Connection, shown: str, identity: Identity, *, create: bool, number: int, fill: Fill | None
 ) -> int:
-    """Make the tables, or check them; return the number of the fleet."""
+    """Make the tables, or check them; return the number of the fleet. With ``create`` earlier ones are changed."""
     names = inspect(connection).get_table_names()
     if names and FLEET.name not in names:
         raise StartError(f"the database {shown} has tables of another program, like {min(names)}; name one of its own")
@@ -79,7 +80,17 @@ def prepare(
             fill(connection)
         return found
     found = identity.require(int(row.number), shown)
-    migrations.require_newest(connection, shown)
+    if create:
+        if (
+            not migrations.is_newest(connection)
+            and not connection.exec_driver_sql(_ALONE, (LOCKS, SERVER)).scalar_one()
+        ):
+            raise StartError(
+                f"servers of another release run on the fleet in {shown}; stop them all, then start this one"
+            )
+        migrations.upgrade(connection, shown)
+    else:
+        migrations.require_newest(connection, shown)
     with Session(connection) as session:
         identity.require_blobs(session, shown)
     return found

@@ -24,7 +24,7 @@ from aggregator_server.store.database import damage_of
 from aggregator_server.store.free_space import free_space, is_full
 from aggregator_server.store.location import NOTE, Location, locate, note_copy, note_state, way_back
 from aggregator_server.store.needed_blobs import lasting, open_uploads
-from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere
+from aggregator_server.upkeep.copying import copy_tables, file_of_tables, take_elsewhere, upgrade_tables
 from fleet_protocol.atomic_files import flush_folder, make_folder
 from fleet_protocol.backup_archive import BackupWriter, open_backup, written_backup
 from fleet_protocol.errors import BackupFormatError
@@ -173,6 +173,7 @@ def unpack(file: Path, folder: Path) -> None:
         damage = damage_of(folder / DATABASE)
         if damage:
             raise BackupFormatError(f"its database: {damage[0]}")
+        upgrade_tables(folder / DATABASE, f"the backup {file}")
     except BackupFormatError as error:
         raise BackupError(
             f"{file} is no backup of an aggregator, or damaged ({error}); use another one{_another(file)}"
@@ -203,6 +204,8 @@ def _copy_whole_tables(location: Location, copy: Path) -> None:
     try:
         copy_tables(location, copy)
         damage = damage_of(copy)
+        if not damage:
+            upgrade_tables(copy, location.tables_shown)
     except sqlite3.DatabaseError as error:
         if is_full(error, copy.parent):
             raise BackupError(f"the disk of {copy.parent} is full; free space there") from error

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, create_engine, insert, select, update
 
 from aggregator_server.errors import BackupError, BlobError, StartError
-from aggregator_server.store import DATABASE, open_blobs, open_tables
+from aggregator_server.store import DATABASE, migrations, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.database import make_tables, number_of
 from aggregator_server.store.identity import Identity
@@ -36,6 +36,12 @@ def file_of_tables(path: Path) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+def upgrade_tables(path: Path, shown: str) -> None:
+    """Change the tables in a file that nobody else has open, as a server does. Raises StartError: it would refuse."""
+    with file_of_tables(path) as engine, engine.begin() as connection:
+        migrations.upgrade(connection, shown)
 
 
 def copy_tables(location: Location, copy: Path) -> None:

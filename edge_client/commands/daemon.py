@@ -101,6 +101,7 @@ def _status(options: argparse.Namespace) -> int:
     from edge_client.storage.device_state import DeviceState
 
     state = DeviceState(load_config(options.config).device.state)
+    state.require_own_release()
     status = read_status(state) | {"advice": state.advice()}
     report(status, _lines(status), json=options.json)
     if not status["running"]:

@@ -99,6 +99,7 @@ class Daemon:
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._state = DeviceState(config.device.state)
         self._lock = self._state.lock("daemon")
+        self._state.require_own_release()
         self._file = StatusFile(self._state)
         self._put_in_order()
         manifest = read_bundle(config.bundle).manifest

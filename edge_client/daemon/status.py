@@ -24,6 +24,8 @@ _SILENT_S = 15.0
 # A daemon that has just started opens its microphone.
 _STARTING_S = 60.0
 _NAME = "status.json"
+# What the first release says of the model. Whatever came later may be missing in the file of a daemon that still runs.
+_OF_MODEL = frozenset({"architecture", "labels", "provisional", "not_listened_for", "known", "round"})
 # On a disk, which wears, a status without news is written so seldom, s. Older than this, the daemon stands still.
 _WITHOUT_NEWS_S, STANDS_STILL_S = 12.0, 30.0
 # What is news of a status, besides what its inputs and labels do.
@@ -190,5 +192,10 @@ def read_status(state: DeviceState) -> dict[str, Any]:
         raise StateError(f"{state.folder / _NAME} is damaged ({error}); the daemon writes it anew") from error
     if not status and not running:
         raise StateError(f"no daemon has run with the state folder {state.folder}; start it with: auricle-edge run")
+    if missing := _OF_MODEL - status.get("model", dict.fromkeys(_OF_MODEL)).keys():
+        raise StateError(
+            f"{state.folder / _NAME} is of another release of Auricle (it lacks {min(missing)}); start the daemon "
+            "again, which writes it anew"
+        )
     old = time.time() - status.get("time", time.time()) > STANDS_STILL_S
     return status | {"running": running, "stands_still": running and old}

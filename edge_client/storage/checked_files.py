@@ -10,7 +10,7 @@ import re
 import threading
 from pathlib import Path
 
-from edge_client.errors import DamagedError
+from edge_client.errors import DamagedError, StateError
 from fleet_protocol.atomic_files import remove_durably, write_durably
 from fleet_protocol.tensors import digest
 
@@ -74,6 +74,11 @@ def read_file_or_copy(path: Path) -> tuple[bytes, bool]:
                 f"{path} and its copy are damaged; remove both to go on without them "
                 '(docs/device.md, "Damage is noticed", says what that means)'
             ) from error
+
+
+def of_another_release(path: Path, found: object, way_out: str) -> StateError:
+    """Return how to say that a file is whole, and nothing that this release writes."""
+    return StateError(f"{path} is of another release of Auricle ({found}); run that release, or {way_out}")
 
 
 def mend_twice(path: Path) -> str:

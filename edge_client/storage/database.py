@@ -27,9 +27,10 @@ from fleet_protocol.tensors import digest
 log = logging.getLogger(__name__)
 
 FILE = "state.sqlite3"
-VERSION = 1
-# The order of a table's rows is that in which they came, whatever the clock said then.
-_SCHEMA = """
+# What leads to each version from the one before it, for ever: a change of the tables is a script at the end. The order
+# of a table's rows is that in which they came, whatever the clock said then.
+_VERSIONS = (
+    """
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY, time REAL NOT NULL, kind TEXT NOT NULL, label TEXT NOT NULL, class_id TEXT,
     score REAL NOT NULL, level_db REAL NOT NULL, ended REAL, input TEXT NOT NULL
@@ -51,8 +52,9 @@ CREATE TABLE IF NOT EXISTS questions (
 CREATE TABLE IF NOT EXISTS candidates (
     id INTEGER PRIMARY KEY, features TEXT NOT NULL, at REAL NOT NULL, worth REAL NOT NULL, detected INTEGER NOT NULL
 ) STRICT;
-"""
-_TABLES = ("events", "notes", "renamings", "wrong_detections", "questions", "candidates")
+""",
+)
+VERSION = len(_VERSIONS)
 ROOM_LEARNED = "room_learned"
 """The note that belongs to the room."""
 # What SQLite says when the disk or another process is in the way; anything else is damage.
@@ -100,7 +102,14 @@ class Database:
     ) -> list[tuple[Any, ...]]:
         with closing(_connect(self.path, immutable=immutable)) as connection:
             connection.execute(first)
-            return connection.execute(query, values).fetchall() if _version(connection, self.path) else []
+            version = _version(connection, self.path)
+            try:
+                return connection.execute(query, values).fetchall() if version else []
+            except sqlite3.OperationalError as error:
+                # Tables that a later release brought are there once something is changed; until then they are empty.
+                if version == VERSION or _code(error) != sqlite3.SQLITE_ERROR:
+                    raise
+                return []
 
     def _rows_of_nobody(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """Return rows where the index is missing, since nobody has the file open, and this process may not make it."""
@@ -147,8 +156,8 @@ class Database:
                 *(("wal_autocheckpoint", WAL_PAGES), ("journal_size_limit", WAL_PAGES * 4096)),
             ):
                 connection.execute(f"PRAGMA {name} = {value}")
-            if not _version(connection, self.path):
-                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
+            if _version(connection, self.path) < VERSION:
+                _upgrade(connection)
         except BaseException:
             connection.close()
             raise
@@ -196,6 +205,11 @@ class Database:
                 text = json.dumps(value)
                 connection.execute("INSERT INTO notes VALUES (?, ?, ?)", (name, text, digest(text.encode())))
 
+    def require_own_release(self) -> None:
+        """Refuse what a later release left. Raises StateError, DamagedError."""
+        with suppress(OSError):
+            self.rows("SELECT 1")
+
     def key(self) -> tuple[tuple[int, int, int], ...]:
         """Return what changes whenever a row does, by whatever process."""
         return tuple(_stat(path) for path in (self.path, self.path.with_name(f"{self.path.name}-wal")))
@@ -230,9 +244,9 @@ class Database:
             left.unlink()
         with self.errors(), closing(new.open()) as connection:
             connection.execute("BEGIN")
-            for table in _TABLES:
-                for row in _readable(self.path, table):
-                    _try_to_insert(connection, table, row)
+            for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+                for columns, row in _readable(self.path, table):
+                    _try_to_insert(connection, table, columns, row)
             connection.execute("COMMIT")
         aside = self.path.with_name(f"{self.path.name}.damaged")
         shutil.copyfile(self.path, aside)
@@ -276,10 +290,21 @@ def _connect(path: Path, *, immutable: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the schema's version, 0 where there is none yet. Raises StateError if it is another release's."""
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Change the tables to those of this release, in one transaction; another process may just have done so."""
+    connection.execute("BEGIN IMMEDIATE")
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found not in (0, VERSION):
+    for script in _VERSIONS[found:]:
+        for statement in script.split(";"):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    connection.execute("COMMIT")
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the schema's version, 0 where there is none yet. Raises StateError if it is a later release's."""
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not 0 <= found <= VERSION:
         raise StateError(f"{path} is of another release (schema {found}, here {VERSION}); install that one")
     return found
 
@@ -303,18 +328,20 @@ def _without_damaged_notes(connection: sqlite3.Connection) -> list[str]:
     return [f"the note {name} in {FILE} was damaged, and was removed; it will be made again" for name in damaged]
 
 
-def _readable(path: Path, table: str) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of a damaged database's table, as far as they can be read."""
+def _readable(path: Path, table: str) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Return the rows of a damaged database's table with the names of their columns, as far as they can be read."""
     try:
         with closing(_connect(path)) as connection:
-            yield from connection.execute(f"SELECT * FROM {table}")
+            found = connection.execute(f"SELECT * FROM {table}")
+            columns = ", ".join(column for column, *_ in found.description)
+            yield from ((columns, row) for row in found)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         log.warning("cannot read all of %s in %s: %s", table, path, error)
 
 
-def _try_to_insert(connection: sqlite3.Connection, table: str, row: tuple[Any, ...]) -> None:
+def _try_to_insert(connection: sqlite3.Connection, table: str, columns: str, row: tuple[Any, ...]) -> None:
     try:
         marks = ", ".join("?" * len(row))
-        connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)
+        connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", row)
     except (sqlite3.IntegrityError, sqlite3.OperationalError) as error:
         log.warning("left out a damaged row of %s: %s", table, error)

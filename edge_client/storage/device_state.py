@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,12 @@ class DeviceState:
         """Return whether a process holds the lock."""
         path = self.folder / f"{purpose}.lock"
         return path.exists() and is_locked(path)
+
+    def require_own_release(self) -> None:
+        """Refuse what another release left. Raises StateError; what is damaged is for :meth:`mend`."""
+        for part in (self.identity, self.membership, self.model, self.database):
+            with suppress(DamagedError):
+                part.require_own_release()
 
     def leave_fleet(self, bundle_path: Path) -> None:
         """Forget who the device was in its fleet, and which labels were which of the fleet's classes.

@@ -7,11 +7,13 @@ import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from edge_client.errors import DamagedError, StateError
-from edge_client.storage.checked_files import read_twice, remove_twice, write_twice
+from edge_client.storage.checked_files import of_another_release, read_twice, remove_twice, write_twice
 from fleet_protocol.client.identity import Identity
+
+_Kind = TypeVar("_Kind")
 
 
 class IdentityStore:
@@ -29,7 +31,12 @@ class IdentityStore:
                 raise StateError(
                     f"cannot write {self.path}, which says who this device is: {error.strerror}; free space there"
                 ) from error
-        return Identity(**_fields(self.path, "enrol as a new device"))
+        return _read(self.path, Identity, "enrol as a new device")
+
+    def require_own_release(self) -> None:
+        """Refuse what another release left. Raises StateError, DamagedError."""
+        if self.path.exists():
+            self.load()
 
     def save(self, identity: Identity) -> None:
         """Replace the device's identity."""
@@ -56,7 +63,11 @@ class MembershipStore:
 
     def load(self) -> Membership | None:
         """Return the fleet that was joined by an invitation, if any. Raises StateError if the file is damaged."""
-        return Membership(**_fields(self.path, "join the fleet again")) if self.path.exists() else None
+        return _read(self.path, Membership, "join the fleet again") if self.path.exists() else None
+
+    def require_own_release(self) -> None:
+        """Refuse what another release left. Raises StateError, DamagedError."""
+        self.load()
 
     def save(self, membership: Membership) -> None:
         """Note the fleet that the device joined."""
@@ -67,8 +78,12 @@ class MembershipStore:
         remove_twice(self.path)
 
 
-def _fields(path: Path, what_for: str) -> dict[str, Any]:
+def _read(path: Path, kind: type[_Kind], what_for: str) -> _Kind:
     try:
-        return dict(json.loads(read_twice(path)))
-    except (DamagedError, ValueError, TypeError) as error:
-        raise StateError(f"{path} is damaged ({error}); remove it to {what_for}") from error
+        content = read_twice(path)
+    except DamagedError as error:
+        raise DamagedError(f"{path} is damaged ({error}); remove it to {what_for}") from error
+    try:
+        return kind(**json.loads(content))
+    except (ValueError, TypeError) as error:  # it has its digest, so it is as it was written
+        raise of_another_release(path, error, f"remove it to {what_for}") from error

@@ -12,12 +12,14 @@ import numpy as np
 
 from edge_client.errors import DamagedError, StateError
 from edge_client.model.prototypes import Prototype
-from edge_client.storage.checked_files import read_twice, write_twice
+from edge_client.storage.checked_files import of_another_release, read_twice, write_twice
 from fleet_protocol.bundle import Bundle, Manifest, read_bundle
 from fleet_protocol.errors import LabelError, TensorError
 from fleet_protocol.labels import LabelMap, Slot
 from fleet_protocol.tensors import Arrays, pack, require, unpack
 
+# Of the file. Whatever changes it for good has a new one; earlier ones are read for ever, later ones are refused.
+REVISION = 1
 _KINDS = ("trained/", "listening/")
 TEACHING = 1
 """Changes with what a teaching makes of the same clips: a device whose model is older learns its clips again."""
@@ -121,11 +123,7 @@ class ModelStore:
         path, manifest = self.path, bundle.manifest
         if not path.exists():
             return SavedModel(bundle, bundle.weights, _start(manifest))
-        try:
-            arrays, document = unpack(read_twice(path))
-            progress = _progress(document, _prototypes(arrays, manifest), manifest.feature_settings.digest)
-        except (DamagedError, TensorError, *_NOT_A_DOCUMENT) as error:
-            raise StateError(f"{path} is damaged ({error}); remove it to start from the bundle again") from error
+        progress, arrays = self._load(manifest.feature_settings.digest, manifest.feature_settings.shape[-1])
         shapes = {kind + name: shape for kind in _KINDS for name, shape in manifest.weight_shapes.items()}
         weights = {name: array.shape for name, array in arrays.items() if not name.startswith((_PROTOTYPE, _BEFORE))}
         fits = weights == shapes
@@ -143,6 +141,28 @@ class ModelStore:
             )
         trained, listening = ({name: arrays[kind + name] for name in manifest.weight_shapes} for kind in _KINDS)
         return SavedModel(dataclasses.replace(bundle, weights=trained), listening, progress)
+
+    def _load(self, features: str = "", numbers: int | None = None) -> tuple[Progress, Arrays]:
+        """Read the file; ``numbers``: of a prototype's row. Raises StateError: another release's; DamagedError."""
+        way_out = "remove it to start from the bundle again"
+        try:
+            content = read_twice(self.path)
+        except DamagedError as error:
+            raise DamagedError(f"{self.path} is damaged ({error}); {way_out}") from error
+        try:  # it has its digest, so it is as it was written
+            arrays, document = unpack(content)
+            if (revision := int(document.get("revision", 1))) > REVISION:
+                raise ValueError(f"revision {revision}, here {REVISION}")
+            return _progress(document, _prototypes(arrays, numbers), features), arrays
+        except KeyError as error:
+            raise of_another_release(self.path, f"it lacks {error}", way_out) from error
+        except (TensorError, *_NOT_A_DOCUMENT) as error:
+            raise of_another_release(self.path, error, way_out) from error
+
+    def require_own_release(self) -> None:
+        """Refuse what another release left. Raises StateError, DamagedError."""
+        if self.path.exists():
+            self._load()
 
     def begin_anew(self, bundle_path: Path, labels: Collection[str] = ()) -> bool:
         """Begin anew from a bundle with another front end than the saved model's, as after an upgrade; say whether so.
@@ -214,7 +234,7 @@ class ModelStore:
 
     def save(self, trained: Arrays, listening: Arrays, progress: Progress) -> None:
         """Replace both sets of weights and the progress together."""
-        document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json()}
+        document = dataclasses.asdict(progress) | {"label_map": progress.label_map.to_json(), "revision": REVISION}
         del document["prototypes"]
         sets = zip(_KINDS, (trained, listening), strict=True)
         arrays = {kind + name: array for kind, weights in sets for name, array in weights.items()}
@@ -270,12 +290,13 @@ def _with_clips(document: Mapping[str, Any], empty: LabelMap, labels: Collection
     return dataclasses.replace(empty, slots=slots) if len(slots) <= empty.free else empty
 
 
-def _prototypes(arrays: Arrays, manifest: Manifest) -> dict[str, Prototype]:
-    """Return the prototypes by label. Raises TensorError if they are no rows of the front end's embedding."""
-    numbers, found = manifest.feature_settings.shape[-1], {}
+def _prototypes(arrays: Arrays, numbers: int | None) -> dict[str, Prototype]:
+    """Return the prototypes by label. Raises TensorError if they are no rows of so many numbers."""
+    found = {}
     for label in [name.removeprefix(_PROTOTYPE) for name in arrays if name.startswith(_PROTOTYPE)]:
-        rows, none = require(arrays, _PROTOTYPE + label, (None, None, numbers)), np.zeros(numbers, np.float32)
-        before = require({_BEFORE + label: none} | arrays, _BEFORE + label, (numbers,))
+        rows = require(arrays, _PROTOTYPE + label, (None, None, numbers))
+        none = np.zeros(rows.shape[-1], np.float32)
+        before = require({_BEFORE + label: none} | arrays, _BEFORE + label, (rows.shape[-1],))
         found[label] = Prototype(rows, before)
     return found
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import sqlite3
 import tarfile
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aggregator_server import cli as aggregator
+from aggregator_server.store import Store
 
 TERABYTE = 2**40
 MANIFEST, FOLDER = "digests.json", "blobs/ab"  # of the program's own
@@ -68,9 +70,10 @@ def entry(name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str
 @pytest.fixture
 def program(tmp_path):
     (tmp_path / "place").mkdir()
-    with contextlib.closing(sqlite3.connect(":memory:")) as database:
-        database.execute("CREATE TABLE devices (device_id)")
+    Store(tmp_path / "made").close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "made" / "auricle.db")) as database:
         files = {"auricle.db": database.serialize(), "tls/authority.pem": b"a"}
+    shutil.rmtree(tmp_path / "made")
     return Program(tmp_path / "place" / "data", tmp_path / "evil.tar", files)
 
 
