@@ -52,7 +52,7 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
         if len(clips) == len(store.clips(former)):
             source, target = (new_label, former) if joined else (former, new_label)
             if not joined:
-                teaching.state.choices.rename_threshold(former, new_label)
+                teaching.state.choices.rename_label(former, new_label)
             pairs += [(clip, rejected(target)) for clip in store.clips(rejected(source))]
         moved = _move(teaching, pairs, former, new_label)
         return moved[: len(clips)], teaching.forget_emptied([former])
@@ -81,8 +81,9 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
             former = ", ".join(sorted({clip.label for clip in clips}))
             _move(teaching, [(clip, f"{DELETED}/{clip.label}") for clip in clips], former, "")
         messages = teaching.forget_emptied(clip.label for clip in clips)
+        gone = {clip.label for clip in clips} - set(store.labels())
+        teaching.state.choices.expect_no_more(gone)
         if for_good:
-            gone = {clip.label for clip in clips} - set(store.labels())
             teaching.state.choices.forget_labels(gone)
             for label in gone:
                 store_of(teaching).forget_label(label)
@@ -154,7 +155,7 @@ def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
     teaching.state.choices.forget_renaming(renaming.number)
     if renaming.label:
         if renaming.label not in store.labels():
-            teaching.state.choices.rename_threshold(renaming.label, renaming.former)
+            teaching.state.choices.rename_label(renaming.label, renaming.former)
         teaching.forget_emptied([renaming.label])
     return back
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -237,6 +238,7 @@ class MqttConfig:
     ca: Path | None = None
     topic: str = "auricle"
     discovery: str = "homeassistant"
+    birth: str = "homeassistant/status"
 
     def __post_init__(self) -> None:
         require_between(self, 1, 65_535, "port")
@@ -246,7 +248,7 @@ class MqttConfig:
         rule = "must be a name or an address alone, such as 192.0.2.7 or ::1: the port is [mqtt] port, TLS tls = true"
         require(fits, "host", self.host, rule)
         require(self.ca is None or self.tls, "ca", self.ca, "is for tls = true")
-        for key in ("topic", "discovery"):
+        for key in ("topic", "discovery", "birth"):
             value = getattr(self, key)
             require(not set(value) & set("+#\0"), key, value, "must not contain +, # or a zero byte")
         require(bool(self.topic), "topic", self.topic, "must not be empty")
@@ -314,6 +316,26 @@ class UiConfig:
             require(bool(name) and not set(name) & set("/: "), "names", self.names, "must be names without a port")
         if self.proxy:
             require(_is_address(self.proxy), "proxy", self.proxy, "must be an IP address, like 172.30.32.2")
+
+    @property
+    def address(self) -> str:
+        """The page's address for other machines; "" where it has none, or none that is known here."""
+        if self.proxy:
+            return ""
+        if self.names:
+            return f"https://{self.names[0]}/"  # of a proxy with TLS
+        if not self.insecure_http or not self.port or _is_local(self.host):
+            return ""
+        name = self.host
+        if _is_address(name):
+            address = ipaddress.ip_address(name)
+            name = f"{socket.gethostname()}.local" if address.is_unspecified else name
+            name = f"[{name}]" if ":" in name else name
+        return f"http://{name}:{self.port}/"
+
+
+def _is_local(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
 def _is_address(given: str) -> bool:

@@ -62,6 +62,7 @@ _STATUS_S = 2.0
 # Doubtful sounds that may wait for the disk, 64 kB each, and how long their last one is waited for at the end, s.
 _DOUBTS, _QUESTIONS_GRACE_S = 4, 2.0
 _FEED_S = 5.0
+_CLOCK_SET_S = 1.0
 
 # Longest time without progress: one question for work, an answer's time-out and some patience.
 _ROUNDS_STUCK_S = 300.0
@@ -94,7 +95,7 @@ class Daemon:
     def __init__(self, config: Config, config_path: Path, stop: threading.Event) -> None:
         """Prepare every loop. Raises EdgeError if the state is in use or damaged, or the bundle cannot be used."""
         self._config, self._config_path, self._stop = config, config_path, stop
-        self._started = time.monotonic()
+        self._started, self._started_at = time.monotonic(), time.time()
         self._trouble = RateLimitedLog(log)
         self._damage: deque[str] = deque(maxlen=_DAMAGE_KEPT)
         self._state = DeviceState(config.device.state)
@@ -296,6 +297,13 @@ class Daemon:
         except OSError as error:  # a full disk must not end the listening
             log.warning("cannot write the status %s: %s", self._file.path, error)
 
+    def _since(self) -> float:
+        """Return when the daemon started, s since 1970, as the clock has it by now, which may have been set since."""
+        found = time.time() - (time.monotonic() - self._started)
+        if abs(found - self._started_at) > _CLOCK_SET_S:  # else both clocks only ran a little apart
+            self._started_at = found
+        return self._started_at
+
     def status(self) -> dict[str, Any]:
         """Return what the status file says, JSON-ready; ``listening`` is the first of the ``inputs``."""
         inputs = {name: loop.counters() if loop else None for name, loop in self._listening.items()}
@@ -303,7 +311,7 @@ class Daemon:
         return {
             "name": self._config.device.name,
             "pid": os.getpid(),
-            "started": time.time() - (time.monotonic() - self._started),  # the clock may have been set since
+            "started": self._since(),
             "model": self._model,
             "loops": {loop.name: loop.to_json() for loop in self._supervisor.loops.values()},
             "listening": next(iter(inputs.values()), None),

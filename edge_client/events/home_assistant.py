@@ -6,96 +6,87 @@ binary sensor", "MQTT button" and "MQTT select"; docs/home-assistant.md.
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from edge_client.errors import StateError
 from edge_client.events.mqtt_questions import ANSWER, ASKED, QUESTION
-from edge_client.storage.database import Database
 from fleet_protocol.command_line import version
-
-log = logging.getLogger(__name__)
 
 # Seconds after which a label's sensor is off again.
 OFF_S = 5
-_MOST_KEYS, _ANNOUNCED = 256, "announced"
+# What stands for an unknown sound where a state is shown: "unknown" would read as none.
+UNKNOWN_SOUND = "unknown sound"
+Documents = dict[str, dict[str, Any]]
+"""Documents by their topics behind the discovery prefix."""
 
 
-class AnnouncedKeys:
-    """The keys of all labels that were ever announced, so that those that vanished meanwhile are taken back."""
+@dataclass(frozen=True)
+class Announced:
+    """A device as Home Assistant shows it; ``base``: what its topics begin with, ``page``: its page's address or ""."""
 
-    def __init__(self, database: Database | None) -> None:
-        """Read what an earlier process noted in the device's database; None: nothing is noted."""
-        self._database = database
-        self._keys: list[str] = []
-        if database is not None:
-            try:
-                self._keys = database.note(_ANNOUNCED) or []
-            except (StateError, OSError) as error:
-                log.warning("%s; sounds that are gone may stay in Home Assistant", error)
+    device_id: str
+    name: str
+    base: str
+    page: str = ""
 
-    def add(self, keys: Iterable[str]) -> set[str]:
-        """Note further keys; return all, but the oldest where there are very many."""
-        every = [*dict.fromkeys((*self._keys, *keys))][-_MOST_KEYS:]
-        if every != self._keys and self._database is not None:
-            try:
-                self._database.set_note(_ANNOUNCED, every)
-            except (StateError, OSError) as error:
-                log.warning("cannot note which sounds were announced: %s", error)
-        self._keys = every
-        return set(every)
+    @property
+    def node(self) -> str:
+        """The device's part of discovery topics, with which the identifiers of its entities begin, too."""
+        return f"auricle_{self.device_id}"
 
 
-def label_key(label: str) -> str:
-    """Return what stands for a label in topics, which take fewer characters than an owner's word: 12 hex digits."""
-    return hashlib.sha256(label.encode()).hexdigest()[:12]
+def discovery(device: Announced, keys: Mapping[str, str] | None, *, asks: bool = False) -> Documents:
+    """Return the documents of a device, with the keys of its labels; None: it does not know its labels yet.
+
+    ``asks``: whether it asks about sounds.
+    """
+    entities = _diagnostics(device.base)
+    if keys is None:
+        return _documents(device, entities)
+    entities |= _sounds(device.base, keys) | (_questions(device.base, keys) if asks else {})
+    labels = {("binary_sensor", f"label_{key}"): _label(device.base, label, key) for label, key in keys.items()}
+    return _documents(device, entities | labels)
 
 
-def sensor_topic(device_id: str, key: str) -> str:
-    """Return the topic, behind the prefix, of the document that announces a label's sensor."""
-    return f"binary_sensor/{_node(device_id)}/label_{key}/config"
+def discovery_of_gone(device: Announced, keys: Collection[str], *, asked: bool = False) -> Documents:
+    """Return documents of entities that are gone, without their names: of labels by their keys, and of questions.
+
+    Home Assistant removes what it knows alone. What went while it was away, it has to be shown once more.
+    """
+    labels = {("binary_sensor", f"label_{key}"): _label(device.base, "gone", key) for key in keys}
+    return _documents(device, labels | (_questions(device.base, ()) if asked else {}))
 
 
-def discovery(
-    base: str, device_id: str, name: str, labels: Sequence[str], *, asks: bool = False
-) -> dict[str, dict[str, Any]]:
-    """Return the documents by their topics behind the prefix; ``asks``: whether the device asks about sounds."""
-    node = _node(device_id)
-    questions = _questions(base, labels) if asks else {}
-    device = {"identifiers": [node], "name": name, "manufacturer": "Auricle", "model": "Sound recogniser"}
+def _documents(device: Announced, entities: Mapping[tuple[str, str], dict[str, Any]]) -> Documents:
+    about = {"identifiers": [device.node], "name": device.name, "manufacturer": "Auricle", "model": "Sound recogniser"}
+    page = {"configuration_url": device.page} if device.page else {}
     shared = {
-        "availability_topic": f"{base}/availability",
-        "device": {**device, "sw_version": version()},
+        "device": {**about, "sw_version": version(), **page},
         "origin": {"name": "Auricle", "sw_version": version()},
     }
-    documents = {
-        f"{component}/{node}/{key}/config": {"unique_id": f"{node}_{key}", **document, **shared}
-        for (component, key), document in {**_sounds(base, labels), **_diagnostics(base), **questions}.items()
-    }
-    for label in labels:
-        key = label_key(label)
-        documents[sensor_topic(device_id, key)] = {
-            "name": label,
-            "unique_id": f"{node}_label_{key}",
-            "device_class": "sound",
-            "state_topic": f"{base}/label/{key}",
-            "off_delay": OFF_S,
+    always = {"availability_topic": f"{device.base}/availability"}
+    return {
+        f"{component}/{device.node}/{key}/config": {
+            "unique_id": f"{device.node}_{key}",
+            **document,
+            **({} if "availability" in document else always),
             **shared,
         }
-    return documents
+        for (component, key), document in entities.items()
+    }
 
 
-def _node(device_id: str) -> str:
-    return f"auricle_{device_id}"
+def _label(base: str, label: str, key: str) -> dict[str, Any]:
+    return {"name": label, "device_class": "sound", "state_topic": f"{base}/label/{key}", "off_delay": OFF_S}
 
 
-def _sounds(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
+def _sounds(base: str, labels: Collection[str]) -> dict[tuple[str, str], dict[str, Any]]:
     sounds = [*dict.fromkeys((*labels, "unknown"))]
+    last = f"{{{{ '{UNKNOWN_SOUND}' if value_json.label == 'unknown' else value_json.label }}}}"
     return {
         ("event", "sound"): _shown("Sound", "ear-hearing", f"{base}/event", event_types=sounds),
-        ("sensor", "last_sound"): _shown("Last sound", "waveform", f"{base}/last", "{{ value_json.label }}"),
+        ("sensor", "last_sound"): _shown("Last sound", "waveform", f"{base}/last", last),
     }
 
 
@@ -105,16 +96,19 @@ def _shown(name: str, icon: str, topic: str, value: str = "", **more: object) ->
     return {"name": name, "icon": f"mdi:{icon}", "state_topic": topic, **shown, **more}
 
 
-def question_topics(device_id: str) -> list[str]:
-    """Return the topics, behind the prefix, of the documents of a device that asks."""
-    return [f"{component}/{_node(device_id)}/{key}/config" for component, key in _questions("", ())]
-
-
-def _questions(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
+def _questions(base: str, labels: Collection[str]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return what asks the owner, and takes his answer to the question that is shown."""
+    while_asked = {
+        "availability": [
+            {"topic": f"{base}/availability"},
+            {"topic": f"{base}/{QUESTION}", "value_template": "{{ 'online' if value_json.open else 'offline' }}"},
+        ],
+        "availability_mode": "all",
+        "command_topic": f"{base}/{ANSWER}",
+    }
 
     def button(key: str, name: str, icon: str) -> dict[str, Any]:
-        return {"name": name, "icon": icon, "command_topic": f"{base}/{ANSWER}", "payload_press": key}
+        return {"name": name, "icon": icon, "payload_press": key, **while_asked}
 
     icon, value = "help-circle-outline", "{{ value_json.question }}"
     return {
@@ -125,9 +119,9 @@ def _questions(base: str, labels: Sequence[str]) -> dict[tuple[str, str], dict[s
         ("select", "question_was"): {
             **_shown("Question: it was", "pencil-outline", f"{base}/{QUESTION}"),
             "value_template": "{{ value_json.was }}",  # null: nothing is chosen until somebody does
-            "command_topic": f"{base}/{ANSWER}",
             "command_template": '{"answer": "was", "label": {{ value | tojson }}}',
             "options": [*labels],
+            **while_asked,
         },
     }
 

@@ -29,7 +29,7 @@ def open_sinks(config: Config, device_id: str, answer: Callable[[Reply], None] |
     if events.stdout:
         sinks.append(JsonLines(sys.stdout))
     if config.mqtt is not None:
-        sinks.append(MqttSink(config.mqtt, device_id, device.name, device.state, answer))
+        sinks.append(MqttSink(config.mqtt, device_id, device.name, device.state, answer, config.ui.address))
     return sinks
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from edge_client.storage.ages import DAY_S, FIRST_CLOCK_S
 from edge_client.storage.database import Database
+from edge_client.storage.label_keys import Renamings, label_key
 
 _KEEPS_DETECTED, _THRESHOLDS = "keeps_detected", "thresholds"
 # Renamings that can be undone: the newest. Days for which they, and what was deleted, can be.
@@ -44,6 +45,7 @@ class OwnerChoices:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._label_names = Renamings(database)
 
     def keeps_detected(self) -> bool | None:
         """Return whether detected sounds are kept; None: as the configuration says."""
@@ -63,12 +65,17 @@ class OwnerChoices:
         others = {name: value for name, value in self.thresholds().items() if name != label}
         self._database.set_note(_THRESHOLDS, others if threshold is None else others | {label: threshold})
 
-    def rename_threshold(self, former: str, label: str) -> None:
-        """Let a choice follow a label's new name, which has none of its own."""
+    def rename_label(self, former: str, label: str) -> None:
+        """Let what belongs to a label follow its new name, which has none of its own: threshold, and key outside."""
+        self._label_names.add(former, label)
         chosen = self.thresholds()
         if former in chosen:
             self.set_threshold(former, None)
             self.set_threshold(label, chosen[former])
+
+    def expect_no_more(self, labels: Collection[str]) -> None:
+        """Note that labels are gone, which therefore need no key outside that they had under another name."""
+        self._label_names.settle({label_key(label) for label in labels})
 
     def renamings(self) -> list[Renaming]:
         """Return what was renamed, the newest first."""

@@ -11,8 +11,8 @@ import pytest
 
 from edge_client.config.sections import MqttConfig
 from edge_client.errors import ConfigError
-from edge_client.events.home_assistant import label_key
 from edge_client.events.mqtt import MqttSink
+from edge_client.storage.label_keys import label_key
 from tests.support.desk import free_port
 from tests.support.edge_process import wait_for
 from tests.support.listener import Listener

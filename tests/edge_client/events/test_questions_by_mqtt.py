@@ -12,6 +12,7 @@ from edge_client.events import Asked, Reply
 from edge_client.events.home_assistant import discovery
 from edge_client.events.mqtt import MqttSink
 from edge_client.events.mqtt_questions import reply_of
+from edge_client.storage.label_keys import label_key
 from tests.edge_client.events import test_home_assistant
 from tests.support.checkout import ROOT
 from tests.support.edge_process import wait_for
@@ -23,9 +24,10 @@ BLUEPRINT = ROOT / "examples/home_assistant/when_it_asks.yaml"
 ANSWER = f"{test_home_assistant.BASE}/question/answer"
 OLD = Asked("0" * 16, 1_700_000_000.5, "{{ 7 * 7 }}", False, 0.61)
 NEW = Asked("1" * 16, 1_700_000_100.5, "bell", True, 0.83)
+SHARED = test_home_assistant.SHARED | test_home_assistant.SEVERAL
 COMMANDS = {
-    "button": test_home_assistant.SHARED - {"state_topic"} | {"command_topic", "payload_press"},
-    "select": test_home_assistant.SHARED | {"value_template", "command_topic", "command_template", "options"},
+    "button": SHARED - {"state_topic"} | {"command_topic", "payload_press"},
+    "select": SHARED | {"value_template", "command_topic", "command_template", "options"},
 }
 
 
@@ -37,8 +39,8 @@ def asking(tmp_path, start):
 
 
 def test_every_document_about_questions_is_one_that_home_assistant_takes():
-    before = discovery(test_home_assistant.BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"])
-    documents = discovery(test_home_assistant.BASE, DEVICE, "Küche", ["bell", "{{ 7 * 7 }}"], asks=True)
+    device = test_home_assistant.device_of("bell", "{{ 7 * 7 }}")
+    before, documents = discovery(*device), discovery(*device, asks=True)
     more = {topic: document for topic, document in documents.items() if topic not in before}
     assert len(more) == 5
     for topic, document in more.items():
@@ -88,6 +90,46 @@ def test_the_oldest_question_is_shown_until_it_is_answered_and_each_is_an_event(
     test_home_assistant.retained(
         broker, lambda found: json.loads(found[f"{test_home_assistant.BASE}/question"])["question"] == "none"
     )
+
+
+@needs_broker
+def test_an_open_question_is_told_once_also_to_a_device_that_starts_again(asking, start, tmp_path):
+    broker, sink, _ = asking
+    reader = start(Reader, broker)
+    topic = f"{test_home_assistant.BASE}/question/asked"
+    sink.ask([OLD])
+    reader.next(topic)
+    sink.close()
+    sink = start(MqttSink, broker.config(), DEVICE, "Küche", tmp_path, print)
+    sink.ask([NEW, OLD])
+    assert json.loads(reader.next(topic).payload)["id"] == NEW.question_id
+
+
+@needs_broker
+def test_what_answers_can_be_pressed_while_something_is_asked(asking, start):
+    """Home Assistant's availability, of the documents and of what is retained."""
+    broker, sink, _ = asking
+    sink.announce(["bell"])
+    node = test_home_assistant.NODE
+    names = (f"button/{node}/question_yes", f"button/{node}/question_no", f"select/{node}/question_was")
+    choices = [f"homeassistant/{name}/config" for name in names]
+    question = f"{test_home_assistant.BASE}/question"
+
+    def available(found):
+        shown = set()
+        for topic in choices:
+            document = json.loads(found[topic])
+            assert document["availability_mode"] == "all"
+            for one in document["availability"]:
+                template, value = jinja2.Template(one.get("value_template", "{{ value }}")), found[one["topic"]]
+                shown.add(template.render(value=value, value_json=json.loads(value) if value[0] == "{" else None))
+        return "offline" not in shown
+
+    test_home_assistant.retained(broker, lambda found: {*choices, question} <= set(found) and not available(found))
+    sink.ask([OLD])
+    test_home_assistant.retained(broker, lambda found: available(found))
+    sink.ask([])
+    test_home_assistant.retained(broker, lambda found: not available(found))
 
 
 @needs_broker
@@ -191,5 +233,11 @@ def test_a_running_device_is_in_doubt_asks_and_learns_what_home_assistant_answer
         wait_for(take.exists, what="the answer as a take")
         wait_for(lambda: device.device_state().model.taught() != taught, what="a model that learned it")
         assert not (device.state / "questions" / f"{question['id']}.wav").exists()
+        sensor = f"homeassistant/binary_sensor/auricle_{device_id}/label_{label_key('kettle')}/config"
+        device.command("clips", "relabel", "--label", "kettle", "pot")
+        found = test_home_assistant.arrived(reader, lambda topic, payload, _: topic == sensor and '"pot"' in payload)
+        assert (sensor, "") not in [one[:2] for one in found]
+        started = [json.loads(payload)["started"] for topic, payload, _ in found if topic.endswith("/status")]
+        assert len(set(started)) <= 1
         device.end()
         assert "Traceback" not in device.log()

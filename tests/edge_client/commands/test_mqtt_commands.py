@@ -1,0 +1,50 @@
+"""A device is removed from a real broker (Mosquitto), and with that from Home Assistant."""
+
+import json
+
+from edge_client.events import Health
+from edge_client.events.mqtt import MqttSink
+from tests.edge_client.events.test_home_assistant import retained
+from tests.support.desk import free_port
+from tests.support.mqtt_broker import DEVICE, Broker, Reader, event, needs_broker
+
+OTHER = "f" * 32
+
+
+def add_broker(edge, port):
+    edge.config.write_text(f'{edge.config.read_text()}[mqtt]\nhost = "127.0.0.1"\nport = {port}\n')
+
+
+@needs_broker
+def test_nothing_is_left_of_a_device_that_was_removed_and_all_of_others(edge, start):
+    broker = start(Broker, edge.folder)
+    add_broker(edge, broker.port)
+    own = edge.state.identity.load().device_id
+    start(Reader, broker).client.publish("lamp/state", "on", qos=1, retain=True).wait_for_publish(180)
+    for device in (own, OTHER):
+        sink = start(MqttSink, broker.config(), device, "Küche", None, print)
+        sink.announce([f"label {number}" for number in range(40)])
+        sink.publish(event())
+        sink.report(Health(True, "", "", 1_700_000_000.0, {}))
+        at_least = 90 if device == own else 180
+        retained(broker, lambda found, at_least=at_least: len(found) >= at_least)
+        sink.close()
+    before = retained(broker, lambda found: found[f"auricle/{own}/availability"] == "offline")
+    assert "say --yes" in edge("mqtt", "clear", status=1)
+    removed = json.loads(edge("mqtt", "clear", "--yes", "--json"))["removed"]
+    left = retained(broker, lambda _: True)
+    assert left.keys() == before.keys() - set(removed)
+    assert not [topic for topic in left if own in topic]
+    assert "keeps nothing" in edge("mqtt", "clear", "--yes")
+    edge("mqtt", "clear", "--yes", "--device", OTHER)
+    assert retained(broker, lambda _: True) == {"lamp/state": "on"}
+
+
+def test_what_cannot_be_removed_is_said(edge, monkeypatch):
+    assert "no section [mqtt]" in edge("mqtt", "clear", "--yes", status=1)
+    add_broker(edge, free_port())
+    assert "an id has the digits" in edge("mqtt", "clear", "--yes", "--device", "+/#", status=1)
+    monkeypatch.setattr("edge_client.events.mqtt_clear._PATIENCE_S", 0.5)
+    assert "Connection refused" in edge("mqtt", "clear", "--yes", "--device", DEVICE, status=1)
+    edge.state.lock("daemon")
+    assert "the daemon runs" in edge("mqtt", "clear", "--yes", status=1)
