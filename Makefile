@@ -55,7 +55,7 @@ lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Without TensorFlow, which only building bundles needs: 0.4 GB where .venv takes 3.
+# Without TensorFlow, which only building bundles needs: 0.5 GB where .venv takes 3.
 DEMO_VENV ?= .venv-demo
 
 $(DEMO_VENV)/.ready: pyproject.toml constraints.txt

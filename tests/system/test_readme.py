@@ -52,6 +52,10 @@ class Reader(Desk):
             command, _, remark = (part.strip() for part in line.partition(" #"))
             if command.startswith("make "):
                 subprocess.run(["make", "--dry-run", *command.split()[1:]], cwd=ROOT, check=True, capture_output=True)
+            elif command.startswith("python3 -m venv "):
+                home = self._environment | {"HOME": str(self.folder)}
+                own = command.replace("python3", str(self.bin / "python"), 1)
+                subprocess.run(["bash", "-c", own], cwd=self.folder, env=home, check=True, capture_output=True)
             elif command.startswith("pip install "):
                 self.install(command)
             elif command:
