@@ -75,6 +75,12 @@ class Teaching:
         """Labels whose class few devices of the fleet were taught."""
         return self.progress.provisional_labels
 
+    def class_of(self, label: str) -> str | None:
+        """Return the fleet's class of a label that the owner did not teach; None where it is none."""
+        if label not in self.label_map.labels or label in {*self.store.labels(), *self.chosen}:
+            return None
+        return self.label_map.class_ids[self.label_map.slot_of(label)]
+
     def known_labels(self) -> list[str]:
         """Return what the model knows, and what it has yet to learn from clips, in alphabetical order."""
         return sorted({*self.label_map.labels, *self.store.labels(), *self.chosen})

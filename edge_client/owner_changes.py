@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from edge_client.clips.folders import DELETED, Clip, choose_known, clip_files, is_label, rejected
+from edge_client.clips.folders import DELETED, Clip, check_label, choose_known, clip_files, is_label, rejected
 from edge_client.clips.store import ClipStore
 from edge_client.errors import ClipError
+from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.owner import Teaching
 from edge_client.questions.answers import answers, in_words, store_of, take_back
 from edge_client.room.store import forget_room
@@ -56,6 +57,31 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
             pairs += [(clip, rejected(target)) for clip in store.clips(rejected(source))]
         moved = _move(teaching, pairs, former, new_label)
         return moved[: len(clips)], teaching.forget_emptied([former])
+
+
+def rename_class(teaching: Teaching, label: str, new_label: str) -> bool:
+    """Call a class of the fleet, which the owner did not teach, by the owner's word, whatever the fleet calls it.
+
+    It can be undone for a week. Returns whether it is done; else it is once the present training has ended. Raises
+    ClipError if the label is none, or another sound has that name, or another process is changing the store.
+    """
+    new_label = check_label(new_label)
+    if new_label in teaching.known_labels():
+        raise ClipError(f"there is a sound called {new_label!r} already; a sound of the fleet needs a name of its own")
+    with teaching.store.changing():
+        at_once = _call_class(teaching, label, new_label)
+        teaching.state.choices.add_renaming(Renaming(teaching.next_number(), time.time(), label, new_label, ()))
+    return at_once
+
+
+def _call_class(teaching: Teaching, label: str, name: str | None) -> bool:
+    class_id = teaching.class_of(label)
+    if class_id is None:
+        raise ClipError(f"no sound of the fleet is called {label!r} (any more)")
+    teaching.state.class_names.choose(class_id, name)
+    teaching.state.choices.rename_threshold(label, teaching.state.class_names.present().get(class_id, label))
+    note_forgotten(teaching.state, [label])
+    return forget_noted(teaching.config, teaching.state)
 
 
 def _move(teaching: Teaching, pairs: Sequence[tuple[Clip, str]], former: str, label: str) -> list[Clip]:
@@ -141,6 +167,13 @@ def undo(teaching: Teaching, change: Change) -> int:
 
 def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
     store, back = teaching.store, 0
+    if not renaming.moves:
+        chosen_before = any(
+            not one.moves and one.label == renaming.former for one in teaching.state.choices.renamings()
+        )
+        _call_class(teaching, renaming.label, renaming.former if chosen_before else None)
+        teaching.state.choices.forget_renaming(renaming.number)
+        return 0
     for label in sorted({move.source for move in renaming.moves}):
         teaching.require_folder(label)
     for move in renaming.moves:

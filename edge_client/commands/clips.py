@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from edge_client.clips.store import ClipStore
 
 _MB = 1_000_000
+_TAKES_BACK = "`auricle-edge clips undo` takes it back"
 _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
 
 
@@ -124,18 +125,23 @@ def _of_label(store: ClipStore, label: str) -> list[Clip]:
 
 def _relabel(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
-    from edge_client.owner_changes import rename
+    from edge_client.owner_changes import rename, rename_class
 
     teaching = open_teaching(options)
     store = teaching.store
     if (options.clip is None) == (options.label is None):
         raise ClipError("name one clip, or all of a label with --label OLD, and then the new label")
+    if options.label is not None and teaching.class_of(options.label) is not None:
+        at_once = rename_class(teaching, options.label, options.new_label)
+        when = "now" if at_once else "once the present training has ended"
+        line = f"the fleet's {options.label!r} is {options.new_label!r} {when}; {_TAKES_BACK}"
+        return report([{"was": options.label, "is": options.new_label}], [line], json=options.json)
     chosen = [store.find(options.clip)] if options.label is None else _of_label(store, options.label)
     moved, forgotten = rename(teaching, chosen, teaching.require_slot(options.new_label))
     pairs = [(clip.label, now) for clip, now in zip(chosen, moved, strict=True)]
     lines = (f"{clip.clip_id}: {former!r} is {clip.label!r} now" for former, clip in pairs)
     document = [{"id": clip.clip_id, "was": former, "is": clip.label} for former, clip in pairs]
-    return report(document, (*lines, *forgotten, "`auricle-edge clips undo` takes it back"), json=options.json)
+    return report(document, (*lines, *forgotten, _TAKES_BACK), json=options.json)
 
 
 def _undo(options: argparse.Namespace) -> int:
@@ -153,6 +159,8 @@ def _undo(options: argparse.Namespace) -> int:
     else:
         what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
         line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
+        if not last.clips:
+            line = f"your name {last.new_label!r} is taken back"
     return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
 
 

@@ -7,7 +7,7 @@ these, new sounds of the round first. A device's own label map has the order in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,6 +114,29 @@ def _merge(label_map: LabelMap, slot: int, class_id: str, class_name: str, label
         return label_map.give_up(slot)
     if label_map.names[holder] not in labels:
         return label_map.give_up(holder).link(slot, class_id)
+    return label_map
+
+
+def follow_names(label_map: LabelMap, names: Mapping[str, str], labels: Collection[str]) -> LabelMap:
+    """Give the fleet's classes the names that they have by now, ``names`` by class; ``labels`` are the owner's words.
+
+    A name that is already one of the owner's, and no class yet, is that class: both speak of the same thing. One that
+    another class has gets the class in brackets.
+    """
+    following = {
+        number: (slot.class_id, names[slot.class_id])
+        for number, slot in enumerate(label_map.slots)
+        if slot.class_id in names and slot.name not in labels
+    }
+    for number in following:  # two classes may have each other's former name
+        label_map = label_map.give_up(number)
+    for number, (class_id, name) in following.items():
+        if name in label_map.labels and label_map.slots[label_map.slot_of(name)].class_id is None:
+            label_map = label_map.link(label_map.slot_of(name), class_id)
+            continue
+        while name in label_map.names:
+            name = f"{name} ({class_id})"
+        label_map = label_map.put(number, name, class_id)
     return label_map
 
 

@@ -12,15 +12,18 @@ import threading
 from pathlib import Path
 
 from edge_client.audio.recordings import Recordings
+from edge_client.clips.folders import known_labels
 from edge_client.config import Config, load_config
 from edge_client.errors import WorkError
-from edge_client.learning.class_links import follow_fleet
+from edge_client.learning.class_links import follow_fleet, follow_names
 from edge_client.learning.methods.local_method import local_methods
 from edge_client.learning.teaching.job import teach
 from edge_client.learning.training_job import TrainingJob, checked_plan, from_line
 from edge_client.logs import set_up_log
 from edge_client.storage.device_state import DeviceState
+from edge_client.storage.saved_model import SavedModel
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import Work
 
 
@@ -65,9 +68,9 @@ def run(config: Config, job: TrainingJob) -> None:
 def _take_part(config: Config, state: DeviceState, job: Work) -> None:
     work = dataclasses.replace(job, plan=checked_plan(job.plan))
     saved = state.model.load(config.bundle)
-    labels = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
-    followed = follow_fleet(saved.progress.label_map, work, labels)
-    saved = dataclasses.replace(saved, progress=dataclasses.replace(saved.progress, label_map=followed))
+    followed = _followed(config, state, saved, work)
+    renamed = _renamed(saved.progress.label_map, followed)
+    saved = dataclasses.replace(saved, progress=saved.progress.renamed(followed))
     method, known = work.plan.local.name, local_methods()
     if method not in known:
         raise WorkError(
@@ -75,6 +78,22 @@ def _take_part(config: Config, state: DeviceState, job: Work) -> None:
         )
     part = known[method].open_round(config, state, saved, work)
     part.contribute() if work.kind == "contribute" else part.learn()
+    for former, name in renamed.items():
+        state.choices.rename_threshold(former, name)
+
+
+def _followed(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> LabelMap:
+    """Return the device's labels as the fleet's classes are now; those that the owner taught or chose stay its own."""
+    taught = Recordings(config.clips_folder, saved.bundle.manifest.feature_settings).labels()
+    labels = {*taught, *known_labels(config.clips_folder)}
+    names = {info.class_id: info.name for info in work.classes}
+    state.class_names.follow(names, {item.class_id: item.into for item in work.merged})
+    return follow_names(follow_fleet(saved.progress.label_map, work, labels), state.class_names.present(), labels)
+
+
+def _renamed(before: LabelMap, after: LabelMap) -> dict[str, str]:
+    names = zip(before.names, after.names, strict=True)
+    return {former: name for former, name in names if former != name and name in after.labels}
 
 
 if __name__ == "__main__":

@@ -43,7 +43,11 @@ def _keep(teaching: Teaching, form: dict[str, str]) -> str:
 
 def _rename(teaching: Teaching, form: dict[str, str]) -> str:
     """Rename a sound; where the new name is another sound's, both are put together, if the owner said so."""
-    label, new_label = form.get("label", ""), teaching.require_slot(form.get("new_label", "").strip())
+    label, given = form.get("label", ""), form.get("new_label", "").strip()
+    if teaching.class_of(label) is not None:
+        when = "now" if owner_changes.rename_class(teaching, label, given) else "once the present training has ended"
+        return f"{label} is {given} {when}, whatever the fleet calls it."
+    new_label = teaching.require_slot(given)
     clips = _taught(teaching, label)
     if new_label == label:
         raise ClipError(f"it is called {label!r} already")
@@ -66,6 +70,8 @@ def _undo(teaching: Teaching, form: dict[str, str]) -> str:
             count = owner_changes.undo(teaching, change)
             if change.kind == "answered":
                 return f"Your answer about {change.label} is taken back. {teaching.after(terminal=False)}"
+            if not change.clips:
+                return f"Your name {change.new_label} is taken back."
             clips = "clip is" if count == 1 else "clips are"
             return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
     raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")

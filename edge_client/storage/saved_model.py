@@ -72,6 +72,15 @@ class Progress:
         """The labels whose class is provisional."""
         return tuple(slot.name for slot in self.label_map.slots if slot.class_id in self.provisional)
 
+    def renamed(self, label_map: LabelMap) -> Progress:
+        """Return it with other names in the same slots; what is kept by label follows, or goes where its label went."""
+        names = zip(self.label_map.names, label_map.names, strict=True)
+        kept = {former: name for former, name in names if name in label_map.labels}
+        tails = {kept[label]: tail for label, tail in self.tails.items() if label in kept}
+        prototypes = {kept[label]: direction for label, direction in self.prototypes.items() if label in kept}
+        known = {kept[label]: sound for label, sound in self.known.items() if label in kept}
+        return dataclasses.replace(self, label_map=label_map, tails=tails, prototypes=prototypes, known=known)
+
     @property
     def listening_labels(self) -> LabelMap:
         """The labels for listening: without the outputs that the weights that listen never learned."""

@@ -4,7 +4,14 @@ import dataclasses
 
 import pytest
 
-from edge_client.learning.class_links import adopt_classes, follow_fleet, link_recognised, take_labels, unlinked
+from edge_client.learning.class_links import (
+    adopt_classes,
+    follow_fleet,
+    follow_names,
+    link_recognised,
+    take_labels,
+    unlinked,
+)
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.messages import ClassAssignment, ClassInfo, MergedClass
 from tests.support.round_work import work_of
@@ -88,3 +95,24 @@ def test_a_slot_that_the_device_does_not_use_is_left_out_with_a_warning(caplog):
     labels = LabelMap(8).add("halt").add("stop", "c1")
     assert link_recognised(labels, [ClassAssignment(7, "c2"), ClassAssignment(9, "c1")]) == labels
     assert caplog.text.count("which this device does not use") == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "names", "owners", "after"),
+    [
+        ({"sound-4": "c4"}, {"c4": "lights"}, [], {"lights": "c4"}),
+        ({"ping": "c4"}, {"c4": "lights"}, ["ping"], {"ping": "c4"}),  # the owner's own word
+        ({"a": "c1", "b": "c2"}, {"c1": "b", "c2": "a"}, [], {"b": "c1", "a": "c2"}),
+        ({"sound-4": "c4", "lights": None}, {"c4": "lights"}, ["lights"], {"lights": "c4"}),  # both speak of one thing
+        ({"a": "c1", "lights": "c2"}, {"c1": "lights"}, ["lights"], {"lights (c1)": "c1", "lights": "c2"}),
+        ({"lights (c1)": "c1", "b": "c2"}, {"c1": "lights"}, [], {"lights": "c1", "b": "c2"}),
+        ({"a": "c1", "b": "c2"}, {"c1": "x (c2)", "c2": "x"}, ["x (c2)"], {"x (c2)": "c1", "x": "c2"}),
+    ],
+)
+def test_a_class_has_the_name_that_the_fleet_gives_it_now_and_the_owner_s_own_word_stays(before, names, owners, after):
+    labels = LabelMap(8)
+    for name, class_id in before.items():
+        labels = labels.add(name, class_id)
+    followed = follow_names(labels, names, owners)
+    assert links(followed) == after
+    assert follow_names(followed, names, owners) == followed
