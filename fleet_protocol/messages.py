@@ -105,6 +105,13 @@ class Authority:
 
 
 @dataclass(frozen=True)
+class DeviceName:
+    """What a device reads of the answer that describes it."""
+
+    device_id: str
+
+
+@dataclass(frozen=True)
 class PublicSetName:
     """What a device reads of the answer that describes the public set: the digest of its blob."""
 

@@ -22,6 +22,7 @@ def add(commands: Commands) -> None:
     join.add_argument("--insecure-http", action="store_true", help=clear)
     new = "a new device that learns from these clips, LABEL/*.wav: write its configuration, with the fleet's bundle"
     join.add_argument("--recordings", type=Path, metavar="FOLDER", help=f"{new} (FOLDER.device/edge.toml)")
+    join.add_argument("--play", type=Path, metavar="PATH", help="of the new device: recordings that it listens to")
     join.add_argument("--name", help="of the new device, for people (the folder's)")
     join.add_argument("--run", action="store_true", help="then run the device")
     set_command(join, _join, search=False)
@@ -81,7 +82,8 @@ def _set_up(options: argparse.Namespace, link: InvitationLink) -> None:
     if options.config is None:
         options.config = folder.with_name(f"{folder.name}.device") / "edge.toml"
     name = options.name or folder.name
-    set_up(options.config, link, folder, name=name, insecure_http=options.insecure_http)
+    played = None if options.play is None else options.play.resolve()
+    set_up(options.config, link, folder, name=name, insecure_http=options.insecure_http, played=played)
     if not options.json:
         print(f"{options.config} is the configuration of the device {name!r}, which learns from {folder}")
 

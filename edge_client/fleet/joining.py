@@ -18,7 +18,7 @@ from fleet_protocol.bundle import read_bundle
 from fleet_protocol.client.certificates import fingerprint
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient
-from fleet_protocol.errors import CertificateError, RefusedError
+from fleet_protocol.errors import CertificateError, RefusedError, UnreachableError
 from fleet_protocol.feature_settings import PRESETS
 from fleet_protocol.invitation_link import InvitationLink
 from fleet_protocol.messages import Enrolled
@@ -60,8 +60,18 @@ def join(config_path: Path, link: InvitationLink, *, insecure_http: bool) -> Enr
     return enrolled
 
 
-def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: str, insecure_http: bool) -> None:
+def set_up(
+    config_path: Path,
+    link: InvitationLink,
+    recordings: Path,
+    *,
+    name: str,
+    insecure_http: bool,
+    played: Path | None = None,
+) -> None:
     """Write the configuration of a new device that learns from recordings, folder included; its bundle is the fleet's.
+
+    ``played``: recordings that it listens to in place of a microphone; None: it does not listen.
 
     Raises ConfigError if the file exists already and names other recordings, or plain HTTP is not wanted;
     RecordingError if there are no recordings; LinkError as :func:`join`; BundleError if what it sent is no bundle.
@@ -83,7 +93,8 @@ def set_up(config_path: Path, link: InvitationLink, recordings: Path, *, name: s
     with closing(ServerClient(link.url, Identity("", link.token), authority=authority)) as client:
         client.bundle(bundle)
     read_bundle(bundle)
-    answers = Answers(name=name, state="state", bundle=bundle.name, microphone=None, recordings=recordings.resolve())
+    own = recordings.resolve()
+    answers = Answers(name=name, state="state", bundle=bundle.name, microphone=None, played=played, recordings=own)
     write_new(config_path, answers, replace=False)
 
 
@@ -143,6 +154,8 @@ def _say_goodbye(config: Config, state: DeviceState) -> None:
     with closing(client_of_member(config.server.url, state)) as client:
         try:
             client.leave()
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}. To leave without telling it: auricle-edge leave --forget") from error
         except RefusedError as error:
             if error.status not in _GONE:
                 raise

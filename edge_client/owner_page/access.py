@@ -177,7 +177,7 @@ class Guard:
             )
         path, asks = str(request.scope["path"]), request.method in ("GET", "HEAD")
         if not asks and not _same_origin(request, host):
-            return JSONResponse({"error": "another site asked for this; it was refused"}, 403)
+            return JSONResponse({"error": _said_of_origin(request, host)}, 403)
         if asks and _from_another_site(request):
             return PlainTextResponse("another site asked for this; it was refused\n", 403)
         if path == _SIGN_IN or path.startswith(_STATIC):
@@ -204,6 +204,17 @@ def _same_origin(request: Request, host: str) -> bool:
     if origin is not None:
         return origin in (f"http://{host}", f"https://{host}")
     return request.headers.get("sec-fetch-site") == "same-origin"
+
+
+def _said_of_origin(request: Request, host: str) -> str:
+    """Return why a request of another page is refused, with both names: a proxy in front may keep one back."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        return "another site asked for this; it was refused"
+    return (
+        f"a page of {origin[:200]!r} asked for this, and this page was asked for as {host[:200]!r}; it was refused. If "
+        "both are this page, let the proxy in front pass the name on (nginx: proxy_set_header Host $http_host)"
+    )
 
 
 def _from_another_site(request: Request) -> bool:

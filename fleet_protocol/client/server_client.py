@@ -29,8 +29,6 @@ _CONNECT_S = 10.0
 _PIECE = 1 << 16
 # A proxy in between says these when the aggregator is away; 429 and 408 ask for patience.
 _PATIENCE = {408, 425, 429, 500, 502, 503, 504, 507}
-# As httpx names what goes through one transport.
-_EVERY_ADDRESS = ("all://", "http://", "https://")
 # Names of home networks: mDNS (RFC 6762), RFC 8375, the reserved .internal, and what many routers use.
 _LOCAL_NAMES = (".local", ".home.arpa", ".internal", ".lan", ".localhost")
 
@@ -64,15 +62,19 @@ class ServerClient:
         import httpx
 
         try:
-            # The environment's proxies lead out of the owner's network, and know nothing within it.
-            mounts = dict.fromkeys(_EVERY_ADDRESS) if is_local(httpx.URL(url).host) else None
             return httpx.Client(
                 base_url=url,
                 headers=self._headers,
                 limits=httpx.Limits(max_connections=1),
-                mounts=mounts,
+                # The environment's proxies lead out of the owner's network, and know nothing within it.
+                trust_env=not is_local(httpx.URL(url).host),
                 verify=self._verified_by,
             )
+        except ImportError as error:
+            raise LinkError(
+                f"the way to {url} is a SOCKS proxy, as ALL_PROXY or HTTPS_PROXY say, and this needs the package "
+                "socksio (pip install socksio); or name the host in NO_PROXY"
+            ) from error
         except (httpx.InvalidURL, ValueError) as error:
             raise LinkError(f"[server] url = {url!r} is not an address: {error}") from error
 
@@ -82,11 +84,11 @@ class ServerClient:
 
     def check_enrolment(self) -> None:
         """Ask what the aggregator knows of this device, to see whether it does."""
-        self._ask("GET", "/v1/devices/me")
+        self._read(messages.DeviceName, self._ask("GET", "/v1/devices/me"))
 
     def leave(self) -> None:
         """Leave the fleet."""
-        self._ask("DELETE", "/v1/devices/me")
+        self._tell("DELETE", "/v1/devices/me")
 
     def bundle(self, path: Path) -> None:
         """Download the bundle of the fleet's shared model; what is shown may be an invitation instead of a secret."""
@@ -138,7 +140,7 @@ class ServerClient:
 
     def learned(self, message: messages.Learned) -> None:
         """Report that a round's result was learned."""
-        self._ask("POST", f"/v1/rounds/{message.round_id}/learned", json=messages.to_json(message))
+        self._tell("POST", f"/v1/rounds/{message.round_id}/learned", json=messages.to_json(message))
 
     def interrupt(self) -> None:
         """Cut what is being asked, such as a long poll: it raises UnreachableError. Any thread may call this."""
@@ -153,6 +155,15 @@ class ServerClient:
         """Send a request and return the answer's body, which is JSON or nothing; see :meth:`_asked`."""
         with self._asked(method, path, extra_s, **body) as answer:
             return self._content(answer)
+
+    def _tell(self, method: str, path: str, **body: Any) -> None:  # noqa: ANN401
+        """Send what an aggregator takes without a word: other programs, such as a portal to log in at, have some."""
+        if content := self._ask(method, path, **body):
+            said = shorten(content.decode(errors="replace"))[:80]
+            raise UnreachableError(
+                f"{self._client.base_url} answered {method} {path} with {said!r}, and not as an aggregator does; does "
+                "this network ask to log in first? Else check [server] url"
+            )
 
     @contextmanager
     def _asked(self, method: str, path: str, extra_s: float = 0.0, **body: Any) -> Iterator[httpx.Response]:  # noqa: ANN401
@@ -196,7 +207,10 @@ class ServerClient:
         try:
             return read_message(kind, content)
         except MessageError as error:
-            raise UnreachableError(f"{self._client.base_url} answered what no aggregator would: {error}") from error
+            raise UnreachableError(
+                f"{self._client.base_url} answered what no aggregator would: {error}; does this network ask to log in "
+                "first? Else check [server] url"
+            ) from error
 
     def _content(self, answer: httpx.Response) -> bytes:
         return b"".join(self._pieces(answer, self.bounds.json_bytes))

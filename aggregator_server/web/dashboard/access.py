@@ -115,8 +115,15 @@ async def _form_of_visitor(_visit: Annotated[Visit, Depends(visitor)], request: 
 def _require_own_page(request: Request) -> None:
     """Check what browsers say about a form's origin, as far as they do. Raises RefusedError: from another site."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
-    if foreign or site not in (None, "same-origin", "none"):
+    host = request.headers.get("host", "")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise RefusedError(
+            "forged_form",
+            f"a page of {origin[:200]!r} sent this form, and the server was asked as {host[:200]!r}: nothing was "
+            "changed. If both are this server, a proxy in front keeps its name back: let it pass the name on (nginx: "
+            "proxy_set_header Host $http_host)",
+        )
+    if site not in (None, "same-origin", "none"):
         raise RefusedError("forged_form", "this form was sent by another site; nothing was changed")
 
 

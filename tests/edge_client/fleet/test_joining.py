@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from fleet_protocol.ready_bundles import find_bundle
 from tests.support.aggregator_process import Aggregator
 from tests.support.desk import free_port
 from tests.support.edge_process import EdgeDaemon, wait_for
+from tests.support.hostile_server import HostileServer, whole
 from tests.support.sounds import write_clips
 from tests.support.tls_server import TlsServer
 
@@ -70,12 +72,12 @@ def look(config):
         client.check_enrolment()
 
 
-def edge(config, *arguments, status=0):
+def edge(config, *arguments, status=0, out=False):
     """Run a command in this process: a new one would take seconds to load, many times."""
-    out, problem = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(problem):
+    printed, problem = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(problem):
         assert main([*arguments, "--config", str(config)]) == status, problem.getvalue()
-    return (out if status == 0 else problem).getvalue()
+    return (printed if out or status == 0 else problem).getvalue()
 
 
 @pytest.mark.slow
@@ -140,7 +142,7 @@ def test_a_certificate_that_has_expired_is_named_as_such(server, config):
 
 def test_a_server_may_change_its_name_and_address(config):
     with TlsServer(config.parent / "moved", names=["elsewhere.example"]) as moved:
-        moved.answer("/v1/devices/me", b"{}")
+        moved.answer("/v1/devices/me", b'{"device_id": "1"}')
         ServerClient(moved.url, state_of(config).identity.load(), authority=moved.authority).check_enrolment()
         with pytest.raises(CertificateError, match=r"public authority.*auricle-edge join"):
             ServerClient(moved.url, state_of(config).identity.load()).check_enrolment()
@@ -164,6 +166,19 @@ def test_a_device_of_one_fleet_does_not_join_another_by_accident(server, config)
     with pytest.raises(StateError, match="auricle-edge leave"):
         join(config, invite(server), insecure_http=False)
     assert load_config(config).server is None
+
+
+def test_a_network_that_asks_to_log_in_first_is_not_taken_for_the_aggregator(tmp_path):
+    with HostileServer(whole(b"<html>log in to the hotel", headers="Content-Type: text/html\r\n")) as portal:
+        config = device(tmp_path / "kitchen", f'[server]\nurl = "{portal.url}"\nenrol_token = "t"\n')
+        said = edge(config, "doctor", status=1, out=True)
+        assert re.search(r"aggregator +.*answered what no aggregator would.*log in first", said), said
+        said = edge(config, "leave", status=1)
+        assert "<html>log in to the hotel" in said
+        assert "auricle-edge leave --forget" in said
+        assert load_config(config).server is not None
+        edge(config, "leave", "--forget")
+        assert load_config(config).server is None
 
 
 @pytest.mark.slow

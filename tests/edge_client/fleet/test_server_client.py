@@ -1,9 +1,12 @@
 """The device's way to its aggregator: straight in the own network, by the environment's proxy to anywhere else."""
 
+import sys
+
 import pytest
 
 from fleet_protocol.client.identity import Identity
 from fleet_protocol.client.server_client import ServerClient, is_local
+from fleet_protocol.errors import LinkError
 from tests.support.listener import Listener
 
 IDENTITY = Identity("1" * 32, "a secret of the tests")
@@ -51,6 +54,19 @@ def test_an_aggregator_far_away_is_spoken_to_through_the_proxy(proxy):
     assert link.work(0.0) is None
     link.close()
     assert proxy.asked == ["http://aggregator.example.org:8470/v1/work?wait_s=0.0"]
+
+
+def test_a_socks_proxy_keeps_no_device_from_an_aggregator_nearby_and_is_named_where_it_is_needed(
+    aggregator, proxy, monkeypatch
+):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "socks5://127.0.0.1:9")
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    link = ServerClient(aggregator.url, IDENTITY)
+    assert link.work(0.0) is None
+    link.close()
+    with pytest.raises(LinkError, match=r"SOCKS proxy.*pip install socksio.*NO_PROXY"):
+        ServerClient("https://aggregator.example.org:8470", IDENTITY)
 
 
 NEAR = (

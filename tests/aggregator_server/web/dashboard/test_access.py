@@ -142,6 +142,9 @@ def test_a_form_that_another_site_sends_changes_nothing(aggregator, admin):
         assert "nothing was changed" in response.text
         assert admin.client.post("/sign-in", data={"token": ADMIN}, headers=headers).status_code == 403
     assert "forged" not in admin.get("/classes").text
+    proxied = {"Origin": "https://fleet.example.org", "Host": "127.0.0.1:8470"}  # as nginx passes it on by default
+    said = admin.client.post("/sign-in", data={"token": ADMIN}, headers=proxied).text
+    assert all(word in said for word in ("https://fleet.example.org", "127.0.0.1:8470", "Host $http_host")), said
     own = {"Origin": aggregator.url, "Sec-Fetch-Site": "same-origin"}
     assert admin.client.post("/classes/c1/rename", data={"name": "nope"}, headers=own).status_code == 303
 
