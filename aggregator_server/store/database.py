@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Executable, create_engine, event
+from sqlalchemy import URL, Connection, Engine, Executable, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from aggregator_server.errors import AggregatorError, StartError
+from aggregator_server.errors import AggregatorError, StartError, StateAwayError
 from aggregator_server.store import migrations
 from aggregator_server.store.free_space import full, is_full
 from aggregator_server.store.identity import Identity
@@ -81,6 +81,9 @@ class Database(ABC):
     def answers(self) -> Any:  # noqa: ANN401  (a context manager)
         """Return a context that turns errors of a database which does not answer into StateAwayError."""
 
+    def require_writable(self) -> None:  # noqa: B027  (most have nothing to check)
+        """Check that the database takes writes, as far as that is in doubt. Raises StateAwayError: it does not."""
+
     @abstractmethod
     def flush(self) -> None:
         """Make durable whatever was committed before. Raises OSError: the disk refuses, or it does not answer."""
@@ -88,6 +91,12 @@ class Database(ABC):
 
 class Sqlite(Database):
     """A file of SQLite, with a write-ahead log."""
+
+    def __init__(self, engine: Engine, shown: str) -> None:
+        super().__init__(engine, shown)
+        found = Path(shown).stat()
+        self._file = found.st_dev, found.st_ino
+        self._held = False  # by another program, when somebody wanted to write last
 
     @property
     def _reading(self) -> Engine:
@@ -98,8 +107,47 @@ class Sqlite(Database):
 
     @contextmanager
     def answers(self) -> Iterator[None]:
-        """Change nothing: a file is there or is damaged."""
-        yield
+        """Turn errors of a file that another program holds, or that is gone, into StateAwayError."""
+        self._require_own_file()
+        try:
+            yield
+        except OperationalError as error:
+            if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF not in _HELD:
+                raise
+            self._held = True
+            raise StateAwayError(
+                f"the database {self.shown} has been held by another program for {_LOCK_WAIT_S:g} s; end that program"
+            ) from None
+
+    @contextmanager
+    def writing(self, durability: Durability) -> Iterator[Session]:
+        """A session that nobody writes beside, and that commits at the end."""
+        with super().writing(durability) as session:
+            yield session
+        self._held = False
+
+    def first_row(self, statement: Executable, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401  (a row)
+        """Return the first row that a statement finds in the newest state; of one thread alone."""
+        with self.answers():
+            return super().first_row(statement, parameters)
+
+    def require_writable(self) -> None:
+        """Try to write where it failed last. Raises StateAwayError: another program still holds the file."""
+        if self._held:
+            with self.writing("soon") as session:
+                session.connection()
+
+    def _require_own_file(self) -> None:
+        """Check that the file was not removed, or what is written is lost. Raises StateAwayError: it was."""
+        try:
+            found = Path(self.shown).stat()
+        except OSError:
+            found = None
+        if found is None or (found.st_dev, found.st_ino) != self._file:
+            raise StateAwayError(
+                f"the database {self.shown} was removed or replaced while the server runs; stop the server, and "
+                "restore it from a backup (`auricle-aggregator restore`)"
+            )
 
     def flush(self) -> None:  # noqa: D102
         try:
@@ -114,11 +162,17 @@ class Sqlite(Database):
 
 CONNECTIONS = 16  # kept open: opening one costs more than most queries
 _LOCK_WAIT_S = 30.0
+_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PRAGMAS = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # a receipt promises that the upload survives a power cut
     "PRAGMA foreign_keys = ON",
 )
+
+
+def address_of(path: Path) -> URL:
+    """Return the address of a file of SQLite, whatever signs its path has."""
+    return URL.create("sqlite", database=str(path))
 
 
 def open_sqlite(path: Path, identity: Identity, *, upgrade: bool) -> Sqlite:
@@ -130,7 +184,7 @@ def open_sqlite(path: Path, identity: Identity, *, upgrade: bool) -> Sqlite:
     """
     _close_to_others(path)
     engine = create_engine(
-        f"sqlite:///{path}", connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
+        address_of(path), connect_args={"timeout": _LOCK_WAIT_S}, pool_size=CONNECTIONS, max_overflow=0
     )
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)

@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import sqlite3
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -114,7 +115,7 @@ def _only_one(copies: Path) -> Iterator[None]:
 
 def _require_room(location: Location, copies: Path) -> None:
     """Refuse a copy that would take the room which the server needs on the same disk."""
-    needed = sum(_size(path) for path in location.data.rglob("*"))
+    needed = sum(_size(path) for path in location.data.rglob("*") if not _COPY.fullmatch(path.name))
     if location.store is not None:
         needed += sum(entry.size for entry in open_blobs(location).entries())
     room = free_space(copies)
@@ -217,9 +218,17 @@ def _copy_whole_tables(location: Location, copy: Path) -> None:
 
 
 def _files_beside(folder: Path) -> list[Path]:
-    """Return the files beside database and blobs: tokens and keys."""
+    """Return the files beside database and blobs: tokens and keys. Copies of the fleet are none of them."""
     tops = [path for path in sorted(folder.iterdir()) if path.name not in _ELSEWHERE and not _is_of_server(path.name)]
-    return [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top]) if path.is_file()]
+    found = [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top]) if path.is_file()]
+    return [path for path in found if not path.name.startswith(".") and not _is_copy(path)]
+
+
+def _is_copy(path: Path) -> bool:
+    """Say whether a file is a copy of a fleet, by the head of the first file in it."""
+    with path.open("rb") as file:
+        head = file.read(tarfile.BLOCKSIZE)
+    return head.startswith(f"{DATABASE}\0".encode()) and head[257:262] == b"ustar"
 
 
 def _is_of_server(name: str) -> bool:

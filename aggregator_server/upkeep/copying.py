@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, Table, create_engine, insert, select,
 from aggregator_server.errors import BackupError, BlobError, StartError
 from aggregator_server.store import DATABASE, migrations, open_blobs, open_tables
 from aggregator_server.store.blobs import BlobStore
-from aggregator_server.store.database import make_tables, number_of
+from aggregator_server.store.database import address_of, make_tables, number_of
 from aggregator_server.store.identity import Identity
 from aggregator_server.store.location import Location
 from aggregator_server.store.postgres import Postgres, open_postgres
@@ -31,7 +31,7 @@ Digests = dict[str, tuple[int, str]]  # of each table: how many rows it has, and
 @contextmanager
 def file_of_tables(path: Path) -> Iterator[Engine]:
     """Open a file of SQLite that nobody else has open."""
-    engine = create_engine(f"sqlite:///{path}")
+    engine = create_engine(address_of(path))
     try:
         yield engine
     finally:

@@ -101,6 +101,20 @@ def test_the_newest_copies_stay_and_each_is_the_folder_again(whole, tmp_path):
     assert copied_at(tmp_path / "again") == 0  # a moved folder has no copy of its own yet
 
 
+def test_copies_within_the_data_folder_are_not_copied_again(folder, tmp_path):
+    copies = folder / "copies"
+    sizes = {back_up_into(folder, copies, 9, NOON + day * DAY_S).stat().st_size for day in range(3)}
+    back_up(folder, folder / "before the move.tar")
+    sizes.add((folder / "before the move.tar").stat().st_size)
+    (copies / ".auricle-20260101T000000Z.tar.0123abcd").write_bytes(b"half-written" * 10_000)
+    sizes.add(back_up_into(folder, copies, 9, NOON + 9 * DAY_S).stat().st_size)
+    assert len(sizes) == 1, sizes
+    restore(folder / "before the move.tar", tmp_path / "again")
+    assert check(tmp_path / "again") == []
+    assert (tmp_path / "again" / "keys" / "authority.pem").exists()
+    assert not (tmp_path / "again" / "copies").exists()
+
+
 def test_what_a_killed_backup_left_goes_and_what_is_not_a_copy_stays(whole, tmp_path):
     left = (".auricle-20260101T000000Z.tar.0123abcd", ".auricle-20260101T000000Z.tar.0123abcd.db")
     own = ("auricle-before-the-move.tar", "auricle-20260101T000000Z.tar.gz", "notes")
