@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from aggregator_server.errors import LeaseLostError
+from aggregator_server.errors import LeaseLostError, StateAwayError
 from aggregator_server.limits import UNNAMED_S, WOKEN_AT_ONCE
 from aggregator_server.rounds.lifecycle import advance
 from aggregator_server.rounds.queries import read_waiting, write_seen
@@ -124,6 +124,9 @@ class RoundScheduler:
             except LeaseLostError as error:
                 _log.warning("%s; nothing of this step was written", error)
                 pause = 0.0
+            except StateAwayError as error:
+                _log.warning("the open round could not be moved forward: %s; next try in %g s", error, _RETRY_S)
+                pause = _RETRY_S
             except Exception:
                 _log.exception("the open round could not be moved forward; next try in %g s", _RETRY_S)
                 pause = _RETRY_S

@@ -261,6 +261,7 @@ def open_postgres(
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (LOCKS, _TABLES))
+            _require_unicode(connection, shown)
             found = prepare(connection, shown, identity, create=create, number=number, fill=fill)
         identity.note(found)
     except (*_AWAY, DBAPIError) as error:
@@ -272,12 +273,23 @@ def open_postgres(
     return Postgres(engine, deadlines, shown, found, server)
 
 
+def _require_unicode(connection: sa.Connection, shown: str) -> None:
+    """Refuse a database that cannot hold every name. Raises StartError: its encoding is another."""
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    if encoding != "UTF8":
+        raise StartError(
+            f"the database {shown} has the encoding {encoding}, which cannot hold every device's name; make another "
+            "one: createdb --encoding UTF8 --template template0 NAME"
+        )
+
+
 def has_fleet(address: str) -> bool:
-    """Say whether a database holds a fleet. Raises StartError: it does not answer."""
+    """Say whether a database holds a fleet. Raises StartError: it does not answer, or cannot hold one."""
     shown = show_database(address)
     engine, _ = _connect(address, shown)
     try:
         with engine.connect() as connection:
+            _require_unicode(connection, shown)
             return sa.inspect(connection).has_table(FLEET.name)
     except _AWAY as error:
         raise _unusable(shown, error) from None
@@ -301,7 +313,7 @@ def _connect(address: str, shown: str, server: str = "") -> tuple[sa.Engine, Dea
             max_overflow=4,  # the connections of the event loop, and of the lock
             pool_timeout=_POOL_S,
             hide_parameters=True,
-            connect_args={"application_name": name_of(server)},
+            connect_args={"application_name": name_of(server), "client_encoding": "UTF8"},
         )
     except ModuleNotFoundError as error:
         raise StartError(f"--database {shown} needs: pip install 'auricle[scale]'") from error
@@ -314,6 +326,6 @@ def _connect(address: str, shown: str, server: str = "") -> tuple[sa.Engine, Dea
 def _configure(connection: Any, _record: object) -> None:  # noqa: ANN401  (psycopg's own)
     connection.execute(
         f"SET statement_timeout = '{_STATEMENT_S}s'; SET lock_timeout = '{_LOCK_WAIT_S}s'; "
-        f"SET idle_in_transaction_session_timeout = '{_ABANDONED_S}s'; SET client_encoding = 'UTF8'"
+        f"SET idle_in_transaction_session_timeout = '{_ABANDONED_S}s'"
     )
     connection.commit()

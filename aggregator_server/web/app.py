@@ -10,6 +10,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 from aggregator_server import limits
+from aggregator_server.errors import StateAwayError
 from aggregator_server.rounds.computation import Computation
 from aggregator_server.rounds.queries import write_seen
 from aggregator_server.rounds.scheduler import Notifier, RoundScheduler
@@ -73,7 +74,8 @@ def create_app(store: Store, first_tokens: Tokens, terms: Terms | None = None) -
             moving.cancel()
             await asyncio.wait([moving])
             await asyncio.to_thread(store.leave)
-            await asyncio.to_thread(write_seen, store)
+            with contextlib.suppress(StateAwayError):
+                await asyncio.to_thread(write_seen, store)
 
     app = FastAPI(
         title="Auricle aggregator",

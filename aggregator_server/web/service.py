@@ -86,6 +86,7 @@ class Readiness:
 
     def _try(self) -> str:
         try:
+            self._store.database.require_writable()
             with self._store.reading() as session:
                 needed = one_lasting(session)
             free_space(self._store.blobs.folder)

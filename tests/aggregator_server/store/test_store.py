@@ -10,12 +10,15 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from aggregator_server.errors import BlobError, StartError
+from aggregator_server.errors import BlobError, StartError, StateAwayError
 from aggregator_server.store import Store
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location
 from aggregator_server.store.objects import ObjectBlobs, _first_line
 from aggregator_server.store.tables import BlobRow, ParticipantRow, RoundRow
+from aggregator_server.upkeep.backup import back_up, restore
+from aggregator_server.upkeep.check import check
+from tests.support.core_fleet import between_rounds
 
 
 @pytest.fixture
@@ -126,6 +129,55 @@ def test_a_statement_that_fails_does_not_spoil_the_next_one_and_one_thread_alone
     assert store.first_row(one, {}) == (1,)
     with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="only that of the event loop may"):
         other.submit(store.first_row, one, {}).result()
+
+
+def test_a_database_that_another_program_holds_is_away_and_takes_writes_again_later(tmp_path, monkeypatch):
+    monkeypatch.setattr("aggregator_server.store.database._LOCK_WAIT_S", 0.2)
+    with (
+        contextlib.closing(Store(tmp_path / "data")) as store,
+        contextlib.closing(sqlite3.connect(tmp_path / "data" / "auricle.db", isolation_level=None)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        for _ in range(2):
+            with (
+                pytest.raises(StateAwayError, match=r"auricle\.db has been held by another program"),
+                store.writing() as at,
+            ):
+                at.add(BlobRow(sha256="a" * 64, kind="model"))
+            with pytest.raises(StateAwayError):
+                store.database.require_writable()
+        other.execute("ROLLBACK")
+        store.database.require_writable()
+        with store.writing() as at:
+            at.add(BlobRow(sha256="a" * 64, kind="model"))
+
+
+def test_a_database_that_was_removed_takes_nothing_more(tmp_path):
+    with contextlib.closing(Store(tmp_path / "data")) as store:
+        (tmp_path / "data" / "auricle.db").rename(tmp_path / "away.db")
+        for using in (store.writing, store.reading):
+            with pytest.raises(StateAwayError, match=r"auricle\.db was removed or replaced"), using() as session:
+                session.scalar(text("SELECT 1"))
+        with pytest.raises(StateAwayError):
+            store.first_row(text("SELECT 1"), {})
+        (tmp_path / "away.db").rename(tmp_path / "data" / "auricle.db")
+        with store.reading() as session:
+            assert session.scalar(text("SELECT 1")) == 1
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "100%", "a%20b", "a&b=c", "it's", 'so "said"', " with blanks ", "x;y"])
+def test_everything_is_within_a_folder_whatever_signs_its_name_has(tmp_path, name):
+    folder, copy = tmp_path / name / name, tmp_path / f"copy {name}.tar"
+    between_rounds(folder, uploads=2)
+    back_up(folder, copy)
+    restore(copy, tmp_path / f"again {name}")
+    assert check(folder) == check(tmp_path / f"again {name}") == []
+    assert {path.name for path in tmp_path.iterdir()} == {name, copy.name, f"again {name}"}
+    database = folder / "auricle.db"
+    assert (stat.S_IMODE(database.stat().st_mode), database.stat().st_size > 0) == (0o600, True)
+    other = Location(tmp_path / name / "data", None, str(tmp_path / name / "store"))
+    with contextlib.closing(Store(other)) as store:
+        assert store.blobs.read(store.blobs.put(b"abc")) == b"abc"
 
 
 def test_one_process_at_a_time_has_the_folder_which_is_for_its_owner_alone(tmp_path):
