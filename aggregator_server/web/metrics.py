@@ -5,6 +5,7 @@ The figures are the same in every process that serves the fleet, and survive a r
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from aggregator_server.fleet.audit import What
 from aggregator_server.fleet.health import SEEN_S, count_health, count_outdated
 from aggregator_server.rounds.queries import open_round_id
 from aggregator_server.store import Store, tables
@@ -44,7 +46,8 @@ class _Fleet(Collector):
             yield from _open_round(session)
             yield _by("state", "auricle_classes", "Classes of the fleet.", _counts(session, tables.ClassRow.state))
             entries = CounterMetricFamily("auricle_audit_entries", "Entries of the audit.", labels=["what"])
-            for what, count in _counts(session, tables.AuditRow.what).items():
+            never = dict.fromkeys(get_args(What), 0)  # as for rounds
+            for what, count in (never | _counts(session, tables.AuditRow.what)).items():
                 entries.add_metric([what], count)
             yield entries
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 import yaml
 
-from aggregator_server.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE
+from aggregator_server.limits import LEAST_FREE_BYTES, LEAST_FREE_SHARE, REFUSALS_NOTED_OF_ADDRESS
 from tests.support.checkout import ROOT
 
 RULES = ROOT / "systemd/auricle.rules.yml"
@@ -23,7 +23,7 @@ FIRES = {
     "AuricleDeviceQuarantined": ({f"auricle_devices_quarantined{{{SERVER}}}": "2x5"}, "3m"),
     "AuricleRoundFailed": ({f'auricle_rounds{{state="failed", {SERVER}}}': "0x10 1x10"}, "15m"),
     "AuricleRoundLasts": ({f"auricle_open_round{{{SERVER}}}": "3x1500"}, "1450m"),
-    "AuricleWrongTokens": ({f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+5x20"}, "16m"),
+    "AuricleWrongTokens": ({f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': "0+1x20"}, "16m"),
 }
 # A fleet that is well. What an alert's own series say replaces these.
 WELL = {
@@ -66,6 +66,34 @@ def test_every_alert_is_played_and_has_the_servers_bound():
     assert set(FIRES) == set(found)
     bound = f"clamp_max({LEAST_FREE_SHARE} * auricle_disk_bytes, {LEAST_FREE_BYTES:.0f})"
     assert found["AuricleAggregatorDiskFull"]["expr"].endswith(f"< {bound}")
+
+
+def scraped(aggregator):
+    """What a server's metrics say now, by name and labels."""
+    with aggregator.client() as client:
+        lines = client.get("/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+
+def test_a_flood_of_wrong_tokens_from_one_address_fires_at_a_new_server(start_aggregator, tmp_path):
+    aggregator = start_aggregator()
+    name = 'auricle_audit_entries_total{what="authentication_failed"}'
+    before = scraped(aggregator)[name]
+    for number in range(REFUSALS_NOTED_OF_ADDRESS + 5):
+        with aggregator.client(f"wrong {number}") as client:
+            assert client.get("/v1/devices").status_code == 401
+    after = scraped(aggregator)[name]
+    assert (before, after) == (0, REFUSALS_NOTED_OF_ADDRESS)
+    series = {f'auricle_audit_entries_total{{what="authentication_failed", {SERVER}}}': f"{before}x9 {after}x20"}
+    done = play(tmp_path, [("AuricleWrongTokens", "16m", series)])
+    assert "AuricleWrongTokens, time: 16m" in done.stdout, done.stdout
+
+
+def test_what_the_alerts_look_at_is_there_from_a_server_s_first_day(start_aggregator):
+    shown = scraped(start_aggregator())
+    for rule in (rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]):
+        for name in re.findall(r"auricle_\w+(?:\{[^}]*\})?", rule["expr"]):
+            assert name in shown, rule["alert"]
 
 
 def test_no_alert_fires_for_a_fleet_that_is_well(tmp_path):
