@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PROGRAM, _BUNDLE = "aggregator_server.cli", "sounds_2s"
 _LABELS, _NEW = ("doorbell", "knock", "bark", "telephone"), "kettle"
 _NAMES = ("kitchen", "hall", "study", "bedroom", "nursery", "workshop", "attic", "garage", "cellar", "porch")
+_KNOWING, _PLAYED = 2, "heard"  # how many devices know the new sound; the folder of what another one hears
 _TAKES, _TAKE_S = 8, 2
 _INTERVAL_S, _READY_S, _LOOK_S = 60, 300.0, 2.0
 
@@ -60,23 +61,32 @@ def _try(options: argparse.Namespace) -> int:
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
         programs.start("server", _PROGRAM, "run", "--data", data, "--port", port, tell=said.put)
         programs.wait(lambda: not said.empty(), _READY_S)
+        heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        listener = "" if len(names) == _KNOWING else names[_KNOWING]
         for name in names:
-            programs.start(name, EDGE, "join", link, "--recordings", folder / name, "--run", tell=lambda _line: None)
+            plays = ("--play", folder / _PLAYED) if name == listener else ()
+            join = ("join", link, "--recordings", folder / name, *plays, "--run")
+            programs.start(name, EDGE, *join, tell=heard.put if plays else lambda _line: None)
         client = connect(argparse.Namespace(data=data, url=None, authority=None, token=None))
         programs.wait(lambda: len(client.get("/v1/devices")) == len(names), _READY_S)
         url = f"{client.url}/#token={_answer('tokens', '--data', data, '--json')['admin']}"
-        print(f"A fleet of {', '.join(names)} learns sample sounds; {' and '.join(names[:2])} know one more, a {_NEW}.")
+        knowing = " and ".join(names[:_KNOWING])
+        print(f"A fleet of {', '.join(names)} learns sample sounds; {knowing} know one more, a {_NEW}.")
+        if listener:
+            print(f"{listener} has a {_NEW} beside it, and nobody teaches it that.")
         print(f"Its dashboard: {url} (press Sign in; Ctrl-C here ends it all)")
         print("With your own recordings: auricle-aggregator new --from FOLDER\n", flush=True)
         if not options.no_browser:
             open_in_browser(url)
         shown: dict[int, str] = {}
+        told: set[str] = set()
         next_at = 0.0
         while True:
             if time.monotonic() >= next_at and all(one["state"] != "open" for one in client.get("/v1/rounds", limit=1)):
                 next_at = time.monotonic() + _INTERVAL_S
                 client.send("POST", "/v1/rounds", {})
             _show_news(client, shown)
+            _show_heard(listener, heard, told)
             programs.watch(_LOOK_S)
     return 0
 
@@ -94,9 +104,11 @@ def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
 
     rng = np.random.default_rng(1)
     for number, owner in enumerate(("recordings", "recordings", *names)):
-        for label in _LABELS if owner not in names[:2] else (*_LABELS, _NEW):
+        for label in _LABELS if owner not in names[:_KNOWING] else (*_LABELS, _NEW):
             for take, samples in enumerate(takes(label, _TAKES, _TAKE_S * RATE_HZ, rng)):
                 save(folder / owner / label / f"{number}-{take}.wav", samples)
+    for take, samples in enumerate(takes(_NEW, _TAKES, _TAKE_S * RATE_HZ, rng)):
+        save(folder / _PLAYED / f"{take}.wav", samples)
 
 
 def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
@@ -109,8 +121,9 @@ def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
 
 
 def _show_news(client: Client, shown: dict[int, str]) -> None:
-    """Print how the newest rounds stand, and how many classes the fleet knows, where that is news."""
-    classes = ", ".join(found["name"] for found in client.get("/v1/classes"))
+    """Print how the newest rounds stand, and what the fleet knows, where that is news; name a sound that it found."""
+    known = client.get("/v1/classes")
+    classes = ", ".join(found["name"] for found in known)
     for found in reversed(client.get("/v1/rounds", limit=2)):
         number, state = found["round_id"], found["state"]
         if state == "done":
@@ -119,3 +132,21 @@ def _show_news(client: Client, shown: dict[int, str]) -> None:
         if shown.get(number) != state:
             shown[number] = state
             print(f"{time.strftime('%H:%M:%S')}  round {number}, {found['strategy']}: {state}", flush=True)
+    unnamed = next((info for info in known if info["discovered_in"] is not None), None)
+    if unnamed is not None and _NEW not in classes.split(", "):
+        client.send("PATCH", f"/v1/classes/{unnamed['class_id']}", {"name": _NEW})
+        said = f"{unnamed['name']}, which nobody had named, is the {_NEW} from now on, everywhere with the next round"
+        print(f"{time.strftime('%H:%M:%S')}  {said}", flush=True)
+
+
+def _show_heard(listener: str, heard: queue.SimpleQueue[str], told: set[str]) -> None:
+    """Print by which names the device that listens hears the new sound, each once."""
+    while not heard.empty():
+        try:
+            event = json.loads(heard.get())
+        except ValueError:
+            continue  # said at the start
+        label = str(event.get("label"))
+        if event.get("kind") == "detected" and label not in (*_LABELS, *told):
+            told.add(label)
+            print(f"{time.strftime('%H:%M:%S')}  {listener} heard {label}, which others taught", flush=True)
