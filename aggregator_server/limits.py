@@ -18,6 +18,9 @@ HEAD_BYTES = 16 * 2**10  # of a request's line and headers
 STALL_S = 30.0  # between two pieces of it
 BODY_S = 60.0  # for all of it, and so much more as it takes at the slowest rate
 SLOWEST_BYTES_PER_S = 16 * 2**10
+AWAY_S = 120.0
+"""Time after which a device that was not heard of is away, s: a round leaves it out, and nobody waits for it. A device
+asks for work at least every minute, and the server writes down half a minute later when it was heard of."""
 IDLE_S = 75  # between two requests; longer than the longest poll and than the proxy keeps a connection
 
 # Connections.

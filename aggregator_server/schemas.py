@@ -309,6 +309,15 @@ class ParticipantInfo:
     recognition: Annotated[tuple[RecognitionInfo, ...], Doc("What it recognises, read from these")] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class LeftOutInfo:
+    """A device that a round left out, because it was away."""
+
+    device_id: Annotated[str, Doc("The device")]
+    name: Annotated[str, Doc("Its name for people")]
+    seen_at: Annotated[datetime, Doc("When it was last heard of then")]
+
+
 @dataclass(frozen=True)
 class ReportInfo:
     """A device's report of a new sound."""
@@ -365,6 +374,8 @@ class RoundDetail:
     quarantined: Annotated[tuple[str, ...], Doc("Devices that the round put in quarantine")]
     groups: Annotated[tuple[tuple[str, ...], ...], Doc("Devices of each group, fewest clips first; none: empty")]
     group_rounds: Annotated[tuple[int, ...], Doc("Number of rounds within each group")]
+    left_out: Annotated[tuple[LeftOutInfo, ...], Doc("Devices that were away when it opened: the first 50")] = ()
+    left_out_count: Annotated[int, Doc("Number of all devices that were away")] = 0
     damaged: Annotated[tuple[str, ...], Doc("Devices left out, their uploads being damaged on the disk")] = ()
     operation: Annotated[dict[str, Any], Doc("Details of what an operator did")] = field(default_factory=dict)
     accuracy_classes: Annotated[dict[str, int], Doc("Number of classes that each chose among")] = field(

@@ -9,12 +9,13 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from aggregator_server.commands import add_data, add_json, duration, show, tables_of
+from aggregator_server.commands import add_data, add_json, confirm, duration, show, tables_of
 from aggregator_server.commands.targets import Named, resolve
 
 if TYPE_CHECKING:
     from aggregator_server.commands import Commands
     from aggregator_server.schemas import DeviceInfo
+    from aggregator_server.store import Tables
 
 
 def add(commands: Commands) -> None:
@@ -30,8 +31,13 @@ def add(commands: Commands) -> None:
         action = actions.add_parser(name, help=text)
         if name == "quarantine":
             action.add_argument("--reason", required=True, help="for people")
-        action.add_argument("device", metavar="DEVICE", help="its name, or its id or the beginning of it")
-        action.set_defaults(run=_change, action=name, reason="")
+        said = "its name, or its id or the beginning of it; several may be given"
+        action.add_argument("devices", nargs="*" if name == "admit" else "+", metavar="DEVICE", help=said)
+        if name == "admit":
+            action.add_argument("--all", action="store_true", help="every device that waits")
+        if name == "revoke":
+            action.add_argument("--yes", action="store_true", help="do not ask")
+        action.set_defaults(run=_change, action=name, reason="", all=False, yes=name != "revoke")
         add_data(action)
 
 
@@ -70,15 +76,35 @@ def _row(device: DeviceInfo) -> dict[str, Any]:
 def _change(options: argparse.Namespace) -> int:
     from aggregator_server.fleet.audit import COMMAND_LINE
     from aggregator_server.fleet.device_changes import change_devices
-    from aggregator_server.fleet.devices import devices_called
 
     tables = tables_of(options)
-    known = [Named(*found) for found in devices_called(tables, options.device)]
-    device_id = resolve(options.device, known, "device", "auricle-aggregator devices list")
-    change_devices(tables, [device_id], options.action, time.time(), COMMAND_LINE, options.reason)
-    name = next(device.name for device in known if device.id == device_id)
-    print(f"{name} ({device_id}) {_CHANGES[options.action][1]}")
+    meant = _meant(tables, options)
+    names = ", ".join(meant.values())
+    confirm(f"shut {names} out for good; a new invitation, and a new identity, would bring them back", yes=options.yes)
+    change_devices(tables, tuple(meant), options.action, time.time(), COMMAND_LINE, options.reason)
+    for device_id, name in meant.items():
+        print(f"{name} ({device_id}) {_CHANGES[options.action][1]}")
     return 0
+
+
+def _meant(tables: Tables, options: argparse.Namespace) -> dict[str, str]:
+    """Return the names of the devices that the options name, by identifier. Raises AggregatorError: there are none."""
+    from aggregator_server.errors import AggregatorError
+    from aggregator_server.fleet.devices import devices_called, waiting_devices
+
+    if options.all == bool(options.devices):
+        raise AggregatorError("name devices, or say --all for every one that waits")
+    if options.all:
+        found = waiting_devices(tables)
+        if not found:
+            raise AggregatorError("no device waits to be admitted")
+        return found
+    meant = {}
+    for given in options.devices:
+        known = [Named(*found) for found in devices_called(tables, given)]
+        device_id = resolve(given, known, "device", "auricle-aggregator devices list")
+        meant[device_id] = str(next(device.name for device in known if device.id == device_id))
+    return meant
 
 
 def _add_invitations(commands: Commands) -> None:

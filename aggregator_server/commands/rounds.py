@@ -5,18 +5,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.commands import add_json, duration, show, tell, text_of
 from aggregator_server.commands.targets import add_server, connect
-from aggregator_server.commands.watching import AWAY_S, print_left_out, watch
+from aggregator_server.commands.watching import print_left_out, watch
 from aggregator_server.errors import AggregatorError
 
 if TYPE_CHECKING:
+    from aggregator_server.client import Client
     from aggregator_server.commands import Commands
 
 
+_PATIENCE_S, _PAUSE_S = 10.0, 0.5
 _COLUMNS = ("round", "state", "strategy", "opened", "took", "uploaded", "learned", "kept own", "reason")
 
 
@@ -87,17 +90,27 @@ def choice(text: str) -> dict[str, Any]:
 
 def _start(options: argparse.Namespace) -> int:
     client, plan = connect(options), _plan_of(options)
-    if options.learned:
-        plan.setdefault("selection", {"seen_within_s": AWAY_S})
+    _await_device(client)
     opened = client.send("POST", "/v1/rounds", plan)
-    if options.learned:
-        print_left_out(client, int(opened["round_id"]))
+    print_left_out(client, int(opened["round_id"]))
     if options.watch or options.learned:
         return watch(client, int(opened["round_id"]), learned=options.learned, as_json=options.json)
     _tell_of(options, opened, "is open")
     if not options.json:
         print("follow it: auricle-aggregator round watch", file=sys.stderr)
     return 0
+
+
+def _await_device(client: Client) -> None:
+    """Wait a moment for the first device: one that was just told to join takes seconds to come."""
+    give_up = None
+    while not any(info["revoked_at"] is None for info in client.get("/v1/devices")):
+        if give_up is None:
+            print("no device has joined yet; waiting a moment for one", file=sys.stderr, flush=True)
+            give_up = time.monotonic() + _PATIENCE_S
+        if time.monotonic() >= give_up:
+            return
+        time.sleep(_PAUSE_S)
 
 
 def _plan_of(options: argparse.Namespace) -> dict[str, Any]:

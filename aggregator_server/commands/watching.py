@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
@@ -13,12 +13,8 @@ from typing import Any
 
 from aggregator_server.client import Client
 from aggregator_server.commands import print_table, text_of
+from aggregator_server.limits import AWAY_S
 
-AWAY_S = 120.0
-"""Time after which a device that was not heard of is away, s. A device asks for work at least every minute, and the
-server writes down half a minute later when it was heard of."""
-# Of a device that uploaded: a small board may train on the result for long, and asks for nothing meanwhile.
-_LONGEST_SILENCE_S = 900.0
 _PAUSE_S = 1.0
 _CLIPS = {"own": "its own clips", "taught": "its own clips, which it learned from", "public": "public recordings"}
 _OPEN, _DONE = "open", "done"
@@ -70,32 +66,37 @@ def watch(client: Client, round_id: int, *, learned: bool, as_json: bool) -> int
     else:
         _print_result(detail, taken)
     if learned and summary["state"] == _DONE:
-        missing = {item["device_id"] for item in detail["participants"] if not item["learned"]}
-        _print_away(client, lambda device_id: device_id in missing, "has not applied the result")
+        _print_not_learned(client, detail)
     return 0 if summary["state"] == _DONE else _FAILED_STATUS
 
 
 def print_left_out(client: Client, round_id: int) -> None:
     """Say on standard error which devices a round that was just opened leaves out, because they are away."""
-    taken = {item["device_id"] for item in client.get(f"/v1/rounds/{round_id}")["participants"]}
-    _print_away(client, lambda device_id: device_id not in taken, "is left out")
+    detail: Detail = client.get(f"/v1/rounds/{round_id}")
+    opened = _time(detail["summary"]["opened_at"])
+    for item in detail["left_out"]:
+        _say_away(item["name"], "is left out", (opened - _time(item["seen_at"])).total_seconds())
+    if more := detail["left_out_count"] - len(detail["left_out"]):
+        print(f"{more} more are left out", file=sys.stderr, flush=True)
 
 
-def _print_away(client: Client, meant: Callable[[str], bool], what: str) -> None:
-    for info in sorted(client.get("/v1/devices"), key=_name):
+def _print_not_learned(client: Client, detail: Detail) -> None:
+    missing = {item["device_id"] for item in detail["participants"] if not item["learned"]}
+    for info in sorted(client.get("/v1/devices") if missing else (), key=_name):
         silence = _silence_s(info)
-        if meant(info["device_id"]) and AWAY_S < silence < inf:
-            print(f"{info['name']} {what}: last heard of {_in_words(silence)} ago", file=sys.stderr, flush=True)
+        if info["device_id"] in missing and AWAY_S < silence < inf:
+            _say_away(info["name"], "has not applied the result", silence)
+
+
+def _say_away(name: str, what: str, silence_s: float) -> None:
+    print(f"{name} {what}: last heard of {_in_words(silence_s)} ago", file=sys.stderr, flush=True)
 
 
 def _is_awaited(client: Client, detail: Detail) -> bool:
     """Say whether a device that is there has yet to apply the result of a round that is done."""
     missing = [item for item in detail["participants"] if not item["learned"]]
     silences = {info["device_id"]: _silence_s(info) for info in client.get("/v1/devices")} if missing else {}
-    return any(
-        silences.get(item["device_id"], inf) <= (AWAY_S if item["upload"] is None else _LONGEST_SILENCE_S)
-        for item in missing
-    )
+    return any(silences.get(item["device_id"], inf) <= AWAY_S for item in missing)
 
 
 def _silence_s(info: Mapping[str, Any]) -> float:

@@ -222,6 +222,15 @@ def devices_called(tables: Tables, given: str) -> tuple[tuple[str, str, bool], .
     return tuple((row.device_id, row.name, row.revoked_at is None) for row in found.values())
 
 
+def waiting_devices(tables: Tables) -> dict[str, str]:
+    """Return the names of the devices that wait to be admitted, by identifier, oldest first."""
+    rows = select(DeviceRow.device_id, DeviceRow.name).where(
+        DeviceRow.waiting.is_(True), DeviceRow.revoked_at.is_(None)
+    )
+    with tables.reading() as session:
+        return {row.device_id: row.name for row in session.execute(rows.order_by(DeviceRow.enrolled_at))}
+
+
 def describe_device(tables: Tables, device_id: str) -> DeviceInfo:
     """Return one device. Raises RefusedError: there is no such device."""
     with tables.reading() as session:

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from aggregator_server.fleet.reputation import QUARANTINED, SUSPECTED
 from aggregator_server.fleet.versions import is_outdated
+from aggregator_server.limits import AWAY_S
 from aggregator_server.schemas import DeviceInfo
 from aggregator_server.store.expressions import program_of
 from aggregator_server.store.tables import IS_ACTIVE, DeviceRow
@@ -17,6 +18,7 @@ SEEN_S = 900.0
 HEALTH = ("waiting", "quarantine", "trouble", "suspicious", "silent", "well", "revoked")
 """What a device can be, in the order in which people look at them."""
 
+_NAMED = 20  # devices that are away
 PROGRAMS = 200
 """Different versions, and other texts of devices, that are told apart; devices say them, so there is a bound."""
 
@@ -98,6 +100,21 @@ def count_health(session: Session, now: float) -> FleetHealth:
         revoked=revoked,
         seen=seen,
     )
+
+
+@dataclass(frozen=True)
+class Away:
+    """Devices that a round would leave out, because they were not heard of for a while; ``names``: the first ones."""
+
+    count: int
+    names: tuple[str, ...]
+
+
+def find_away(session: Session, now: float) -> Away:
+    """Return which devices that may take part are away."""
+    away = IS_ACTIVE & DeviceRow.device_id.not_in(QUARANTINED) & (DeviceRow.seen_at < now - AWAY_S)
+    names = session.scalars(select(DeviceRow.name).where(away).order_by(DeviceRow.seen_at.desc()).limit(_NAMED))
+    return Away(count_devices(session, away), tuple(names))
 
 
 def count_devices(session: Session, condition: ColumnElement[bool]) -> int:

@@ -5,8 +5,10 @@ fleet's round, each next one from the group's last. The next round opens in the 
 so the phase survives any crash.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from sqlalchemy import func, insert
@@ -16,6 +18,8 @@ from sqlalchemy.orm import Session
 from aggregator_server import errors
 from aggregator_server.aggregation.input_bounds import capped_sizes
 from aggregator_server.fleet.classes import all_classes
+from aggregator_server.fleet.devices import device_names
+from aggregator_server.fleet.health import count_devices
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.reputation import QUARANTINED
 from aggregator_server.fleet.shared_models import current_model, with_network
@@ -24,7 +28,7 @@ from aggregator_server.rounds.history import Group, kept_state, schedule_of, sta
 from aggregator_server.rounds.plan import make_plan, parsed_plan
 from aggregator_server.rounds.queries import is_done, newest_done, read_columns, read_history, require_no_open_round
 from aggregator_server.schemas import RoundRequest
-from aggregator_server.selection.draw import data_sizes, select
+from aggregator_server.selection.draw import are_there, data_sizes, select
 from aggregator_server.store.expressions import batches
 from aggregator_server.store.tables import IS_ACTIVE, OPEN, DeviceRow, ParticipantRow, RoundRow, table_of
 from aggregator_server.strategies.registry import FleetKind, recommended
@@ -32,6 +36,8 @@ from aggregator_server.strategies.registry import strategy as lookup
 from aggregator_server.strategies.strategy import DeviceStatistics, Strategy
 from fleet_protocol.messages import RoundPlan
 from fleet_protocol.personalisations import personalisations
+
+_NAMED = 50  # devices that a round leaves out
 
 
 def open_requested(session: Session, request: RoundRequest, now: float) -> RoundRow:
@@ -87,7 +93,7 @@ def insert_round(
     )
     session.add(row)
     session.flush()
-    selected = _of_fleet(session, row, plan, now) if group is None else group.members
+    selected = _of_fleet(session, row, plan, now) if group is None else _of_group(session, plan, group, now)
     statement, connection = insert(table_of(ParticipantRow)), session.connection()
     for batch in batches(selected):
         chosen = [{"round_id": row.round_id, "device_id": device_id, "metrics": {}} for device_id in batch]
@@ -128,19 +134,47 @@ def _statistics(session: Session) -> tuple[DeviceStatistics, ...]:
 def _of_fleet(session: Session, row: RoundRow, plan: RoundPlan, now: float) -> tuple[str, ...]:
     candidates, history = read_columns(session, now), read_history(session, row.strategy)
     selected = select(candidates, plan.selection, history, (plan.seed, row.round_id))
-    if not len(candidates.device_ids):
-        raise errors.RefusedError(
-            "no_devices",
-            "no device is enrolled, or all are revoked or in quarantine; start `auricle-edge run` on one first",
-        )
     if not selected:
-        limit = plan.selection.settings["seen_within_s"]
-        raise errors.RefusedError(
-            "no_devices",
-            f"no device was heard of in the last {limit:g} s; start `auricle-edge run` on one first, or raise the "
-            "selection's seen_within_s",
-        )
+        raise errors.RefusedError("no_devices", _why_nobody(session, plan, any_may=bool(len(candidates.device_ids))))
+    away = ~are_there(candidates, plan.selection)
+    silence = dict(zip(candidates.device_ids[away].tolist(), candidates.unseen_s[away].tolist(), strict=True))
+    row.details = _left_out(session, {device_id.decode(): now - unseen for device_id, unseen in silence.items()})
     return selected
+
+
+def _of_group(session: Session, plan: RoundPlan, group: Group, now: float) -> tuple[str, ...]:
+    """Return the members of a group that are there; all where none is, so that the group's rounds go on."""
+    candidates = read_columns(session, now)
+    there = {device_id.decode() for device_id in candidates.device_ids[are_there(candidates, plan.selection)].tolist()}
+    return tuple(device_id for device_id in group.members if device_id in there) or group.members
+
+
+def _left_out(session: Session, seen_at: Mapping[str, float]) -> dict[str, Any]:
+    """Return for a round's details which devices it leaves out, by when they were last heard of: the latest first."""
+    if not seen_at:
+        return {}
+    first = sorted(seen_at, key=lambda device_id: (-seen_at[device_id], device_id))[:_NAMED]
+    names = device_names(session, first)
+    named = [{"device_id": one, "name": names[one], "seen_at": seen_at[one]} for one in first]
+    return {"left_out": named, "left_out_count": len(seen_at)}
+
+
+def _why_nobody(session: Session, plan: RoundPlan, *, any_may: bool) -> str:
+    """Return why no device can be selected, and the way out; ``any_may``: some may take part, but are away."""
+    waiting = count_devices(session, DeviceRow.waiting.is_(True) & DeviceRow.revoked_at.is_(None))
+    admit = "on the dashboard's page Fleet, or by `auricle-aggregator devices admit --all`"
+    if any_may:
+        limit = plan.selection.settings["seen_within_s"]
+        more = f" ({waiting} more wait to be admitted: {admit})" if waiting else ""
+        return (
+            f"no device was heard of in the last {limit:g} s{more}; start `auricle-edge run` on one first, or raise "
+            "the selection's seen_within_s"
+        )
+    if waiting:
+        return f"no device may take part yet: {waiting} wait to be admitted; admit them {admit}"
+    if shut := count_devices(session, IS_ACTIVE):
+        return f"no device may take part: {shut} are in quarantine (`auricle-aggregator devices release NAME`)"
+    return "no device has joined; invite one (`auricle-aggregator invite`), and start `auricle-edge run` on it"
 
 
 def open_next_group_round(session: Session, round_id: int, now: float) -> None:

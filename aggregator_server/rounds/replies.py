@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from statistics import median
 from typing import Any
@@ -72,7 +72,13 @@ def describe_round(store: Store, round_id: int, now: float | None = None) -> sch
         aggregation=details.get("aggregation", {}),
         quarantined=tuple(details.get("quarantined", ())),
         damaged=tuple(details.get("damaged", ())),
+        left_out=tuple(_left_out(**item) for item in details.get("left_out", ())),
+        left_out_count=details.get("left_out_count", 0),
     )
+
+
+def _left_out(seen_at: float, **named: str) -> schemas.LeftOutInfo:
+    return schemas.LeftOutInfo(**named, seen_at=datetime.fromtimestamp(seen_at, UTC))
 
 
 def _summary(session: Session, round_id: int) -> schemas.RoundSummary:

@@ -24,7 +24,7 @@ from aggregator_server.rounds.queries import mark_done, of_uploads, training_los
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
 from aggregator_server.store.expressions import batches
-from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, ParticipantRow, table_of
+from aggregator_server.store.tables import ACTIVE, AssignmentRow, BlobRow, ClassRow, ParticipantRow, RoundRow, table_of
 from aggregator_server.strategies.registry import strategy
 from fleet_protocol.bundle import unpack_bundle
 from fleet_protocol.messages import ClassReport, RoundPlan, Update, parse
@@ -215,7 +215,8 @@ def apply_result(session: Session, round_id: int, stored: StoredResult, now: flo
     uploaders = of_uploads(session, round_id, ParticipantRow.device_id)
     quarantined = note_round(session, round_id, uploaders, screened, now)
     columns = {f"result_{kind}": stored.blobs.get(kind) for kind in KINDS}
-    details = result.details | {"quarantined": list(quarantined)}
+    opened = session.get_one(RoundRow, round_id).details
+    details = opened | result.details | {"quarantined": list(quarantined)}
     mark_done(session, round_id, now, columns | {"details": details, "training_loss": training_loss(session, round_id)})
 
 

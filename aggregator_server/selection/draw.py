@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from aggregator_server.aggregation.input_bounds import capped_sizes
-from aggregator_server.limits import SELECTION_CAP
+from aggregator_server.limits import AWAY_S, SELECTION_CAP
 from fleet_protocol.arrays import Doubles
 from fleet_protocol.messages import Choice
 from fleet_protocol.registry import Registry, discover
 from fleet_protocol.setting import Setting, Settings, Value
 
 SEEN_WITHIN = Setting(
-    0.0, "seconds since a device was last heard of after which it is not selected; 0: no limit", 0.0, 3.2e7
+    AWAY_S, "seconds since a device was last heard of after which it is not selected; 0: no limit", 0.0, 3.2e7
 )
 FRACTION = Setting(0.2, "share of the devices that take part, at least one", 0.0, 1.0)
 
@@ -108,9 +108,8 @@ def select(
     Returns:
         Identifiers in alphabetical order; none where no candidate was heard of lately.
     """
-    limit = float(choice.settings.get("seen_within_s", 0.0))
     columns = candidates if isinstance(candidates, Columns) else Columns.of(candidates)
-    here = columns.unseen_s <= limit if limit else np.ones(len(columns.clips), np.bool_)
+    here = are_there(columns, choice)
     present = columns.device_ids[here]
     if not len(present):
         return ()
@@ -120,6 +119,12 @@ def select(
     waiting = np.random.default_rng(seed).exponential(size=len(present)) / p
     chosen = np.sort(np.argsort(waiting, kind="stable")[:count])
     return tuple(identifier.decode() for identifier in present[chosen].tolist())
+
+
+def are_there(columns: Columns, choice: Choice) -> npt.NDArray[np.bool_]:
+    """Return which devices were heard of lately enough for a selection, bool [devices]."""
+    limit = float(choice.settings.get("seen_within_s", 0.0))
+    return columns.unseen_s <= limit if limit else np.ones(len(columns.clips), np.bool_)
 
 
 def selected_count(choice: Choice, present: int) -> int:

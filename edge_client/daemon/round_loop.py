@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from edge_client.storage.identity import Membership
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.addresses import is_clear
 from fleet_protocol.atomic_files import remove_durably
-from fleet_protocol.errors import RefusedError, UnreachableError
+from fleet_protocol.errors import AuricleError, RefusedError, UnreachableError
 from fleet_protocol.messages import Enrolment, Learned, Work, parse
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.5
 # Longest time without a sign of progress while the loop merely waits.
 _BEAT_S = 5.0
+# While it trains it asks for work so often all the same, or a round that opens would take it for a device that is away.
+_SIGN_OF_LIFE_S = 45.0
 # Blobs of earlier work that stay while none was learned from: rounds that never end must not fill the disk.
 _SPARE_BYTES = 512 * 1024 * 1024
 # What the aggregator says as long as nobody admitted this device.
@@ -58,6 +61,7 @@ class RoundLoop:
         # A round whose training failed here: trying it for ever would keep the device from everything else.
         self._given_up: tuple[int, str] | None = None
         self._last_enrolment: Enrolment | None = None
+        self._heard_at = time.monotonic()
         self.status: dict[str, Any] = {"server": server.url, "enrolled": False, "reachable": None}
         self.status |= {"waiting": False, "error": "", "trouble": ""}
 
@@ -70,7 +74,7 @@ class RoundLoop:
                 if not self.status["enrolled"]:
                     self._enrol()
                 if self._state.outbox.is_empty():
-                    self._training.wait(self._beat)
+                    self._training.wait(self._beat_and_be_heard)
                 if self._stop.is_set():
                     break
                 self._step()
@@ -94,6 +98,14 @@ class RoundLoop:
         deadline = time.monotonic() + longest * self._jitter.uniform(of, 1.0)
         while (left := deadline - time.monotonic()) > 0 and not self._stop.wait(min(left, _BEAT_S)):
             self._beat()
+
+    def _beat_and_be_heard(self) -> None:
+        """Report progress of a training, and let the aggregator know that the device is on; the answer comes again."""
+        self._beat()
+        if self.status["enrolled"] and time.monotonic() - self._heard_at >= _SIGN_OF_LIFE_S:
+            self._heard_at = time.monotonic()
+            with suppress(AuricleError):
+                self._client.work(0.0)
 
     def _progress(self) -> Progress:
         return self._state.model.load(self._config.bundle).progress
@@ -127,6 +139,7 @@ class RoundLoop:
 
     def _step(self) -> None:
         work = self._client.work(self._server.wait_s)
+        self._heard_at = time.monotonic()
         self._beat()
         if work is None:
             return
@@ -178,7 +191,7 @@ class RoundLoop:
         data = self._state.outbox.read(path)
         if data is None or done != work.round_id:
             try:
-                self._training.train(work, f"round {work.round_id}: {work.kind}", self._beat)
+                self._training.train(work, f"round {work.round_id}: {work.kind}", self._beat_and_be_heard)
             except WorkError:
                 if not self._stop.is_set():
                     self._given_up = (work.round_id, work.kind)

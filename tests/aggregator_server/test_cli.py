@@ -177,7 +177,8 @@ def test_devices_are_looked_after_beside_a_running_server(start_aggregator):
         assert re.search(rf"cnn2 +{re.escape(version())}  ", printed("devices", "list", *data))
         assert answer("devices", "list", *data)[0]["versions"]["program"] == version()
         assert client.get("/v1/work").status_code == 204
-        printed("devices", "revoke", device.device_id, *data)
+        failed(command("devices", "revoke", device.device_id, *data), device.enrolment()["name"], "say --yes")
+        printed("devices", "revoke", "--yes", device.device_id, *data)
         assert client.get("/v1/work").status_code == 403
     failed(command("devices", "admit", device.device_id, *data), device.device_id, "revoked")
     failed(command("devices", "revoke", "nobody", *data), "there is no device 'nobody'")

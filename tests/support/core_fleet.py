@@ -75,6 +75,9 @@ class CoreFleet:
             return publish_model(self.store, incoming)
 
     def open(self, now: float = 100.0, strategy: str = "zero_shot", **request) -> int:
+        """Open a round; every device was heard of just now."""
+        for device in self.devices:
+            self.store.note_seen(device.device_id, now)
         return open_round(self.store, RoundRequest(strategy, **request), now)
 
     def work(self, device: FakeDevice, now: float = 101.0) -> Work | None:

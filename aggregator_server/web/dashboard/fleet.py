@@ -141,6 +141,14 @@ def show_fleet(request: Request, service: CurrentService, _visit: Signed, wanted
     return render(request, "fleet.html", found=found, following=following, wanted=wanted, states=STATES, **counts)
 
 
+@router.post("/fleet/admit", dependencies=[Operator])
+def admit_all(service: CurrentService, visit: Signed, form: OwnForm) -> Response:
+    """Admit the devices that a page showed as waiting."""
+    change_devices(service.store, form.text("devices").split(), "admit", time.time(), visit.actor)
+    service.wake()
+    return to_page("/fleet", "all-admitted")
+
+
 @router.get("/fleet/{device_id}")
 def show_device(request: Request, service: CurrentService, _visit: Signed, device_id: DeviceId) -> Response:
     """Show one device, and what can be done about it."""

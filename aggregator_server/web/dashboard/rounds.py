@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from aggregator_server.errors import AggregatorError
+from aggregator_server.fleet.health import find_away
 from aggregator_server.fleet.public_sets import current_version
 from aggregator_server.fleet.shared_models import current_model
 from aggregator_server.operator_changes.restore_and_undo import restore_round
@@ -136,7 +137,9 @@ def _form_page(
 ) -> Response:
     chosen = form.text("strategy") if form else ""
     choices = list_choices(service.store)
-    return render(request, "round_choose.html", error=error, choices=choices, chosen=chosen, form=form)
+    with service.store.reading() as session:
+        away = find_away(session, time.time())
+    return render(request, "round_choose.html", error=error, choices=choices, chosen=chosen, form=form, away=away)
 
 
 def _request_of(form: Form, service: Service) -> RoundRequest:

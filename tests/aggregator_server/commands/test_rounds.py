@@ -31,9 +31,11 @@ def fleet(aggregator):
     return found
 
 
-@pytest.fixture(scope="module")
-def here(aggregator):
-    return ("--data", aggregator.data)
+@pytest.fixture
+def here(fleet):
+    """The options that name the server, of whose devices it has just heard."""
+    fleet.enrol()
+    return ("--data", fleet.aggregator.data)
 
 
 def contribute(fleet, device):
@@ -92,9 +94,7 @@ def test_nobody_waits_for_a_device_that_is_away(start_aggregator):
     there, _ = fleet.devices
     for device in fleet.devices:
         silence(fleet, device, 7_200)
-    failed(
-        command("round", "start", "--learned", *here), "no device was heard of in the last 120 s", "auricle-edge run"
-    )
+    failed(command("round", "start", *here), "no device was heard of in the last 120 s", "auricle-edge run")
     assert answer("rounds", *here) == []
 
     silence(fleet, there, 0)

@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-from tests.support.aggregator_process import Aggregator, FakeDevice
+from tests.support.aggregator_process import Aggregator, FakeDevice, public_set
+from tests.support.commands import command, failed, printed
 from tests.support.core_fleet import CoreFleet
+from tests.support.dashboard_visitor import Visitor
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +90,53 @@ def test_the_fleet_goes_back_to_the_state_after_a_round(aggregator, admin):
 
 
 def test_a_round_is_opened_once_and_cancelled(aggregator, admin):
+    refused = admin.post("/rounds", strategy="zero_shot")
+    assert (refused.status_code, "no device was heard of in the last 120 s" in refused.text.lower()) == (409, True)
+    heard, *away = (FakeDevice(number, ("c0",)) for number in (1, 2, 3, 4))
+    aggregator.enrol(heard, token=heard.secret)
+    assert "3 devices were not heard of for two minutes, and are left out: " in admin.get("/rounds/new").text
     opened = admin.post("/rounds", strategy="zero_shot")
     path = opened.headers["location"].partition("?")[0]
     done(opened, path, "started")
     done(admin.post(f"{path}/cancel"), path, "cancelled")
-    assert answer(aggregator, f"/v1{path}")["summary"]["reason"] == "cancelled by an administrator"
+    shown = answer(aggregator, f"/v1{path}")
+    assert shown["summary"]["reason"] == "cancelled by an administrator"
+    assert [part["device_id"] for part in shown["participants"]] == [heard.device_id]
+    assert {item["device_id"] for item in shown["left_out"]} == {device.device_id for device in away}
+    page = admin.get(path).text
+    assert all(f'<a href="/fleet/{device.device_id}">' in page for device in away)
+    assert "The last round failed: " in admin.get("/").text
+
+
+def test_devices_that_wait_are_admitted_together_and_a_round_says_that_they_wait(start_aggregator):
+    server = start_aggregator("waiting", "--approve")
+    here, devices = ("--data", server.data), [FakeDevice(number, ("c0",)) for number in range(21, 26)]
+    with server.client() as client:
+        client.put("/v1/public-set", content=public_set().pack()).raise_for_status()
+    server.enrol(*devices)
+    failed(command("round", "start", "zero_shot", *here), "5 wait to be admitted", "devices admit --all")
+    failed(command("devices", "admit", *here), "name devices, or say --all")
+    said = printed("devices", "admit", "device 21", "DEVICE 22", *here).splitlines()
+    assert [line.partition(" (")[0] for line in said] == ["device 21", "device 22"]
+    admin = Visitor(server)
+    admin.sign_in()
+    page = admin.get("/fleet").text
+    assert "Admit all 3 of this page" in page
+    ids = re.search(r'name="devices" value="([^"]*)"', page)[1]
+    done(admin.post("/fleet/admit", devices=ids), "/fleet", "all-admitted")
+    assert "waits to be admitted</span>" not in admin.get("/fleet").text
+    failed(command("devices", "admit", "--all", *here), "no device waits")
+    assert answer(server, "/v1/devices")[4]["waiting"] is False
+    assert "round 1 is open" in printed("round", "start", "zero_shot", *here)
+
+
+def test_a_form_that_is_sent_twice_makes_one_invitation(aggregator, admin):
+    once = re.search(r'name="once" value="([^"]+)"', admin.get("/invitations").text)[1]
+    before = len(answer(aggregator, "/v1/invitations"))
+    first, second = (admin.post("/invitations", devices="1", hours="2", once=once).text for _ in range(2))
+    links = [re.search(r"auricle-edge join (\S+)</code>", page)[1] for page in (first, second)]
+    assert links[0] == links[1]
+    assert len(answer(aggregator, "/v1/invitations")) == before + 1
 
 
 def test_a_device_is_invited_admitted_put_aside_let_back_and_revoked(aggregator, admin):
