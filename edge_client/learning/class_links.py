@@ -126,7 +126,7 @@ def follow_names(label_map: LabelMap, names: Mapping[str, str], labels: Collecti
     following = {
         number: (slot.class_id, names[slot.class_id])
         for number, slot in enumerate(label_map.slots)
-        if slot.class_id in names and slot.name not in labels
+        if slot.class_id is not None and slot.class_id in names and slot.name not in labels
     }
     for number in following:  # two classes may have each other's former name
         label_map = label_map.give_up(number)

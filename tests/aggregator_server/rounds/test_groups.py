@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from aggregator_server.rounds.devices.work import acknowledge
-from aggregator_server.rounds.lifecycle import open_round
 from aggregator_server.rounds.plan import make_plan
 from aggregator_server.rounds.replies import describe_round, summarise_round
 from aggregator_server.schemas import RoundRequest
@@ -35,7 +34,7 @@ class WeightFleet(CoreFleet):
         self.publish_model()
 
     def open(self, now=100.0, **request):
-        return open_round(self.store, RoundRequest("fedavg", **request), now)
+        return super().open(now, "fedavg", **request)
 
     def weight(self, sha256):
         """The first weight in a blob of weights; 0 in place of the bundle's."""

@@ -98,6 +98,8 @@ class RealFleet:
     def play(self, round_id, now):
         experiment = self.experiment
         request = RoundRequest("zero_shot", settings=dict(experiment.rounds.local), seed=experiment.rounds.seed)
+        for user in self.users:
+            self.store.note_seen(user.device_id, now)
         assert open_round(self.store, request, now) == round_id
         trained = {}
         for user in self.users:
