@@ -142,7 +142,7 @@ function finish(label, done) {
   show("after");
   part("after-title").textContent = `Teaching ${label}`;
   part("after-title").focus();
-  part("after-error").textContent = done?.error || "";
+  part("after-error").textContent = sentence(done?.error);
   for (const name of ["kept", "learned", "tried"]) part(name).removeAttribute("data-state");
   part("learned").textContent = "The device learns it.";
   part("after-advice").textContent = "";

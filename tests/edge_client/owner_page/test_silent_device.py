@@ -37,7 +37,7 @@ def test_teaching_says_it_before_and_where_somebody_tries(page, deaf):
     page.locator("#silent", has_text="no microphone is there: plug one in").wait_for()
     page.get_by_label("What is the sound called?").fill("kettle")
     page.get_by_role("button", name="Start").click()
-    page.locator("#after-error", has_text="no microphone is there").wait_for()
+    page.locator("#after-error", has_text="No microphone is there").wait_for()
     page.locator("#kept", has_text="No take was kept: there is nothing to learn.").wait_for()
     assert not page.locator("#learned").is_visible()
     assert not page.locator("#tried").is_visible()
