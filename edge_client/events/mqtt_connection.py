@@ -32,8 +32,8 @@ _HEAD_BYTES = 16
 # for each label that there is or was.
 _UNCONFIRMED = 2_000
 _TWINS = (
-    "another client has this device's identity: is its memory card a copy? On one of the boards remove identity.json "
-    "and identity.json.copy from the state folder"
+    "does another client have this device's identity, such as a board with a copy of its memory card? Stop one of "
+    "both, and remove identity.json and identity.json.copy from its state folder"
 )
 _WAYS_OUT = {
     "Bad user name or password": "see [mqtt] username and password",
@@ -83,6 +83,7 @@ class Connection:
         self._reason = _NOT_YET
         self._since: float | None = None
         self._pause_s = _PAUSE_S[0]
+        self._repeats = False  # whether connections are made and end, for a reason that somebody must remove
         # Topics by message that is not confirmed, and why the broker does not take some.
         self._sent: dict[int | None, str] = {}
         self._refused: dict[str, str] = {}
@@ -125,7 +126,7 @@ class Connection:
         since, refused = self._since, next(iter(self._refused.items()), None)
         if since is None:
             return f"no MQTT broker at {self.address}: {self._reason}"
-        if self._pause_s >= _TELLING_PAUSE_S and not self._is_settled(since):
+        if self._repeats and not self._is_settled(since):
             return f"the MQTT broker {self.address} ends each connection: {self._reason}"
         return "" if refused is None else f"the MQTT broker {self.address} refuses {refused[0]}: {refused[1]}"
 
@@ -163,7 +164,7 @@ class Connection:
         self._refused.clear()
         self._sent.clear()
         self._since = time.monotonic()
-        if self._pause_s < _TELLING_PAUSE_S:
+        if not self._repeats:
             log.info("connected to the MQTT broker %s", self.address)
         self._connected_to()
 
@@ -179,6 +180,7 @@ class Connection:
         self._pause_s = _PAUSE_S[0] if settled else min(2 * self._pause_s, _LONGEST_PAUSE_S)
         client.reconnect_delay_set(self._pause_s, max(self._pause_s, _PAUSE_S[1]))
         way_out = _WAYS_OUT.get(str(reason), _TWINS if self._pause_s >= _TELLING_PAUSE_S else "")
+        self._repeats = bool(way_out)
         self._reason = f"the connection was lost ({reason})" + (way_out and f"; {way_out}")
         self._trouble.warning("lost the MQTT broker %s (%s); connecting again", self._config.host, way_out or reason)
 

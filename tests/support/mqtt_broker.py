@@ -29,7 +29,7 @@ def event(label="siren"):
 class Broker:
     """A Mosquitto of its own, on a free port of the loopback interface."""
 
-    def __init__(self, folder, password=None, certificate=None):
+    def __init__(self, folder, password=None, certificate=None, settings=""):
         self.port = free_port()
         self.folder = folder
         self.password = password
@@ -40,7 +40,7 @@ class Broker:
             subprocess.run([PASSWD, "-b", str(folder / "passwords"), "pi", password], check=True)
         tls = f"certfile {certificate}\nkeyfile {certificate}\n" if certificate else ""  # PEM, with its key
         # A broker that root starts becomes another user, who may not look into pytest's folders.
-        (folder / "broker.conf").write_text(f"listener {self.port} 127.0.0.1\n{access}\n{tls}user root\n")
+        (folder / "broker.conf").write_text(f"listener {self.port} 127.0.0.1\n{access}\n{tls}user root\n{settings}\n")
         self.start()
 
     def start(self):

@@ -1,10 +1,12 @@
 """A configuration is refused by the name of what is wrong with it."""
 
+import socket
 import tomllib
 
 import pytest
 
 from edge_client.config import load_config
+from edge_client.config.sections import UiConfig
 from edge_client.config.written import remove_server, write_server
 from edge_client.errors import ConfigError
 
@@ -124,3 +126,22 @@ def test_a_file_that_is_written_in_another_way_is_left_alone(path, text):
     with pytest.raises(ConfigError, match="change it by hand"):
         write_server(path, URL, insecure_http=False)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({}, ""),  # for this machine alone
+        ({"host": "::1", "insecure_http": True}, ""),
+        ({"host": "0.0.0.0"}, ""),  # refused: nobody said that others may read along
+        ({"host": "0.0.0.0", "insecure_http": True}, f"http://{socket.gethostname()}.local:8471/"),
+        ({"host": "192.0.2.7", "insecure_http": True, "port": 80}, "http://192.0.2.7:80/"),
+        ({"host": "2001:db8::7", "insecure_http": True}, "http://[2001:db8::7]:8471/"),
+        ({"host": "shelf", "insecure_http": True}, "http://shelf:8471/"),
+        ({"host": "shelf", "insecure_http": True, "port": 0}, ""),  # another one each time
+        ({"names": ("shelf.example.org",)}, "https://shelf.example.org/"),
+        ({"host": "0.0.0.0", "proxy": "172.30.32.2"}, ""),  # which alone may open it
+    ],
+)
+def test_the_address_of_the_page_is_what_other_machines_can_open(settings, address):
+    assert UiConfig(**settings).address == address

@@ -159,6 +159,65 @@ def test_why_a_broker_is_not_reached_is_said_with_the_way_out(tmp_path, start, c
         assert words in caplog.text
 
 
+@pytest.mark.slow
+def test_two_boards_of_one_memory_card_leave_each_other_more_and_more_time_and_say_so(tmp_path, start, caplog):
+    broker = start(Broker, tmp_path)
+    reader = start(Reader, broker)
+    begin, online = time.monotonic(), 0
+    sinks = [sink_for(start, broker) for _ in range(2)]
+    while online < 8:  # two at once, and after pauses of 2, 2, 4, 4, 8 and 8 s
+        online += reader.next(f"{BASE}/availability").payload == b"online"
+    assert time.monotonic() - begin > 15
+    wait_for(lambda: all("a copy of its memory card" in sink.trouble() for sink in sinks), what="the reason")
+    assert all("identity.json" in sink.trouble() for sink in sinks)
+    assert caplog.text.count("lost the MQTT broker") <= 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ("max_packet_size 400", "Packet too large: "),
+        ("retain_available false", "Retain not supported; allow retained messages in the broker"),
+        ("acl_file {folder}/acl", f"refuses {BASE}/label/{label_key('siren')}: Not authorized; see [mqtt] username"),
+    ],
+)
+def test_why_a_broker_does_not_take_what_is_sent_is_said(tmp_path, start, caplog, settings, reason):
+    (tmp_path / "acl").write_text(f"topic readwrite {BASE}/availability\ntopic readwrite homeassistant/#\n")
+    broker = start(Broker, tmp_path, settings=settings.format(folder=tmp_path))
+    sink = sink_for(start, broker)
+    sink.announce(["siren"])
+    wait_for(lambda: reason in sink.trouble(), what="the reason")
+    assert reason in caplog.text
+    assert str(broker.port) in sink.trouble()
+
+
+class Old(Listener):
+    """A broker that knows no MQTT 5; it tells the protocol of each connection, 4 for 3.1.1, and if it is a new one."""
+
+    def __init__(self):
+        self.asked = queue.Queue()
+        super().__init__()
+
+    def config(self):
+        return MqttConfig(host="127.0.0.1", port=int(self.url.rpartition(":")[2]))
+
+    def serve(self, client):
+        client.settimeout(180)
+        packet = client.recv(65_536)
+        level, flags = packet[packet.index(b"MQTT") + 4 :][:2]
+        self.asked.put((level, bool(flags & 2)))
+        client.sendall(b"\x20\x02\x00" + (b"\x01" if level > 4 else b"\x00"))
+        while level == 4 and client.recv(65_536):
+            pass
+
+
+def test_a_broker_that_knows_no_mqtt_5_is_spoken_to_as_it_can(start):
+    with Old() as broker:
+        sink = sink_for(start, broker)
+        assert [broker.asked.get(timeout=180) for _ in range(2)] == [(5, True), (4, True)]
+        wait_for(lambda: sink.trouble() == "", what="the connection")
+
+
 def test_what_cannot_be_used_is_named_when_it_is_read(tmp_path, monkeypatch):
     for host in ("mqtt://broker", "broker:1883", "127.0.0.1:21201", " broker", "[::1]", "user@broker", ""):
         with pytest.raises(ConfigError, match=r"must be a name or an address alone|must name the broker"):
