@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from edge_client.clips.folders import check_folder, check_label, is_label, known_labels, rejected
 from edge_client.clips.store import ClipStore
-from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
+from edge_client.clips.unknown_clips import DetectedClips, UnknownClips
 from edge_client.config import Config, load_config
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
@@ -96,11 +96,6 @@ class Teaching:
         statistics = read_bundle(self.config.bundle).manifest.embedding_statistics
         return () if statistics is None else statistics.known.names
 
-    def next_number(self) -> int:
-        """Return the number of the owner's next change, the highest; the caller holds the store. Raises StateError."""
-        query = "SELECT number FROM questions UNION SELECT number FROM renamings"
-        return 1 + max((number for (number,) in self.state.database.rows(query)), default=0)
-
     def require_slot(self, label: str) -> str:
         """Return a label as it is stored. Raises ClipError if it cannot be one, or the model has no slot for it."""
         label = check_label(label)
@@ -142,12 +137,6 @@ class Teaching:
         later = "" if at_once else ", once the present training has ended"
         return [f"{label!r} has no clips any more: its name leaves the model{later}" for label in emptied]
 
-    def take_in(self, sounds: Sequence[UnknownClip], folder: str) -> None:
-        """Move sounds into a folder of :meth:`require_slot` or the like. Raises EdgeError as the store's does."""
-        with self.store.changing():
-            for sound in sounds:
-                self.store.take_in(sound.path, folder)
-
     def record(self, label: str, count: int, seconds: float | None, display: Display, cues: Cues | None = None) -> None:
         """Record ``count`` good takes of a sound from the device's microphone, which the daemon lends, into the store.
 
@@ -159,6 +148,7 @@ class Teaching:
         from edge_client.capture.microphone import Microphone
         from edge_client.capture.shared_microphone import borrowed_microphone
         from edge_client.clips.recorder import Recorder
+        from edge_client.clips.takes import Takes
         from edge_client.config.sections import MicrophoneConfig
 
         settings, store, rate = self.settings, self.store, self.settings.sample_rate_hz
@@ -179,7 +169,8 @@ class Teaching:
         ):
             recorder = Recorder(source, settings, display, cues)
             store.add_background(recorder.hear_room(), rate, settings.clip_s)
-            recorder.record(count, seconds, lambda clip: store.add(label, clip, rate))
+            takes = Takes(store, self.state.acts, label, rate)
+            recorder.record(count, seconds, takes.keep, takes.discard)
 
     def after(self, *, terminal: bool = True) -> str:
         """Say what happens to what was taught; on a terminal, with the command that says more."""

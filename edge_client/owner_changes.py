@@ -1,37 +1,27 @@
-"""Changes of what was taught, which commands and the owner's page make: rename, delete, and undo; answers too."""
+"""What an owner changes, by commands and on the page; ``owner_undo`` takes it back."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from edge_client.clips.folders import DELETED, Clip, check_label, choose_known, clip_files, is_label, rejected
+from edge_client.clips.folders import DELETED, Clip, check_label, choose_known, clip_files, folder_of, rejected
+from edge_client.clips.importing import Summary, import_folder
 from edge_client.clips.store import ClipStore
+from edge_client.clips.unknown_clips import UnknownClip
 from edge_client.errors import ClipError
 from edge_client.learning.forgotten_labels import forget_noted, note_forgotten
 from edge_client.owner import Teaching
-from edge_client.questions.answers import answers, in_words, store_of, take_back
-from edge_client.room.store import forget_room
+from edge_client.questions.answers import store_of
+from edge_client.room.store import add_wrong_detections, forget_room, read_wrong_detections
 from edge_client.storage.device_state import DeviceState
 from edge_client.storage.embedding_cache import forget_clips
-from edge_client.storage.owner_choices import Move, Renaming
+from edge_client.storage.owner_acts import Act, Move, Moving
 
-
-@dataclass(frozen=True)
-class Change:
-    """A change that can be undone; its kind and number name it. ``at``: seconds since 1970.
-
-    ``new_label``: "" for a deletion; of an answer to a question what was said, in words.
-    """
-
-    kind: Literal["renamed", "deleted", "answered"]
-    number: int
-    at: float
-    label: str
-    new_label: str
-    clips: int
+# Seconds for which a slider that is moved again goes on with the same change.
+_SAME_S = 600.0
 
 
 def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[list[Clip], list[str]]:
@@ -50,12 +40,12 @@ def rename(teaching: Teaching, clips: Sequence[Clip], new_label: str) -> tuple[l
     with store.changing():
         joined = new_label in store.labels()
         pairs = [(clip, new_label) for clip in clips]
-        if len(clips) == len(store.clips(former)):
+        if whole := len(clips) == len(store.clips(former)):
             source, target = (new_label, former) if joined else (former, new_label)
             if not joined:
                 teaching.state.choices.rename_label(former, new_label)
             pairs += [(clip, rejected(target)) for clip in store.clips(rejected(source))]
-        moved = _move(teaching, pairs, former, new_label)
+        moved = move(teaching, pairs, "renamed" if whole else "moved", former, new_label)
         return moved[: len(clips)], teaching.forget_emptied([former])
 
 
@@ -69,30 +59,33 @@ def rename_class(teaching: Teaching, label: str, new_label: str) -> bool:
     if new_label in teaching.known_labels():
         raise ClipError(f"there is a sound called {new_label!r} already; a sound of the fleet needs a name of its own")
     with teaching.store.changing():
-        at_once = _call_class(teaching, label, new_label)
-        teaching.state.choices.add_renaming(Renaming(teaching.next_number(), time.time(), label, new_label, ()))
+        at_once = call_class(teaching, label, new_label)
+        teaching.state.acts.add(Act("named", label, new_label))
     return at_once
 
 
-def _call_class(teaching: Teaching, label: str, name: str | None) -> bool:
+def call_class(teaching: Teaching, label: str, name: str | None) -> bool:
+    """Call a class by a name, the fleet's where None, while the store is held; return whether it is done already."""
     class_id = teaching.class_of(label)
     if class_id is None:
         raise ClipError(f"no sound of the fleet is called {label!r} (any more)")
     teaching.state.class_names.choose(class_id, name)
-    teaching.state.choices.rename_threshold(label, teaching.state.class_names.present().get(class_id, label))
+    teaching.state.choices.rename_label(label, teaching.state.class_names.present().get(class_id, label))
     note_forgotten(teaching.state, [label])
     return forget_noted(teaching.config, teaching.state)
 
 
-def _move(teaching: Teaching, pairs: Sequence[tuple[Clip, str]], former: str, label: str) -> list[Clip]:
-    """Move clips to other folders of the store, and remember it; return them as they are now."""
+def move(
+    teaching: Teaching, pairs: Sequence[tuple[Clip, str]], kind: Moving, former: str, label: str = ""
+) -> list[Clip]:
+    """Move clips to other folders of the store, and note the act; return them as they are now."""
     store = teaching.store
     # Written before anything moves: what a power cut leaves undone is skipped by an undo.
     moves = tuple(
         Move(clip.label, target, clip.path.name, shared=(store.folder / target / clip.path.name).exists())
         for clip, target in pairs
     )
-    teaching.state.choices.add_renaming(Renaming(teaching.next_number(), time.time(), former, label, moves))
+    teaching.state.acts.add(Act(kind, former, label, moves))
     return [store.relabel(clip, target) for clip, target in pairs]
 
 
@@ -104,13 +97,13 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
             for clip in clips:
                 store.delete(clip)
         else:
-            former = ", ".join(sorted({clip.label for clip in clips}))
-            _move(teaching, [(clip, f"{DELETED}/{clip.label}") for clip in clips], former, "")
+            throw_away(teaching, clips)
         messages = teaching.forget_emptied(clip.label for clip in clips)
         gone = {clip.label for clip in clips} - set(store.labels())
         teaching.state.choices.expect_no_more(gone)
         if for_good:
             teaching.state.choices.forget_labels(gone)
+            teaching.state.acts.forget_labels(gone)
             for label in gone:
                 store_of(teaching).forget_label(label)
     empty_deleted(store, teaching.state)
@@ -118,79 +111,30 @@ def delete(teaching: Teaching, clips: Sequence[Clip], *, for_good: bool = False)
     return messages
 
 
+def throw_away(teaching: Teaching, clips: Sequence[Clip], kind: Moving | None = None) -> None:
+    """Put clips where they are kept for a week, while the store is held; labels that have none then stay known."""
+    labels = sorted({clip.label for clip in clips})
+    if kind is None:
+        kind = "deleted" if len(clips) == sum(len(teaching.store.clips(label)) for label in labels) else "removed"
+    move(teaching, [(clip, f"{DELETED}/{clip.label}") for clip in clips], kind, ", ".join(labels))
+
+
 def empty_deleted(store: ClipStore, state: DeviceState) -> int:
     """Remove for good what can be had back no more; return how many clips these were. Not while the store changes."""
     if not store.is_at_rest():
         return 0
     with store.changing():
-        state.choices.forget_old()
-        known = state.choices.renamings()
-        return store.empty_deleted({f"{move.target}/{move.name}" for one in known for move in one.moves})
+        state.acts.forget_old()
+        return store.empty_deleted({f"{move.target}/{move.name}" for act in state.acts.all() for move in act.moves})
 
 
 def purge(teaching: Teaching) -> int:
     """Remove for good what could be had back, what the room is like, and questions; return how many clips went."""
     with teaching.store.changing():
-        teaching.state.choices.forget_old(0.0)
+        teaching.state.acts.forget_old(0.0)
         forget_room(teaching.state)
         store_of(teaching).forget()
         return teaching.store.empty_deleted()
-
-
-def changes(teaching: Teaching) -> list[Change]:
-    """Return what can be undone, the newest first."""
-    found = []
-    for one in teaching.state.choices.renamings():
-        count = sum(is_label(move.source) or not one.label for move in one.moves)
-        found.append(Change("renamed" if one.label else "deleted", one.number, one.at, one.former, one.label, count))
-    for said in answers(teaching):
-        count = int(bool(said.folder))
-        found.append(Change("answered", said.number, said.said_at, said.label, in_words(said), count))
-    return sorted(found, key=lambda change: -change.number)
-
-
-def undo(teaching: Teaching, change: Change) -> int:
-    """Take a change back; return how many of the label's clips are where they were. What moved on meanwhile stays.
-
-    Raises ClipError if it cannot be undone (any more), no slot is free, or another process is changing the store;
-    QuotaError if there is no room.
-    """
-    with teaching.store.changing():
-        for said in answers(teaching):
-            if change.kind == "answered" and said.number == change.number:
-                return take_back(teaching, said)
-        for renaming in teaching.state.choices.renamings():
-            if change.kind != "answered" and renaming.number == change.number:
-                return _undo_renaming(teaching, renaming)
-    raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
-
-
-def _undo_renaming(teaching: Teaching, renaming: Renaming) -> int:
-    store, back = teaching.store, 0
-    if not renaming.moves:
-        chosen_before = any(
-            not one.moves and one.label == renaming.former for one in teaching.state.choices.renamings()
-        )
-        _call_class(teaching, renaming.label, renaming.former if chosen_before else None)
-        teaching.state.choices.forget_renaming(renaming.number)
-        return 0
-    for label in sorted({move.source for move in renaming.moves}):
-        teaching.require_folder(label)
-    for move in renaming.moves:
-        path = store.folder / move.target / move.name
-        if not path.exists():
-            continue
-        if move.shared:
-            store.put_back(path, move.source)
-        else:
-            store.relabel(Clip(move.target, path), move.source)
-        back += is_label(move.source) or not renaming.label
-    teaching.state.choices.forget_renaming(renaming.number)
-    if renaming.label:
-        if renaming.label not in store.labels():
-            teaching.state.choices.rename_label(renaming.label, renaming.former)
-        teaching.forget_emptied([renaming.label])
-    return back
 
 
 def know(teaching: Teaching, sound: str, label: str = "") -> str:
@@ -203,6 +147,7 @@ def know(teaching: Teaching, sound: str, label: str = "") -> str:
         )
     with teaching.store.changing():
         label = teaching.require_slot(label or sound)
+        teaching.state.acts.add(Act("chosen", label=label, known={label: teaching.chosen.get(label)}))
         choose_known(teaching.store.folder, label, sound)
     return label
 
@@ -215,5 +160,70 @@ def know_no_more(teaching: Teaching, label: str) -> list[str]:
             raise ClipError(
                 f"{label[:100]!r} is no sound that you chose of those known from the start; there is: {names}"
             )
+        teaching.state.acts.add(Act("chosen", former=label, known={label: teaching.chosen[label]}))
         choose_known(teaching.store.folder, label, None)
         return teaching.forget_emptied([label])
+
+
+def tune(teaching: Teaching, label: str, threshold: float | None) -> None:
+    """Choose from which score, 0..1, a label counts as heard; None: the device chooses. Raises ClipError."""
+    if label not in teaching.known_labels():
+        raise ClipError(f"no sound is called {label[:100]!r} (any more)")
+    choices, newest = teaching.state.choices, next(iter(teaching.state.acts.all()), None)
+    same = newest is not None and (newest.kind, newest.label) == ("tuned", label)
+    if newest is None or not same or not 0 <= time.time() - newest.at < _SAME_S:
+        teaching.state.acts.add(Act("tuned", label=label, thresholds={label: choices.thresholds().get(label)}))
+    choices.set_threshold(label, threshold)
+
+
+def say(
+    teaching: Teaching,
+    folder: str,
+    sounds: Sequence[UnknownClip] = (),
+    heard_as: str = "",
+    events: Sequence[tuple[str, int]] = (),
+    wrong: Sequence[tuple[float, str]] = (),
+) -> Act:
+    """Take an owner's word for what was heard: move the sounds into a folder of the store, and note what was wrong.
+
+    ``folder``: of ``require_slot`` or the like; "" where no sound is kept; ``heard_as``: the label that was detected,
+    if one was; ``events``: kind and time, ms since 1970; ``wrong``: time, s since 1970, and label of detections. Raises
+    EdgeError as :meth:`ClipStore.take_in`, and as the database does.
+    """
+    store, state = teaching.store, teaching.state
+    with store.changing():
+        known = read_wrong_detections(state.database)
+        denied = tuple(one for one in wrong if one not in known)
+        act = Act("said", heard_as, folder, heard=tuple(events), denied=denied)
+        for sound in sounds:
+            there = {path.name for path in (store.folder / folder).glob("*.wav")}
+            name = store.take_in(sound.path, folder).name
+            act = state.acts.extend(
+                act, [Move(sound.path.parent.name, folder, name, shared=name in there, was=sound.path.name)]
+            )
+        if not sounds:
+            act = state.acts.add(act)
+        if denied:
+            add_wrong_detections(state.database, denied)
+    return act
+
+
+def import_recordings(
+    teaching: Teaching,
+    folder: Path,
+    label: str | None,
+    check: Callable[[str], str],
+    summary: Summary,
+    advance: Callable[[int, int], None] = lambda _done, _of: None,
+    act: Act | None = None,
+) -> Act:
+    """Store recordings as :func:`import_folder` does, and note what was stored, as a part of an act or as one."""
+    act = Act("added") if act is None else act
+    try:
+        import_folder(folder, label, teaching.store, teaching.settings, check, summary, advance)
+    finally:
+        if summary.added:
+            moves = [Move("", folder_of(path, teaching.store.folder), path.name) for path in summary.added]
+            folders = {one.target for one in (*act.moves, *moves)}
+            act = teaching.state.acts.extend(dataclasses.replace(act, label=", ".join(sorted(folders))), moves)
+    return act

@@ -30,9 +30,10 @@ _MINUTE_S, _OVERLAP_S = 60, 5
 
 @dataclass
 class Summary:
-    """What became of the files: new clips by label, files that were present before, refused ones with the reason."""
+    """What became of the files: new clips by label, and where, files that were present before, refused ones and why."""
 
     stored: Counter[str] = field(default_factory=Counter)
+    added: list[Path] = field(default_factory=list)
     present: int = 0
     refused: dict[Path, str] = field(default_factory=dict)
 
@@ -111,7 +112,7 @@ def _import_file(path: Path, label: str, store: ClipStore, settings: FeatureSett
     if store.holds(label, samples, settings.sample_rate_hz):
         summary.present += 1
         return
-    store.add(label, samples, settings.sample_rate_hz)
+    summary.added.append(store.add(label, samples, settings.sample_rate_hz))
     summary.stored[label] += 1
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_client.audio.level import FRAME_S, levels_db
 from edge_client.audio.recordings import loudest_stretch
 from edge_client.capture import AudioSource
 from edge_client.capture.playback import Cues
 from edge_client.errors import TakeError
-from fleet_protocol.arrays import Floats
+from fleet_protocol.arrays import Doubles, Floats
 from fleet_protocol.feature_settings import FeatureSettings
 
 # Resampling rounds off the flat tops of a clipped sound, so they no longer reach full scale.
@@ -25,6 +26,9 @@ _BELOW_PEAK_DB = 30.0
 _QUIETEST_DB = -55.0
 _SHORTEST_S = 0.05
 _MARGIN_S = 0.1
+# A sound that reaches into so much of a take's begin or end is cut off there, up to a pause of so long; a take goes on
+# until it was quiet for so long.
+_EDGE_S, _PAUSE_S, _QUIET_S = 0.03, 0.2, 0.15
 _ROOM_S = 3.0
 _COUNTDOWN = (3, 2, 1)
 _COUNT_S = 0.5
@@ -47,7 +51,8 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
 
     What surrounds the sound is cut off up to a clip's length, not beyond: filled up with digital silence, a clip would
     differ from all that the device will ever hear. Of a longer sound the loudest clip is kept. Raises TakeError if the
-    take is incomplete, clipped, silent or too short; says which, and what to do.
+    take is incomplete, clipped, silent or too short, or cuts off a sound that would fit into a clip; says which, and
+    what to do.
     """
     rate = settings.sample_rate_hz
     if len(samples) < 0.95 * wanted:
@@ -57,9 +62,14 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     peak = float(levels.max())
     if peak < max(_QUIETEST_DB, room_db + _ABOVE_ROOM_DB):
         raise TakeError(f"too quiet: {peak:.0f} dB at its loudest, and the room has {room_db:.0f} dB; come closer")
-    active = np.flatnonzero(levels >= max(room_db + _ABOVE_ROOM_DB, peak - _BELOW_PEAK_DB))
+    sounds = levels >= _sound_from(levels, room_db)
+    active = np.flatnonzero(sounds)
     if len(active) * FRAME_S < _SHORTEST_S:
         raise TakeError(f"too short: only {1e3 * len(active) * FRAME_S:.0f} ms of it stand out from the room")
+    if _is_cut_off(sounds, settings.clip_s):
+        raise TakeError("cut off: the sound had begun before the take did; begin when it says now")
+    if _is_cut_off(sounds[::-1], settings.clip_s):
+        raise TakeError("cut off: the sound went on when the take was over; begin sooner")
     frame, margin = round(FRAME_S * rate), round(_MARGIN_S * rate)
     begin, end = int(active[0]) * frame - margin, (int(active[-1]) + 1) * frame + margin
     missing = max(0, settings.clip_samples - (end - begin))
@@ -67,6 +77,21 @@ def cut_take(samples: Floats, wanted: int, room_db: float, settings: FeatureSett
     end = min(len(samples), max(end, begin + settings.clip_samples))
     begin = max(0, min(begin, end - settings.clip_samples))
     return loudest_stretch(samples[begin:end], settings)
+
+
+def _sound_from(levels: Doubles, room_db: float) -> float:
+    """Return the level, dB full scale, from which a take's 10 ms belong to the sound in it and not to the room."""
+    return max(room_db + _ABOVE_ROOM_DB, float(levels.max()) - _BELOW_PEAK_DB)
+
+
+def _is_cut_off(sounds: NDArray[np.bool_], clip_s: float) -> bool:
+    """Return whether the sound at the begin of bool [10 ms] is cut off: less than a clip of it is there."""
+    active = np.flatnonzero(sounds)
+    if active[0] * FRAME_S >= _EDGE_S:
+        return False
+    pauses = np.flatnonzero(np.diff(active) * FRAME_S > _PAUSE_S)
+    frames = int(pauses[0]) + 1 if len(pauses) else len(active)
+    return frames * FRAME_S >= _SHORTEST_S and float(active[frames - 1] + 1) * FRAME_S < clip_s
 
 
 def require_unclipped(samples: Floats) -> None:
@@ -78,9 +103,12 @@ def require_unclipped(samples: Floats) -> None:
 
 @dataclass(frozen=True)
 class Step:
-    """A step of a session. ``take``: Number of the take, from 1; 0, as ``count``, for the room."""
+    """A step of a session. ``take``: Number of the take, from 1; 0, as ``count``, for the room.
 
-    kind: Literal["room", "count", "now", "kept", "refused"]
+    ``discarded``: the take of this number is none any more, and those behind it have one less.
+    """
+
+    kind: Literal["room", "count", "now", "kept", "refused", "discarded"]
     take: int = 0
     count: int = 0
     number: int = 0
@@ -98,6 +126,9 @@ class Display(Protocol):
 
     def level(self, text: str, level_db: float) -> None:
         """Show the present step, and how loud it is."""
+
+    def unwanted(self) -> int:
+        """Return the number of a take that is not wanted, once; 0: all are."""
 
 
 class Recorder:
@@ -122,20 +153,30 @@ class Recorder:
         self._display.say(f"The room has {self._room_db:.0f} dB.")
         return room
 
-    def record(self, count: int, seconds: float, keep: Callable[[Floats], object]) -> None:
+    def record(
+        self,
+        count: int,
+        seconds: float,
+        keep: Callable[[Floats], object],
+        discard: Callable[[int], object] = lambda _take: None,
+    ) -> None:
         """Record until enough takes were good. Raises TakeError if ten takes in a row were no good.
 
-        ``keep`` stores a good take, float32 [samples]: of ``seconds`` that were recorded, what was cut to the sound.
+        ``keep`` stores a good take, float32 [samples]: of ``seconds`` that were recorded, what was cut to the sound;
+        ``discard`` removes the take of a number, from 1; those behind it have one less then.
         """
         kept = refused = 0
-        while kept < count:
+        while (kept := self._discard(kept, count, discard)) < count:
             title = f"take {kept + 1} of {count}"
             for number in _COUNTDOWN:
                 self._display.step(Step("count", kept + 1, count, number))
                 self._read(_COUNT_S, f"{title} in {number}")
+            if (left := self._discard(kept, count, discard)) < kept:
+                kept = left
+                continue
             self._display.step(Step("now", kept + 1, count))
             self._begin_take(title)
-            take = self._read(seconds, title)
+            take = self._read_to_its_end(seconds, title)
             try:
                 clip = cut_take(take, self._samples(seconds), self._room_db, self._settings)
             except TakeError as error:
@@ -155,6 +196,16 @@ class Recorder:
             self._display.say(f"{title}: kept, {loudest:.0f} dB")
             self._end_take(kept=True)
 
+    def _discard(self, kept: int, count: int, discard: Callable[[int], object]) -> int:
+        """Discard the takes that are not wanted; return how many are left."""
+        while take := self._display.unwanted():
+            if take <= kept:
+                discard(take)
+                kept -= 1
+                self._display.step(Step("discarded", take, count))
+                self._display.say(f"take {take} of {count} is discarded")
+        return kept
+
     def _begin_take(self, title: str) -> None:
         if self._cues is not None:
             self._cues.before()
@@ -172,6 +223,20 @@ class Recorder:
 
     def _samples(self, seconds: float) -> int:
         return round(seconds * self._settings.sample_rate_hz)
+
+    def _read_to_its_end(self, seconds: float, title: str) -> Floats:
+        """Read for so long, and on while the sound goes on: for another clip at most."""
+        rate, take = self._settings.sample_rate_hz, self._read(seconds, title)
+        longest = self._samples(seconds + self._settings.clip_s)
+        while self._samples(seconds) <= len(take) < longest:
+            levels = levels_db(take, rate)
+            if levels[-round(_QUIET_S / FRAME_S) :].max() < _sound_from(levels, self._room_db):
+                break
+            more = self._read(_METER_S, title)
+            if not len(more):
+                break
+            take = np.concatenate([take, more])
+        return take
 
     def _read(self, seconds: float, title: str) -> Floats:
         """Read for so long and show the level meanwhile; less where the microphone falls silent."""
@@ -203,6 +268,10 @@ class Lines:
 
     def level(self, text: str, level_db: float) -> None:
         """Show nothing: a line for every tenth of a second would help nobody."""
+
+    def unwanted(self) -> int:
+        """Return 0: `auricle-edge clips undo` takes a session back, `clips delete` a take."""
+        return 0
 
 
 class LevelMeter(Lines):

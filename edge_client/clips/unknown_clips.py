@@ -87,6 +87,13 @@ class UnknownClips:
         ]
         return sorted(found, key=lambda sound: -sound.number)
 
+    def would_keep(self, name: str) -> bool:
+        """Return whether a sound of this file name would be kept now: not too old, nor older than all that there is."""
+        match = _NAME.fullmatch(name)
+        if match is None or abs(time.time() - int(match[2]) / 1e3) > self.days * DAY_S:
+            return False
+        return sum(sound.number > int(match[1]) for sound in self.sounds()) < self.count
+
     def heard_at(self, moment: float) -> UnknownClip | None:
         """Return the sound of an event by its time, seconds since 1970; None where it is not kept."""
         wanted = _milliseconds(moment)

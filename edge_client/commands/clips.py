@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_client.commands import Command, Commands, confirm, local_time, open_teaching, report, set_command
@@ -18,7 +19,7 @@ _COLUMNS = "{:<24} {:>6} {:>9} {:>9}"
 
 def add(commands: Commands) -> None:
     """Add the command and those below it."""
-    clips = commands.add_parser("clips", help="list what was taught; relabel, delete it; undo that")
+    clips = commands.add_parser("clips", help="list what was taught; relabel, delete, export, import it; undo that")
     clips.add_argument("--label", help="list the clips of this label one by one")
     set_command(clips, _list)
     actions = clips.add_subparsers(metavar="ACTION")
@@ -38,13 +39,19 @@ def add(commands: Commands) -> None:
     chosen = delete.add_mutually_exclusive_group(required=True)
     chosen.add_argument("clips", nargs="*", default=[], metavar="ID")
     chosen.add_argument("--label", default=argparse.SUPPRESS, help="all clips of this label")
-    action("undo", "take back what was deleted, relabelled or answered last", _undo)
+    undo = action("undo", "take back what you did last, or one change of a week", _undo)
+    undo.add_argument("number", nargs="?", type=int, metavar="NUMBER", help="of --list")
+    undo.add_argument("--list", action="store_true", help="list what can be taken back, the newest first")
     knows = action(
         "knows", "listen for a word or sound that the device knows from the start; without one, list them", _knows
     )
     knows.add_argument("sound", nargs="?", metavar="NAME")
     knows.add_argument("--label", default=argparse.SUPPRESS, metavar="LABEL", help="what you call it (its own name)")
     knows.add_argument("--off", action="store_true", help="listen for it no more, as far as you did not teach it")
+    export = action("export", "write takes, what is not a label, and choices to FILE, for another device", _export)
+    export.add_argument("file", type=Path, metavar="FILE")
+    importing = action("import", "take in what another device exported", _import)
+    importing.add_argument("file", type=Path, metavar="FILE")
     purge = "remove for good what was deleted, what is known of the room, and questions"
     action("purge", purge, _purge).add_argument("--yes", action="store_true")
 
@@ -146,22 +153,26 @@ def _relabel(options: argparse.Namespace) -> int:
 
 def _undo(options: argparse.Namespace) -> int:
     from edge_client.errors import ClipError
-    from edge_client.owner_changes import changes, undo
+    from edge_client.events import iso
+    from edge_client.owner_undo import changes, undo
 
     teaching = open_teaching(options)
     found = changes(teaching)
-    if not found:
-        raise ClipError("there is nothing to undo: nothing was deleted, renamed or answered within a week")
-    last = found[0]
-    count = undo(teaching, last)
-    if last.kind == "answered":
-        line = f"the answer about {last.label!r}, {last.new_label!r}, is taken back. {teaching.after()}"
+    if options.list:
+        listed = [{"number": one.number, "at": iso(one.at), "what": one.words} for one in found]
+        rows = [f"{one.number:>4}  {local_time(iso(one.at))}  {one.words}" for one in found]
+        return report(listed, rows or ["nothing was done within a week"], json=options.json)
+    if options.number is not None:
+        chosen = [one for one in found if one.number == options.number]
     else:
-        what = "were deleted" if last.kind == "deleted" else f"were called {last.new_label!r}"
-        line = f"{count} clips of {last.label!r}, which {what}, are back. {teaching.after()}"
-        if not last.clips:
-            line = f"your name {last.new_label!r} is taken back"
-    return report({"undone": last.kind, "label": last.label, "clips": count}, [line], json=options.json)
+        chosen = [one for one in found if not one.is_undo]  # else a second undo would undo the first
+    if not chosen:
+        which = "" if options.number is None else f" of number {options.number}; `clips undo --list` lists them"
+        raise ClipError(f"there is nothing to undo: nothing was done within a week{which}")
+    count = undo(teaching, chosen[0])
+    lines = [f"taken back: {chosen[0].words}", *([teaching.after()] if count else [])]
+    document = {"undone": chosen[0].kind, "label": chosen[0].label, "clips": count}
+    return report(document, lines, json=options.json)
 
 
 def _knows(options: argparse.Namespace) -> int:
@@ -180,9 +191,33 @@ def _knows(options: argparse.Namespace) -> int:
     return report({"label": label, "sound": options.sound}, [line], json=options.json)
 
 
+def _export(options: argparse.Namespace) -> int:
+    from edge_client.owner_archive import export_to
+
+    left_out = export_to(open_teaching(options), options.file)
+    size_mb = options.file.stat().st_size / _MB
+    lines = [*(f"left out: {reason}" for reason in left_out)]
+    lines.append(f"{options.file}, {size_mb:.1f} MB: keep it private; `auricle-edge clips import` takes it in")
+    return report({"file": str(options.file), "mb": round(size_mb, 3), "left_out": left_out}, lines, json=options.json)
+
+
+def _import(options: argparse.Namespace) -> int:
+    from edge_client.errors import ClipError
+    from edge_client.owner_archive import take_in
+
+    teaching = open_teaching(options)
+    if not options.file.is_file():
+        raise ClipError(f"{options.file} is no file; give one that `auricle-edge clips export` wrote")
+    with options.file.open("rb") as file:
+        result = take_in(teaching, file)
+    document = {"stored": dict(result.stored), "present": result.present, "left_out": result.left_out}
+    after = [teaching.after(), "`auricle-edge clips undo` takes it back"] if result.stored else []
+    return report(document, [*result.lines(), *after], json=options.json)
+
+
 def _delete(options: argparse.Namespace) -> int:
     from edge_client.owner_changes import delete
-    from edge_client.storage.owner_choices import KEEP_DAYS
+    from edge_client.storage.owner_acts import KEEP_DAYS
 
     teaching = open_teaching(options)
     store = teaching.store

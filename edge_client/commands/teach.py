@@ -91,7 +91,8 @@ def _record(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    from edge_client.clips.importing import Summary, import_folder
+    from edge_client.clips.importing import Summary
+    from edge_client.owner_changes import import_recordings
 
     teaching = open_teaching(options)
     label, check = options.label, teaching.require_slot
@@ -100,7 +101,7 @@ def _import(options: argparse.Namespace) -> int:
     summary = Summary()
     try:
         with _progress("importing") as advance:
-            import_folder(options.folder, label, teaching.store, teaching.settings, check, summary, advance)
+            import_recordings(teaching, options.folder, label, check, summary, advance)
     except KeyboardInterrupt:
         _print(summary, "Interrupted; the same command goes on from there.", json=options.json)
         return INTERRUPTED
@@ -136,8 +137,10 @@ def _label(options: argparse.Namespace) -> int:
 
 
 def _take_in(teaching: Teaching, given: list[str], folder: str, options: argparse.Namespace) -> int:
+    from edge_client.owner_changes import say
+
     sounds = [teaching.unknown.find(start) for start in given]
-    teaching.take_in(sounds, folder)
+    say(teaching, folder, sounds, events=[("unknown", round(1e3 * sound.heard_at)) for sound in sounds])
     altogether = len(teaching.store.clips(folder))
     line = f"{len(sounds)} clips of {folder!r} more, {altogether} altogether. {teaching.after()}"
     return report({"label": folder, "more": len(sounds), "clips": altogether}, [line], json=options.json)

@@ -79,7 +79,7 @@ def _take_part(config: Config, state: DeviceState, job: Work) -> None:
     part = known[method].open_round(config, state, saved, work)
     part.contribute() if work.kind == "contribute" else part.learn()
     for former, name in renamed.items():
-        state.choices.rename_threshold(former, name)
+        state.choices.rename_label(former, name)
 
 
 def _followed(config: Config, state: DeviceState, saved: SavedModel, work: Work) -> LabelMap:

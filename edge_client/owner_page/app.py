@@ -14,34 +14,35 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from edge_client import owner_changes
+from edge_client import owner_changes, owner_undo
 from edge_client.clips.folders import Clip
 from edge_client.config import Config
 from edge_client.detection.sensitivity import STEPS, threshold_at
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
 from edge_client.owner_page.access import CSRF, Access, Guard, sign_in_route
+from edge_client.owner_page.archives import ArchivePage
 from edge_client.owner_page.asking import AskingPage
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.offering import OfferingPage
 from edge_client.owner_page.pages import Pages, kind_of, number_of, read_form, root_of
 from edge_client.owner_page.sent_recordings import AddingPage, adding
-from edge_client.owner_page.streams import UNBUFFERED, LiveStream, record
+from edge_client.owner_page.streams import UNBUFFERED, LiveStream, Recording
 from edge_client.room.observed_rates import rate_sentences
-from edge_client.storage.owner_choices import KEEP_DAYS
+from edge_client.storage.owner_acts import KEEP_DAYS
 from fleet_protocol.errors import AuricleError
 from fleet_protocol.feature_settings import JointSettings
 
 _MOST_TAKES = 50
 
 
-def _keep(teaching: Teaching, form: dict[str, str]) -> str:
+def _keep(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     on = form.get("keep") == "on"
     teaching.detected.switch(on=on)
     return "It keeps what it detects from now on." if on else "It keeps no detected sounds; those kept are deleted."
 
 
-def _rename(teaching: Teaching, form: dict[str, str]) -> str:
+def _rename(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     """Rename a sound; where the new name is another sound's, both are put together, if the owner said so."""
     label, given = form.get("label", ""), form.get("new_label", "").strip()
     if teaching.class_of(label) is not None:
@@ -57,41 +58,46 @@ def _rename(teaching: Teaching, form: dict[str, str]) -> str:
     return f"{label} is {new_label} now. {teaching.after(terminal=False)}"
 
 
-def _delete(teaching: Teaching, form: dict[str, str]) -> str:
+def _delete(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     label = form.get("label", "")
     owner_changes.delete(teaching, _taught(teaching, label))
     return f"{label} is deleted. For {KEEP_DAYS:g} days this can be undone."
 
 
-def _undo(teaching: Teaching, form: dict[str, str]) -> str:
+def _move_clip(device: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
+    clip = device.clip(form.get("label", ""), form.get("clip", ""))
+    new_label = teaching.require_slot(form.get("new_label", "").strip())
+    owner_changes.rename(teaching, [clip], new_label)
+    return f"The clip is one of {new_label} now. {teaching.after(terminal=False)}"
+
+
+def _remove_clip(device: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
+    owner_changes.delete(teaching, [device.clip(form.get("label", ""), form.get("clip", ""))])
+    return f"The clip is deleted. For {KEEP_DAYS:g} days this can be undone."
+
+
+def _undo(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     named = (form.get("kind", ""), number_of(form.get("number", "")))
-    for change in owner_changes.changes(teaching):
+    for change in owner_undo.changes(teaching):
         if (change.kind, change.number) == named:
-            count = owner_changes.undo(teaching, change)
-            if change.kind == "answered":
-                return f"Your answer about {change.label} is taken back. {teaching.after(terminal=False)}"
-            if not change.clips:
-                return f"Your name {change.new_label} is taken back."
-            clips = "clip is" if count == 1 else "clips are"
-            return f"{count} {clips} {change.label} again. {teaching.after(terminal=False)}"
+            count = owner_undo.undo(teaching, change)
+            return f"Taken back: {change.words}. {teaching.after(terminal=False) if count else ''}".rstrip()
     raise ClipError("this cannot be undone any more: it was undone already, or a week has passed")
 
 
-def _sensitivity(teaching: Teaching, form: dict[str, str]) -> str:
+def _sensitivity(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     """Choose from which score a sound counts as heard, by the step of a slider; "auto": the device chooses again."""
     label, step = form.get("label", ""), form.get("step", "")
-    if label not in teaching.known_labels():
-        raise ClipError(f"no sound is called {label[:100]!r} (any more)")
     if step == "auto":
-        teaching.state.choices.set_threshold(label, None)
+        owner_changes.tune(teaching, label, None)
         return f"The device chooses from which score {label} counts as heard."
     if number_of(step) > STEPS:
         raise ClipError(f"a sensitivity is a step from 0 to {STEPS}, not {step}")
-    teaching.state.choices.set_threshold(label, threshold_at(int(step)))
+    owner_changes.tune(teaching, label, threshold_at(int(step)))
     return f"{label} counts as heard from another score on now."
 
 
-def _know(teaching: Teaching, form: dict[str, str]) -> str:
+def _know(_: OwnedDevice, teaching: Teaching, form: dict[str, str]) -> str:
     """Listen for a ``sound`` that the device knows from the start; without one, for a ``label`` no more."""
     if sound := form.get("sound", ""):
         label = owner_changes.know(teaching, sound)
@@ -108,10 +114,12 @@ def _taught(teaching: Teaching, label: str) -> list[Clip]:
 
 
 # What the forms of an address do; each returns words for the owner.
-_CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
+_CHANGES: dict[str, Callable[[OwnedDevice, Teaching, dict[str, str]], str]] = {
     "/heard/keep": _keep,
     "/sounds/rename": _rename,
     "/sounds/delete": _delete,
+    "/sounds/move": _move_clip,
+    "/sounds/remove": _remove_clip,
     "/sounds/undo": _undo,
     "/sounds/know": _know,
     "/sounds/sensitivity": _sensitivity,
@@ -121,7 +129,7 @@ _CHANGES: dict[str, Callable[[Teaching, dict[str, str]], str]] = {
 def _changing(device: OwnedDevice, address: str) -> Route:
     async def answer(request: Request) -> Response:
         form = await read_form(request)
-        message = await run_in_threadpool(lambda: _CHANGES[address](device.teaching(), form))
+        message = await run_in_threadpool(lambda: _CHANGES[address](device, device.teaching(), form))
         return JSONResponse({"message": message})
 
     return Route(address, answer, methods=["POST"])
@@ -143,9 +151,11 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         Route("/teach", page.teach),
         Route("/teach/record", page.record, methods=["POST"]),
         Route("/teach/offered", offering.teach, methods=["POST"]),
+        Route("/teach/discard", page.discard, methods=["POST"]),
         Route("/teach/add", AddingPage(device).add, methods=["POST"]),
         Route("/sounds", page.sounds),
         Route("/sounds/clip", page.clip),
+        *ArchivePage(device).routes(),
         *(_changing(device, address) for address in _CHANGES),
         sign_in_route(access, page.pages),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
@@ -163,6 +173,7 @@ class OwnerPage:
         self.pages = Pages(device.config.device.name, access.sign(CSRF), device.plays)
         self._live = LiveStream(device.config.device.state)
         self.asking = AskingPage(device, self.pages)
+        self._recording = Recording()
 
     def listen(self, _: Request) -> Response:
         """Show what the device hears now, and heard lately."""
@@ -182,7 +193,9 @@ class OwnerPage:
         return {
             "heard": self._device.heard(),
             "labels": teaching.known_labels(),
+            "said": {event: one for one in owner_undo.changes(teaching)[::-1] for event in one.heard},
             "rejectable": bool(teaching.label_map.reserved),
+            "counted": teaching.config.learning.room,
             "detected": self._device.detected_kept(),
         }
 
@@ -190,9 +203,11 @@ class OwnerPage:
         """Take the owner's word for what an event was, and teach it."""
         form = await read_form(request)
         kind, at_ms = kind_of(form.get("kind", "")), number_of(form.get("at_ms", ""))
-        after = await run_in_threadpool(
-            self._device.answer, kind, at_ms, form.get("label", "").strip(), is_label=form.get("says") != "not"
-        )
+        label, device = form.get("label", "").strip(), self._device
+        if form.get("says") == "wrong":
+            after = await run_in_threadpool(device.deny, at_ms)
+        else:
+            after = await run_in_threadpool(device.answer, kind, at_ms, label)
         return JSONResponse({"message": f"Thank you. {after}"})
 
     def sound(self, request: Request) -> Response:
@@ -239,8 +254,14 @@ class OwnerPage:
             raise ClipError(f"{count} takes cannot be recorded at once; ask for 1 to {_MOST_TAKES}")
         teaching = await run_in_threadpool(self._device.teaching)
         label = teaching.require_slot(form.get("label", "").strip())
-        lines = record(teaching, label, count)
+        lines = self._recording.lines(teaching, label, count)
         return StreamingResponse(lines, headers=UNBUFFERED, media_type="application/x-ndjson")
+
+    async def discard(self, request: Request) -> Response:
+        """Have the take of a number discarded, of the session that goes on."""
+        form = await read_form(request)
+        self._recording.discard(number_of(form.get("take", "")))
+        return JSONResponse({})
 
     def sounds(self, _: Request) -> Response:
         """Show what the device knows, and from whom."""
@@ -252,7 +273,7 @@ class OwnerPage:
             listens=self._device.config.microphone is not None,
             sounds=self._device.sounds(teaching),
             offered=[sound for sound in teaching.offered if sound not in teaching.known_labels()],
-            changes=owner_changes.changes(teaching),
+            changes=owner_undo.changes(teaching),
             status=self._device.status(),
             bundle=self._device.bundle_name(),
             room=teaching.label_map.free,
@@ -264,7 +285,7 @@ class OwnerPage:
     def clip(self, request: Request) -> Response:
         """Return a clip that the owner taught."""
         query = request.query_params
-        return FileResponse(self._device.clip(query.get("label", ""), query.get("clip", "")))
+        return FileResponse(self._device.clip(query.get("label", ""), query.get("clip", "")).path)
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Say what went wrong."""

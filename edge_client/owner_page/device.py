@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from edge_client.clips.folders import clip_files, folder_of, rejected, store_digest
+from edge_client.clips.folders import Clip, clip_files, folder_of, rejected, store_digest
 from edge_client.clips.unknown_clips import DetectedClips, UnknownClip, UnknownClips
 from edge_client.config import Config
 from edge_client.daemon.status import read_status, why_silent
@@ -16,7 +15,7 @@ from edge_client.detection.sensitivity import step_at
 from edge_client.errors import ClipError, StateError
 from edge_client.events.journal import past_events
 from edge_client.owner import Teaching
-from edge_client.room.store import add_wrong_detections
+from edge_client.owner_changes import say
 from edge_client.storage.device_state import DeviceState
 from fleet_protocol.ready_bundles import FOLDER
 
@@ -62,7 +61,7 @@ class Sensitivity:
 class KnownSound:
     """One sound that the device knows.
 
-    ``clips`` are names of those it was taught with; ``rejected`` counts those that resemble it and are none.
+    ``clips`` are names of those it was taught with, ``rejected`` of those that resemble it and are none.
     ``known``: whether the owner chose it of the sounds that the device knows from the start.
     ``learned`` says whether the model has it, ``heard`` whether the weights that listen do. ``advice`` is of
     ``DeviceState.advice``.
@@ -71,7 +70,7 @@ class KnownSound:
     label: str
     clips: tuple[str, ...]
     of_fleet: bool
-    rejected: int
+    rejected: tuple[str, ...]
     learned: bool
     heard: bool
     provisional: bool
@@ -168,28 +167,44 @@ class OwnedDevice:
             raise ClipError("the sound of this event is not kept any more: newer ones took its place, or it was used")
         return found
 
-    def answer(self, kind: Kind, at_ms: int, label: str, *, is_label: bool) -> str:
-        """Teach an event's sound; return what happens now. Raises EdgeError if label or sound cannot be used."""
+    def answer(self, kind: Kind, at_ms: int, label: str) -> str:
+        """Teach an event's sound as one of a label; return what happens now. Raises EdgeError if that cannot be."""
         sound, teaching = self.sound(kind, at_ms), self.teaching()
-        folder = teaching.require_slot(label) if is_label else teaching.require_rejectable(label)
-        heard_as = next((row.label for row in self.heard() if (row.kind, row.at_ms) == (kind, at_ms)), "")
-        teaching.take_in([sound], folder)
-        if kind == "detected" and (heard_as != label if is_label else heard_as == label):
-            add_wrong_detections(self.state.database, [(at_ms / 1e3, heard_as)])
+        heard_as = self._heard_as(kind, at_ms)
+        wrong = [(at_ms / 1e3, heard_as)] if kind == "detected" and heard_as not in ("", label) else []
+        heard_as = heard_as if kind == "detected" else ""
+        say(teaching, teaching.require_slot(label), [sound], heard_as, [(kind, at_ms)], wrong)
         return teaching.after(terminal=False)
+
+    def deny(self, at_ms: int) -> str:
+        """Take a detection for wrong, and learn that from its sound, where it is kept; return what happens now.
+
+        Raises EdgeError if there is none of this time, or the owner said something about it before.
+        """
+        teaching, label = self.teaching(), self._heard_as("detected", at_ms)
+        if not label:
+            raise ClipError("this detection is not in the journal any more")
+        if any(("detected", at_ms) in act.heard for act in self.state.acts.all()):
+            raise ClipError(f"you said already whether that was {label}: undo that first")
+        folder, sound = teaching.require_rejectable(label), self._kept["detected"].heard_at(at_ms / 1e3)
+        sounds = [] if sound is None else [sound]
+        say(teaching, folder if sounds else "", sounds, label, [("detected", at_ms)], [(at_ms / 1e3, label)])
+        return teaching.after(terminal=False) if sounds else f"It counts as a false alarm of {label}."
+
+    def _heard_as(self, kind: Kind, at_ms: int) -> str:
+        return next((row.label for row in self.heard() if (row.kind, row.at_ms) == (kind, at_ms)), "")
 
     def sounds(self, teaching: Teaching) -> list[KnownSound]:
         """Return what the device knows, and what it was taught and has yet to learn, by name."""
         folder, progress = teaching.store.folder, self.state.model.load(teaching.config.bundle).progress
         label_map = progress.label_map
         clips: dict[str, list[str]] = {}
-        for clip in teaching.store.clips():
-            clips.setdefault(clip.label, []).append(clip.clip_id)
-        others = Counter(folder_of(path, folder) for path in clip_files(folder))
+        for path in clip_files(folder):
+            clips.setdefault(folder_of(path, folder), []).append(path.stem)
         advice = {found["label"]: found for found in self.state.advice()}
         sensitive, chosen = self.status().get("sensitivity") or {}, self.state.choices.thresholds()
         found = []
-        for label in sorted({*label_map.labels, *clips, *teaching.chosen}):
+        for label in teaching.known_labels():
             learned = label in label_map.labels
             slot = label_map.slot_of(label) if learned else None
             found.append(
@@ -197,7 +212,7 @@ class OwnedDevice:
                     label,
                     clips=tuple(clips.get(label, ())),
                     of_fleet=slot is not None and label_map.class_ids[slot] is not None,
-                    rejected=others[rejected(label)],
+                    rejected=tuple(clips.get(rejected(label), ())),
                     learned=learned,
                     heard=slot is not None and slot not in progress.silent,
                     provisional=label in teaching.provisional,
@@ -208,12 +223,12 @@ class OwnedDevice:
             )
         return found
 
-    def clip(self, label: str, clip_id: str) -> Path:
-        """Return the file of a taught clip. Raises ClipError if there is none of this name."""
+    def clip(self, folder: str, clip_id: str) -> Clip:
+        """Return a taught clip of a label or reserved folder. Raises ClipError if there is none of this name."""
         for path in clip_files(self.config.clips_folder):
-            if (folder_of(path, self.config.clips_folder), path.stem) == (label, clip_id):
-                return path
-        raise ClipError(f"no clip of {label!r} is called {clip_id!r} any more")
+            if (folder_of(path, self.config.clips_folder), path.stem) == (folder, clip_id):
+                return Clip(folder, path)
+        raise ClipError(f"no clip of {folder[:100]!r} is called {clip_id[:100]!r} any more")
 
     def bundle_name(self) -> str:
         """Return the bundle's name, for people."""

@@ -11,9 +11,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from edge_client.clips.importing import import_folder
+from edge_client.clips.importing import Summary
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
+from edge_client.owner_changes import import_recordings
 from edge_client.owner_page.device import OwnedDevice
 from edge_client.owner_page.pages import read_form
 from fleet_protocol.atomic_files import write_atomically
@@ -44,7 +45,7 @@ class OfferingPage:
             raise ClipError(f"no sound called {label[:100]!r} is offered (any more)")
         assert microphone is not None
         assert microphone.file is not None
-        import_folder(self._folder / label, label, teaching.store, teaching.settings, teaching.require_slot)
+        import_recordings(teaching, self._folder / label, label, teaching.require_slot, Summary())
         for path in sorted((self._folder / label / "played").glob("*.wav")):
             write_atomically(microphone.file / path.name, path.read_bytes())
         return len(teaching.store.clips(label))

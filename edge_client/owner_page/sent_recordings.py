@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from edge_client.audio.recordings import SUFFIXES
-from edge_client.clips.importing import import_folder
+from edge_client.clips.importing import Summary
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
+from edge_client.owner_changes import import_recordings
 from edge_client.owner_page.device import OwnedDevice
 from fleet_protocol.feature_settings import FeatureSettings
 
@@ -23,6 +25,8 @@ from fleet_protocol.feature_settings import FeatureSettings
 LARGEST_BYTES = 16 * 2**20
 # For one recording to come.
 _LONGEST_S = 60.0
+# Recordings of a label that follow each other within so many seconds are taken back together.
+_TOGETHER_S = 60.0
 _NAME = 80
 
 
@@ -75,7 +79,10 @@ def _import(teaching: Teaching, label: str, name: str, data: bytes) -> str:
     with tempfile.TemporaryDirectory(prefix="auricle-") as folder:
         path = Path(folder) / plain
         path.write_bytes(data)
-        found = import_folder(path, label, teaching.store, teaching.settings, teaching.require_slot)
+        found, act = Summary(), next(iter(teaching.state.acts.all()), None)
+        if act is not None and ((act.kind, act.label) != ("added", label) or abs(time.time() - act.at) > _TOGETHER_S):
+            act = None
+        import_recordings(teaching, path, label, teaching.require_slot, found, act=act)
     for problem in found.refused.values():
         raise ClipError(problem.replace(f"{folder}/", ""))
     return "The device has it already." if found.present else "The device keeps it."

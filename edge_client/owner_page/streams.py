@@ -13,6 +13,7 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from edge_client.clips.recorder import Step
 from edge_client.daemon.status import read_status, why_silent
-from edge_client.errors import EdgeError, StateError
+from edge_client.errors import ClipError, EdgeError, StateError
 from edge_client.live.feed import LiveReader
 from edge_client.owner import Teaching
 from edge_client.storage.device_state import DeviceState
@@ -133,6 +134,7 @@ class _Follower:
         self._loop = loop
         self._stop = stop
         self._shown = 0.0
+        self._unwanted: deque[int] = deque(maxlen=_MAX_WAITING)
 
     def put(self, line: dict[str, Any] | None) -> None:
         """Hand a line to the browser; None ends the session."""
@@ -151,21 +153,42 @@ class _Follower:
             self._shown = time.monotonic()
             self.put({"level_db": round(level_db, 1)})
 
+    def discard(self, take: int) -> None:
+        """Have a take discarded."""
+        self._unwanted.append(take)
+
+    def unwanted(self) -> int:
+        return self._unwanted.popleft() if self._unwanted else 0
+
     def _require_wanted(self) -> None:
         if self._stop.is_set():
             raise _LeftError("stopped")
 
 
-async def record(teaching: Teaching, label: str, count: int) -> AsyncIterator[str]:
-    """Record takes as `auricle-edge record` does; yield a line of JSON for every step, and one with the result."""
-    stop = threading.Event()
-    follower = _Follower(asyncio.get_running_loop(), stop)
-    threading.Thread(target=_session, args=(teaching, label, count, follower), daemon=True, name="record").start()
-    try:
-        while (line := await follower.queue.get()) is not None:
-            yield json.dumps(line) + "\n"
-    finally:
-        stop.set()
+class Recording:
+    """The recording that goes on, if any: the device has one microphone."""
+
+    def __init__(self) -> None:
+        self._follower: _Follower | None = None
+
+    async def lines(self, teaching: Teaching, label: str, count: int) -> AsyncIterator[str]:
+        """Record takes as `auricle-edge record` does; yield a line of JSON for every step, and one with the result."""
+        stop = threading.Event()
+        self._follower = follower = _Follower(asyncio.get_running_loop(), stop)
+        threading.Thread(target=_session, args=(teaching, label, count, follower), daemon=True, name="record").start()
+        try:
+            while (line := await follower.queue.get()) is not None:
+                yield json.dumps(line) + "\n"
+        finally:
+            stop.set()
+            if self._follower is follower:
+                self._follower = None
+
+    def discard(self, take: int) -> None:
+        """Have the take of a number discarded. Raises ClipError if nobody records."""
+        if self._follower is None:
+            raise ClipError("nobody records any more: the takes are undone under Sounds")
+        self._follower.discard(take)
 
 
 def _session(teaching: Teaching, label: str, count: int, follower: _Follower) -> None:

@@ -37,7 +37,7 @@ def answer(teaching: Teaching, given: str, says: str, label: str = "") -> str:
             says = YES
         folder = _folder(teaching, question, says, label)
         shared = bool(folder) and (teaching.store.folder / folder / question.file_name).exists()
-        number = teaching.next_number()
+        number = teaching.state.acts.next_number()
         said = dataclasses.replace(
             question, said=says, said_at=time.time(), number=number, folder=folder, shared=shared
         )

@@ -46,7 +46,7 @@ class Question:
         score: Averaged score of the label, 0..1.
         said: One of ``SAYINGS``; "" while there is no answer.
         said_at: When it was answered, seconds since 1970.
-        number: Of the answer among the owner's changes (``Teaching.next_number``).
+        number: Of the answer among the owner's changes (``OwnerActs.next_number``).
         folder: Folder of the clip store that got the sound; "" where none did.
         shared: Whether that folder had the very same clip before.
         embedding: Of the sound, float32 [numbers].

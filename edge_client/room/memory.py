@@ -82,6 +82,7 @@ class RoomMemory:
         self._savings = 0
         self._trouble = RateLimitedLog(log)
         self._wrong: tuple[object, list[tuple[float, str]]] = None, []
+        self._taken_up = self._wrong_detections()
         kept = read_sample(state.room_path, layout)
         self._reservoir = Reservoir(layout, kept, clock)
         self._saved = time.monotonic()
@@ -101,11 +102,18 @@ class RoomMemory:
         return cls(layout, state)
 
     def follow(self) -> bool:
-        """Save where it is time, and forget all where the file was removed; return whether thresholds may be others."""
+        """Save where it is time, and forget all where the file was removed; return whether thresholds may be others.
+
+        They are once an hour, and when the owner says that a detection was wrong, or takes that back.
+        """
         if self._on_disk and not self._state.room_path.exists():
             self._reservoir.forget()
             self._on_disk = False
             log.info("forgot what was heard in this room")
+            return True
+        if (wrong := self._wrong_detections()) != self._taken_up:  # the owner does not wait an hour for it
+            self._taken_up = wrong
+            self.save()
             return True
         if time.monotonic() - self._saved < _SAVE_S:
             return False
@@ -126,10 +134,14 @@ class RoomMemory:
 
     def status(self, promised: float) -> dict[str, Any]:
         """Return what was promised, and what came: hours that were heard, and detections by label, of the last days."""
+        return observed_rates(*self._reservoir.counts(), promised, self._wrong_detections(), self._clock())
+
+    def _wrong_detections(self) -> list[tuple[float, str]]:
+        """Return what the owner said was heard wrongly; asked for twice a second, and read where the file changed."""
         key = self._state.database.key()
-        if key != self._wrong[0]:  # the status is asked for every few seconds
+        if key != self._wrong[0]:
             try:
                 self._wrong = key, read_wrong_detections(self._state.database)
             except (StateError, OSError) as error:
                 self._trouble.warning("cannot read which detections were wrong: %s", error)
-        return observed_rates(*self._reservoir.counts(), promised, self._wrong[1], self._clock())
+        return self._wrong[1]

@@ -53,6 +53,11 @@ CREATE TABLE IF NOT EXISTS candidates (
     id INTEGER PRIMARY KEY, features TEXT NOT NULL, at REAL NOT NULL, worth REAL NOT NULL, detected INTEGER NOT NULL
 ) STRICT;
 """,
+    # Acts of every kind beside renamings.
+    """
+ALTER TABLE renamings ADD COLUMN kind TEXT NOT NULL DEFAULT '';
+ALTER TABLE renamings ADD COLUMN others TEXT NOT NULL DEFAULT '{}';
+""",
 )
 VERSION = len(_VERSIONS)
 ROOM_LEARNED = "room_learned"

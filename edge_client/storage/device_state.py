@@ -15,6 +15,7 @@ from edge_client.storage.class_names import ClassNames
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.identity import IdentityStore, MembershipStore
 from edge_client.storage.locks import is_locked, take_lock
+from edge_client.storage.owner_acts import OwnerActs
 from edge_client.storage.owner_choices import OwnerChoices
 from edge_client.storage.saved_model import ModelStore
 from fleet_protocol.atomic_files import leftovers, make_folder, remove_durably
@@ -85,6 +86,7 @@ class DeviceState:
         self.database = Database(folder / FILE)
         self.choices = OwnerChoices(self.database)
         self.class_names = ClassNames(self.database)
+        self.acts = OwnerActs(self.database)
 
     def lock(self, purpose: str, patience_s: float = 0.0) -> int:
         """Hold a lock until the process ends. Raises StateError if another process holds it after so many seconds."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from edge_client.features.front_end import open_front_end
 from edge_client.owner import Teaching
-from edge_client.owner_changes import changes, undo
+from edge_client.owner_undo import changes, undo
 from edge_client.questions.answers import store_of
 from edge_client.questions.store import Question, sound_of
 from fleet_protocol.ready_bundles import find_bundle

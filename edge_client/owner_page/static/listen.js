@@ -161,14 +161,16 @@ async function refresh(query = "") {
 
 setInterval(() => stale !== null && refresh(stale), 1000);
 
-async function answer(row, fields) {
+const answer = (row, fields) => tell(row, "heard/answer", { kind: row.dataset.kind, at_ms: row.dataset.at, ...fields });
+
+async function tell(row, address, fields) {
   const buttons = row.querySelectorAll("button");
   buttons.forEach((button) => (button.disabled = true));
   try {
-    const reply = await send("heard/answer", { kind: row.dataset.kind, at_ms: row.dataset.at, ...fields });
+    const reply = await send(address, fields);
     told.className = "muted";
     told.textContent = (await reply.json()).message;
-    row.querySelector("form").hidden = true;
+    row.querySelectorAll("form").forEach((form) => (form.hidden = true));
     await refresh();
   } catch (error) {
     told.className = "error";
@@ -182,7 +184,8 @@ heard.addEventListener("click", (event) => {
   if (button?.id === "keep-on") ask(document.getElementById("keep-sure"), false);
   const row = button?.closest(".event");
   if (!row) return;
-  if (button.dataset.says) answer(row, { says: button.dataset.says, label: button.dataset.label });
+  if (button.dataset.says) answer(row, { says: button.dataset.says, label: button.dataset.label || "" });
+  if (button.dataset.undo) tell(row, "sounds/undo", { kind: "said", number: button.dataset.undo });
   if (button.dataset.more) {
     const form = document.getElementById(button.dataset.more);
     form.hidden = !form.hidden;

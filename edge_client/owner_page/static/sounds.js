@@ -78,6 +78,13 @@ known.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
   if (button.dataset.do) change(button, {});
+  if (button.dataset.move) {
+    const form = document.getElementById(button.dataset.move);
+    Object.assign(form.dataset, { label: button.dataset.label, clip: button.dataset.clip });
+    form.hidden = false;
+    form.querySelector("label").textContent = `What is ${button.getAttribute("aria-label").slice(5)} a sound of?`;
+    form.querySelector("input").focus();
+  }
   if (button.dataset.more) {
     const form = document.getElementById(button.dataset.more);
     form.hidden = !form.hidden;
@@ -90,6 +97,7 @@ known.addEventListener("change", (event) => event.target.type === "range" && sen
 known.addEventListener("input", (event) => {
   if (event.target.type === "range") return explain(event.target);
   const form = event.target.closest("form[data-do=rename]");
+  if (!form) return undefined;
   const name = event.target.value.trim();
   const together = isKnown(name) && name !== form.dataset.label;
   form.dataset.together = together ? "yes" : "no";
@@ -98,4 +106,24 @@ known.addEventListener("input", (event) => {
 known.addEventListener("submit", (event) => {
   event.preventDefault();
   change(event.target, Object.fromEntries(new FormData(event.target)));
+});
+
+// The file of another device.
+const elsewhere = document.getElementById("elsewhere-file");
+elsewhere.addEventListener("change", async () => {
+  const [file] = elsewhere.files;
+  const said = document.getElementById("elsewhere-told");
+  if (!file) return;
+  elsewhere.disabled = true;
+  said.className = "muted";
+  said.textContent = `Sending ${file.name}.`;
+  try {
+    said.textContent = (await (await send("sounds/import", file)).json()).message;
+  } catch (error) {
+    said.className = "error";
+    said.textContent = error.message;
+  }
+  elsewhere.disabled = false;
+  elsewhere.value = "";
+  await refresh(true);
 });

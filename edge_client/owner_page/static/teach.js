@@ -25,6 +25,15 @@ function big(kind, text) {
   part("big").textContent = text;
 }
 
+// Show how many takes are good; the last of them can be discarded.
+function taken(count) {
+  [...part("takes").children].forEach((dot, index) => dot.classList.toggle("done", index < count));
+  part("discard").hidden = count === 0;
+  part("discard").disabled = false;
+  part("discard").value = count;
+  part("discard").textContent = `Discard take ${count}`;
+}
+
 const STEPS = {
   room() {
     big("room", "…");
@@ -46,7 +55,11 @@ const STEPS = {
     big("kept", "✓");
     beep(1320, 0.08);
     part("step").textContent = `Take ${step.take} of ${step.count} is good.`;
-    [...part("takes").children].slice(0, step.take).forEach((dot) => dot.classList.add("done"));
+    taken(step.take);
+  },
+  discarded(step) {
+    part("step").textContent = `Take ${step.take} is discarded.`;
+    taken(part("takes").querySelectorAll(".done").length - 1);
   },
   refused(step) {
     big("refused", "↻");
@@ -90,6 +103,7 @@ part("teach")?.addEventListener("submit", async (event) => {
   part("error").textContent = part("advice").textContent = "";
   part("stage-title").textContent = `Recording ${label}`;
   part("takes").replaceChildren(...Array.from({ length: fields.get("count") }, () => document.createElement("li")));
+  taken(0);
   big("room", "…");
   part("step").textContent = "Asking the daemon for the microphone.";
   show("stage");
@@ -119,6 +133,10 @@ part("offers")?.addEventListener("click", async (event) => {
   }
 });
 
+part("discard").addEventListener("click", async (event) => {
+  event.target.disabled = true;
+  await send("teach/discard", { take: event.target.value }).catch((error) => (part("advice").textContent = error.message));
+});
 part("stop").addEventListener("click", () => abort.abort());
 part("again").addEventListener("click", () => {
   following?.close();

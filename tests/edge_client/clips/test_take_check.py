@@ -34,7 +34,7 @@ def cut(samples, wanted=None):
     return cut_take(samples, len(samples) if wanted is None else wanted, ROOM_DB, SETTINGS)
 
 
-@pytest.mark.parametrize(("begin_s", "length_s"), [(0.0, 0.3), (0.05, 0.1), (0.8, 0.4), (1.7, 0.3), (0.5, 0.9)])
+@pytest.mark.parametrize(("begin_s", "length_s"), [(0.1, 0.3), (0.05, 0.1), (0.8, 0.4), (1.6, 0.3), (0.5, 0.9)])
 def test_a_take_becomes_one_clip_with_the_whole_sound_in_it_and_no_artificial_silence(begin_s, length_s):
     clip = cut(take(begin_s, length_s))
     assert len(clip) == CLIP
@@ -56,6 +56,8 @@ def test_of_a_sound_that_is_longer_than_a_clip_the_loudest_part_is_kept():
         (room(2.0), "too quiet: .* dB at its loudest, and the room has -54 dB"),
         (np.zeros(2 * RATE, np.float32), "too quiet: -120 dB"),
         (take(0.5, 0.02), "too short: only .* ms"),
+        (take(0.0, 0.4), "cut off: the sound had begun before"),
+        (take(1.5, 0.5), "cut off: the sound went on when the take was over"),
         (take(0.2, 0.3, seconds=1.0), r"gave 1\.0 s instead of 2\.0 s"),
     ],
 )
@@ -69,6 +71,7 @@ class Stream:
 
     sample_rate_hz = RATE
     frames = overflows = reopened = 0
+    trouble = ""
 
     def __init__(self, *parts):
         self.samples = np.concatenate(parts)
@@ -106,6 +109,45 @@ def test_a_refused_take_is_taken_again_until_there_are_enough():
     assert any(line.startswith("take 2 of 2: refused, too quiet") for line in lines)
     assert lines[-1].startswith("take 2 of 2: kept")
     assert "\r" not in text  # no terminal, no meter
+
+
+def test_a_take_waits_for_the_end_of_a_sound_that_began_late():
+    late = take(1.5, 0.9, seconds=2.9)
+    kept, text = session(1, COUNTDOWN, late)
+    assert "refused" not in text
+    assert (levels_db(kept[0], RATE) > -30).sum() * 0.01 == pytest.approx(0.9, abs=0.03)
+
+
+def test_a_sound_without_an_end_is_kept_as_long_as_a_clip():
+    kept, text = session(1, COUNTDOWN, take(0.0, 9.0, seconds=9.0))
+    assert ("refused" in text, len(kept[0])) == (False, CLIP)
+
+
+class Choosy(Lines):
+    """A display of somebody who does not want the first take, once there are two."""
+
+    def __init__(self, out):
+        super().__init__(out)
+        self.steps = []
+
+    def step(self, step):
+        self.steps.append((step.kind, step.take))
+
+    def unwanted(self):
+        return int(("kept", 2) in self.steps and not any(kind == "discarded" for kind, _ in self.steps))
+
+
+def test_a_take_that_is_not_wanted_is_discarded_and_another_one_taken():
+    good = [take(0.5, 0.4, seed=seed, loud=0.1 * (seed + 1)) for seed in range(4)]
+    kept, display = [], Choosy(io.StringIO())
+    recorder = Recorder(Stream(room(3.0), *(part for one in good for part in (COUNTDOWN, one))), SETTINGS, display)
+    recorder.hear_room()
+    recorder.record(3, 2.0, kept.append, lambda number: kept.pop(number - 1))
+    peaks = [round(float(np.abs(clip).max()), 1) for clip in kept]
+    assert peaks == [0.2, 0.3, 0.4]
+    assert [step for step in display.steps if step[0] in ("kept", "discarded")] == [
+        *(("kept", 1), ("kept", 2), ("discarded", 1), ("kept", 2), ("kept", 3))
+    ]
 
 
 def test_a_session_without_a_sound_ends_and_says_why():

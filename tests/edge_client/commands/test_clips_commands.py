@@ -191,14 +191,15 @@ def test_a_name_is_taken_back_with_all_that_moved_and_a_clip_that_both_had_stays
     assert not (clips / "anna").exists()
     # What was said not to be the one may well be the other, which is the same now: it is no counter-example of it.
     assert not (clips / "_not_" / "yes").exists()
-    assert "2 clips of 'anna', which were called 'yes', are back" in edge("clips", "undo")
+    assert "taken back: anna was renamed to yes, 2 clips" in edge("clips", "undo")
     assert sorted(path.relative_to(clips) for path in clips.rglob("*.wav")) == before
     edge("clips", "relabel", "--label", "anna", "bell")
     assert (clips / "_not_" / "bell" / "7.wav").exists()
     edge("clips", "delete", "--yes", "--label", "yes")
-    assert "'yes', which were deleted, are back" in edge("clips", "undo")
+    assert "taken back: yes was deleted" in edge("clips", "undo")
     edge("clips", "undo")
     assert sorted(path.relative_to(clips) for path in clips.rglob("*.wav")) == before
+    assert "taken back: 4 recordings of anna, yes were added" in edge("clips", "undo")
     assert "nothing to undo" in edge("clips", "undo", status=1)
 
 

@@ -96,6 +96,50 @@ def test_a_sound_is_made_more_sensitive_renamed_deleted_and_all_of_it_undone(ope
     wait_for(lambda: "kettle" in shelf.labels(), what="the sound that is back")
 
 
+def test_a_false_alarm_is_called_one_without_its_sound_and_that_is_taken_back(page, shelf):
+    page.goto(shelf.ui.url)
+    events = page.locator(".event[data-kind=detected]")
+    at = events.filter(has=page.get_by_role("button", name="That was wrong")).first.get_attribute("data-at")
+    said = page.locator(f".event[data-at='{at}']")  # others come above it
+    name = said.locator("strong").inner_text()
+    assert said.locator("[data-play]").count() == 0  # nothing of it is kept
+    said.get_by_role("button", name="That was wrong").click()
+    page.locator("#told", has_text=f"It counts as a false alarm of {name}.").wait_for()
+    said.get_by_text("You said: that was wrong.").wait_for()
+
+    def wrong():
+        return shelf.status()["room"]["labels"][name]["wrong"]
+
+    wait_for(lambda: wrong() == 1, what="a false alarm that counts")
+    page.goto(f"{shelf.ui.url}/sounds")
+    page.get_by_role("button", name=f"Undo: {name} was heard; you said: that was wrong").wait_for()
+    page.goto(shelf.ui.url)
+    said.get_by_role("button", name="Undo what you said").click()
+    said.get_by_role("button", name="That was wrong").wait_for()
+    wait_for(lambda: wrong() == 0, what="a detection that was right after all")
+
+
+def test_one_clip_is_played_moved_deleted_and_both_taken_back_the_newest_first(opened, shelf):
+    before = {name: takes(shelf, name) for name in NAMES}
+    kettle = card(opened, "kettle")
+    kettle.locator("summary").click()
+    kettle.get_by_role("button", name="Play clip 1 of kettle").click()
+    kettle.locator("[data-playing]").click()
+    kettle.get_by_role("button", name="Delete clip 1 of kettle").click()
+    opened.locator("#told", has_text="The clip is deleted").wait_for()
+    kettle.get_by_role("button", name="Move clip 7 of kettle").click()
+    kettle.get_by_label("What is clip 7 of kettle a sound of?").fill("zero")
+    opened.keyboard.press("Enter")
+    opened.locator("#told", has_text="The clip is one of zero now").wait_for()
+    assert (len(takes(shelf, "kettle")), len(takes(shelf, "zero"))) == (6, 9)
+    lately = opened.locator(".changes li")
+    assert ["moved to zero" in text for text in lately.all_inner_texts()] == [True, False]
+    for words in ("1 clip of kettle was moved to zero", "1 clip of kettle was deleted"):
+        opened.get_by_role("button", name=f"Undo: {words}").click()
+        opened.locator("#told", has_text=f"Taken back: {words}").wait_for()
+    assert {name: takes(shelf, name) for name in NAMES} == before
+
+
 def test_what_cannot_be_is_refused_and_two_sounds_are_put_together_only_for_who_wants_that(shelf):
     with httpx.Client(base_url=shelf.ui.url, timeout=180) as client:
         token = re.search(r'csrf-token" content="(\w+)"', client.get("/sounds").text)[1]
@@ -157,6 +201,10 @@ def test_recordings_are_added_and_what_is_none_is_refused(opened, shelf, tmp_pat
     opened.locator("#chosen .error", has_text="chime.mp3: cannot read chime.mp3").wait_for()
     assert len(takes(shelf, "chime")) == 1
     wait_for(lambda: "chime" in shelf.labels(), what="the sound that was added")
+    opened.get_by_role("link", name="Sounds", exact=True).click()
+    opened.get_by_role("button", name="Undo: 1 recording of chime was added").click()
+    opened.locator("#told", has_text="Taken back").wait_for()
+    wait_for(lambda: "chime" not in shelf.labels(), what="a model without it")
 
 
 def test_what_was_kept_is_deleted_only_after_a_question(opened, shelf):

@@ -53,7 +53,7 @@ def test_a_question_appears_plays_is_answered_learned_and_undone(opened, shelf):
     wait_for(lambda: shelf.device_state().model.taught() != taught, what="a model that learned it")
     opened.goto(f"{shelf.ui.url}/sounds")
     opened.get_by_role("button", name="Undo: kettle was asked about").click()
-    opened.locator("#told", has_text="Your answer about kettle is taken back").wait_for()
+    opened.locator("#told", has_text="Taken back: kettle was asked about; you said: kettle").wait_for()
     assert (shelf.count("clips/kettle"), shelf.count("questions")) == (before, 1)
     wait_for(lambda: shelf.device_state().model.taught() == taught, what="a model without it")
     opened.goto(shelf.ui.url)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edge_client.learning.forgotten_labels import forget_noted
-from edge_client.owner_changes import changes
+from edge_client.owner_undo import changes
 from edge_client.questions.answers import answer, finish_all, open_questions, store_of
 from edge_client.room.store import read_wrong_detections
 from tests.support.asked_device import Owner, ask, sound

@@ -14,7 +14,7 @@ from edge_client.owner import Teaching
 from edge_client.owner_changes import purge
 from edge_client.room.memory import RoomMemory, layout_of, tails_here
 from edge_client.room.observed_rates import observed_rates, rate_lines
-from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections
+from edge_client.room.store import add_wrong_detections, read_sample, read_wrong_detections, remove_wrong_detections
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
 from fleet_protocol.ready_bundles import find_bundle
@@ -74,6 +74,33 @@ def test_purging_the_clips_makes_a_running_device_forget_its_room(device, model)
     room.save()
     layout = layout_of(model.manifest, DetectorConfig())
     assert 4 <= len(read_sample(device.state.room_path, layout).at_s) <= 6
+
+
+def test_thresholds_follow_at_once_when_the_owner_says_that_a_detection_was_wrong(device, model):
+    labels = label_map(model)
+    room = RoomMemory.open(device.config, device.state, model.manifest)
+    tails = {"yes": Tail(0.0, 0.5), "no": Tail(9.0, 0.7)}
+
+    def heard_from():
+        found = tails_here(device.config, device.state, model, labels, tails, {}, {})["yes"]
+        return found.threshold(1.0), int(found.taken.sum())
+
+    embedding = np.random.default_rng(3).normal(size=64).astype(np.float32)
+    for index in range(80):  # twenty seconds, in which it was detected once
+        room.look(embedding, 0.99, "yes" if index == 40 else "")
+    room.save()
+    before, taken = heard_from()
+    assert (taken, room.follow()) == (1, False)
+    denied = [(time.time(), "yes")]
+    add_wrong_detections(device.state.database, denied)
+    assert room.follow()
+    assert not room.follow()
+    assert heard_from()[1] == 0
+    assert heard_from()[0] >= before
+    assert room.status(1.0)["labels"]["yes"] == {"detections": 1, "wrong": 1}
+    remove_wrong_detections(device.state.database, denied)
+    assert room.follow()
+    assert heard_from() == (before, 1)
 
 
 def test_switched_off_it_keeps_nothing_and_removes_what_there_is(device, model):

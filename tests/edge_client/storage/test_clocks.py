@@ -13,11 +13,12 @@ from edge_client.config.sections import ClipsConfig
 from edge_client.events import Event
 from edge_client.events.journal import Journal, past_events
 from edge_client.owner import Teaching
-from edge_client.owner_changes import changes, delete, empty_deleted, rename, undo
+from edge_client.owner_changes import delete, empty_deleted, rename
+from edge_client.owner_undo import changes, undo
 from edge_client.room.reservoir import Layout, Reservoir
 from edge_client.storage.database import FILE, Database
 from edge_client.storage.device_state import DeviceState
-from edge_client.storage.owner_choices import Move, Renaming
+from edge_client.storage.owner_acts import Act, Move
 from tests.support.asked_device import taught
 
 RATE, DAY_S = 16_000, 86_400.0
@@ -95,9 +96,8 @@ def test_what_was_deleted_goes_for_good_a_week_after_the_clock_was_right(tmp_pat
     state, store = DeviceState(tmp_path), ClipStore(tmp_path / "clips", ClipsConfig(), RATE)
     clip = Clip("bell", store.add("bell", window(1), RATE))
     store.relabel(clip, f"{DELETED}/bell")
-    state.choices.add_renaming(
-        Renaming(1, wrong, "bell", "", (Move("bell", f"{DELETED}/bell", clip.path.name, shared=False),))
-    )
+    monkeypatch.setattr(time, "time", lambda: wrong)
+    state.acts.add(Act("deleted", "bell", moves=(Move("bell", f"{DELETED}/bell", clip.path.name),)))
     for days, removed in ((0, 0), (6, 0), (8, 1)):
         monkeypatch.setattr(time, "time", lambda days=days: NOW + days * DAY_S)
         assert empty_deleted(store, state) == removed
