@@ -8,7 +8,7 @@ REPORT ?= report.html
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-all coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
+.PHONY: help setup test test-all coverage lint demo site bundles experiments soak bench-pi armv7-root test-armv7 test-arm64 test-home-assistant deb release home-assistant clean install-edge install-aggregator uninstall-edge uninstall-aggregator
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ test-armv7: $(READY)  ## run the device's tests on emulated 32-bit ARM, as root 
 
 test-arm64: $(READY)  ## run those of what computes on emulated 64-bit ARM, as root [DEBIAN_MIRROR=address]
 	$(BIN)/python -m tests.arm arm64
+
+test-home-assistant: $(READY)  ## a device beside Home Assistant itself, as root [CHECKS='a b' SATELLITE=what pip installs DEBIAN_MIRROR=address]
+	SATELLITE='$(SATELLITE)' $(BIN)/python -m tests.home_assistant $(CHECKS)
 
 # Services of this machine; systemd/setup.sh says what their options do. It finds the system's Python itself, unless one
 # is named here or in the environment.

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tests.arm.machine import ArmError, MirrorError, enter, run
 
-SUITES = {"bookworm": "3.11", "trixie": "3.13"}
-"""Debian 12 and 13, and the Python of each."""
+SUITES = {"bookworm": "3.11", "trixie": "3.13", "forky": "3.14"}
+"""Debian 12, 13 and what becomes 14, and the Python of each."""
 # A mirror that keeps copies may serve parts of different days under one name of a suite, and whole ones under another.
-_OTHER_NAMES = {"bookworm": "oldstable", "trixie": "stable"}
+_OTHER_NAMES = {"bookworm": "oldstable", "trixie": "stable", "forky": "testing"}
 _BUILD = Path(__file__).resolve().parent.parent.parent / "build"
 # What a Pi takes from its distribution: Python, and what has no wheel for it (docs/pi.md).
 _PACKAGES = (
@@ -43,11 +43,13 @@ class System:
         suite: Debian's name of it.
         architecture: Debian's name of it.
         folder: Where a root is built in which its programs run.
+        more: Packages besides those that a device takes from its distribution.
     """
 
     suite: str
     architecture: str
     folder: Path
+    more: tuple[str, ...] = ()
 
     @property
     def installed(self) -> Path:
@@ -126,7 +128,7 @@ def build(root: Path, system: System) -> None:
 
 
 def _packages(system: System) -> tuple[str, ...]:
-    return _PACKAGES + (_PACKAGES_ARMHF if system.architecture == "armhf" else ())
+    return _PACKAGES + (_PACKAGES_ARMHF if system.architecture == "armhf" else ()) + system.more
 
 
 def _recipe(system: System) -> str:
@@ -137,6 +139,8 @@ def _unpack(root: Path, name: str, system: System) -> None:
     """Unpack the suite of a name, if it is the system's, and do for programs what their scripts would do."""
     packages = ",".join(_packages(system) + _ESSENTIAL)
     options = ["--variant=extract", f"--architectures={system.architecture}", f"--include={packages}"]
+    # Debian's testing is signed for a week, and a mirror's copy may be older.
+    options += ['--aptopt=Acquire::Check-Valid-Until "false"']
     _from_mirror(root, system, "mmdebstrap", "--quiet", *options, name, root, mirror())
     # Users, certificates, which BLAS is taken, and where libraries are.
     for file in ("passwd", "group"):
