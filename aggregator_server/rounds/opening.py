@@ -146,7 +146,7 @@ def _of_group(session: Session, plan: RoundPlan, group: Group, now: float) -> tu
     """Return the members of a group that are there; all where none is, so that the group's rounds go on."""
     candidates = read_columns(session, now)
     there = {device_id.decode() for device_id in candidates.device_ids[are_there(candidates, plan.selection)].tolist()}
-    return tuple(device_id for device_id in group.members if device_id in there) or group.members
+    return tuple(device_id for device_id in group.members if device_id in there) or tuple(group.members)
 
 
 def _left_out(session: Session, seen_at: Mapping[str, float]) -> dict[str, Any]:

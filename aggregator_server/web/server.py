@@ -3,6 +3,7 @@
 What these do not bound, a reverse proxy does: slow heads, silent connections, handshakes (docs/security.md).
 """
 
+import asyncio
 import gc
 import json
 import logging
@@ -10,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -26,6 +28,7 @@ from aggregator_server.web.endpoint import Endpoint, ProxyNetwork, url_of
 from aggregator_server.web.service import Terms
 
 _GRACE_S = 10
+_GOODBYE_S = 1.0
 _DATABASE_S = 3.0  # that a database which answers nothing keeps the server from ending
 _SWITCH_S = 0.0005
 # A full collection of garbage stops everything for up to 0.1 s where a thousand devices are connected. One comes after
@@ -87,7 +90,22 @@ class _Server(uvicorn.Server):
         """Answer waiting devices, and end."""
         self._app.state.service.store.hurry(_DATABASE_S)
         self._app.state.service.new_work.close()
-        await super().shutdown(sockets)
+        cutting = asyncio.create_task(self._cut_closing())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+
+    async def _cut_closing(self) -> None:
+        """Cut connections that have been closing for a moment: over TLS, the other side may never say goodbye."""
+        since: dict[object, float] = {}
+        while True:
+            for connection in list(self.server_state.connections):
+                if connection.transport.is_closing():
+                    began = since.setdefault(connection, time.monotonic())
+                    if time.monotonic() - began >= _GOODBYE_S:
+                        connection.transport.abort()
+            await asyncio.sleep(_GOODBYE_S / 4)
 
 
 def serve(

@@ -60,6 +60,7 @@ class SoakedFleet:
 
     def open_round(self):
         plan = PLANS[self.rounds % len(PLANS)] | {"seed": self.rounds, "deadline_s": 36_000, "quorum": 1.0}
+        plan |= {"selection": {"seen_within_s": 0}}  # whoever was killed comes back
         with self.server.client() as client:
             client.post("/v1/rounds", json=plan).raise_for_status()
         self.rounds += 1

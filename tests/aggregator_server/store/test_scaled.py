@@ -20,7 +20,7 @@ from aggregator_server.errors import BackupError, BlobError, StartError, StateAw
 from aggregator_server.fleet.audit import list_entries
 from aggregator_server.rounds.replies import describe_round
 from aggregator_server.rounds.retention import sweep
-from aggregator_server.store import Store, alone, open_blobs, open_tables
+from aggregator_server.store import Store, alone, open_blobs, open_tables, why_not_meant
 from aggregator_server.store.blobs import BlobFolder
 from aggregator_server.store.location import Location, locate_by
 from aggregator_server.store.tables import BlobRow, ParticipantRow
@@ -60,6 +60,18 @@ def killed(*_):
 def rows_of(place):
     with contextlib.closing(open_tables(place)) as tables, tables.reading() as session:
         return digests_of(session.connection())
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_name_is_refused_with_the_way_out(states, tmp_path, encoding):
+    name = f"narrow_{encoding.lower()}"
+    states.postgres.ask("postgres", f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    place = Location(tmp_path / "data", states.postgres.url(name))
+    for look in (why_not_meant, Store):
+        said = f"has the encoding {encoding}.*createdb --encoding UTF8 --template template0"
+        with pytest.raises(StartError, match=said) as refused:
+            look(place)
+        assert PASSWORD not in str(refused.value)
 
 
 def test_a_blob_is_whole_named_by_its_digest_stored_once_and_can_be_sought_in(store):

@@ -2,11 +2,17 @@
 
 import contextlib
 import signal
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from edge_client.config import load_config
+from edge_client.daemon.round_loop import RoundLoop
+from edge_client.daemon.training_process import TrainingProcess
+from edge_client.errors import WorkError
 from fleet_protocol.tensors import digest
 from tests.support.device_fleet import SETTINGS_OF_ROUND, enrolled, finished, open_round
 from tests.support.edge_process import wait_for
@@ -55,6 +61,41 @@ def test_training_ends_with_its_daemon_whether_that_is_killed_or_asked_to_end(fl
         wait_for(lambda pids=children: not any(Path(f"/proc/{pid}").exists() for pid in pids), what="its end")
         if status:
             edge.start()
+
+
+class LongTraining(TrainingProcess):
+    """A training that goes on until it is stopped, and says when it began."""
+
+    def train(self, _job, _name, beat):
+        self.began = datetime.now(UTC)
+        while not self._stop.wait(0.1):
+            beat()
+        raise WorkError("stopped")
+
+
+def test_a_device_is_heard_of_while_it_trains_however_long_that_takes(fleet, monkeypatch):
+    monkeypatch.setattr("edge_client.daemon.round_loop._SIGN_OF_LIFE_S", 1.0)
+    server, device = fleet
+    edge, stop = device("edge", "cnn1", ("yes", "no")), threading.Event()
+    config, state = load_config(edge.config), edge.device_state()
+    training = LongTraining(config.training, edge.config, stop, lambda: None, lambda: None)
+    loop = RoundLoop(config, config.server, state, training, stop)
+    running = threading.Thread(target=loop.run, args=(lambda: None,))
+    running.start()
+    try:
+        enrolled(server, 1)
+        open_round(server)
+        began = wait_for(lambda: getattr(training, "began", None), what="the training")
+        with server.client() as client:
+
+            def is_heard():
+                (info,) = client.get("/v1/devices").json()
+                return datetime.fromisoformat(info["seen_at"]) > began + timedelta(seconds=2)
+
+            wait_for(is_heard, what="a sign of life, which the server writes down twice a minute")
+    finally:
+        stop.set()
+        running.join(120)
 
 
 def _children(pid: int) -> list[int]:
