@@ -275,7 +275,7 @@ def open_postgres(
 
 def _require_unicode(connection: sa.Connection, shown: str) -> None:
     """Refuse a database that cannot hold every name. Raises StartError: its encoding is another."""
-    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+    encoding: str = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
     if encoding != "UTF8":
         raise StartError(
             f"the database {shown} has the encoding {encoding}, which cannot hold every device's name; make another "
