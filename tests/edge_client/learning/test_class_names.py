@@ -4,7 +4,8 @@ import pytest
 
 from edge_client.errors import ClipError
 from edge_client.owner import Teaching
-from edge_client.owner_changes import changes, rename_class, undo
+from edge_client.owner_changes import rename_class
+from edge_client.owner_undo import changes, undo
 from edge_client.storage.saved_model import Progress
 from fleet_protocol.bundle import read_bundle
 from fleet_protocol.labels import LabelMap
