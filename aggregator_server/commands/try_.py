@@ -66,7 +66,7 @@ def _try(options: argparse.Namespace) -> int:
         for name in names:
             plays = ("--play", folder / _PLAYED) if name == listener else ()
             join = ("join", link, "--recordings", folder / name, *plays, "--run")
-            programs.start(name, EDGE, *join, tell=heard.put if plays else lambda _line: None)
+            programs.start(name, EDGE, *join, tell=heard.put if plays else _ignore)
         client = connect(argparse.Namespace(data=data, url=None, authority=None, token=None))
         programs.wait(lambda: len(client.get("/v1/devices")) == len(names), _READY_S)
         url = f"{client.url}/#token={_answer('tokens', '--data', data, '--json')['admin']}"
@@ -89,6 +89,10 @@ def _try(options: argparse.Namespace) -> int:
             _show_heard(listener, heard, told)
             programs.watch(_LOOK_S)
     return 0
+
+
+def _ignore(_line: str) -> None:
+    """Take a line of a device that nobody reads."""
 
 
 def _free_port() -> int:
