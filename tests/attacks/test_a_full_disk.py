@@ -179,7 +179,7 @@ def test_a_status_that_has_no_room_beside_the_old_one_takes_its_place(disk, monk
     fill(disk, 0)
     with pytest.raises(OSError, match="No space left"):
         (disk / "other").write_bytes(b"x")
-    file.write({"name": "shelf", "more": "y" * 3000})
+    file.write({"name": "shelf", "more": "y" * 3000}, last=True)
     assert read_status(DeviceState(disk / "state"))["more"] == "y" * 3000
     assert sorted(path.name for path in (disk / "state").iterdir()) == ["status.json"]
 
