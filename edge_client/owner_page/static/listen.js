@@ -194,11 +194,14 @@ heard.addEventListener("click", (event) => {
   }
 });
 async function keep(on) {
+  const box = document.getElementById("keep");
+  box.checked = on;
   try {
     const reply = await send("heard/keep", { keep: on ? "on" : "off" });
     told.className = "muted";
     told.textContent = (await reply.json()).message;
   } catch (error) {
+    box.checked = !on;
     told.className = "error";
     told.textContent = error.message;
   }
