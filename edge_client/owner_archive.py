@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from edge_client.audio.recordings import content_name, encode_wave, read_recording
 from edge_client.clips.archive import Archive, Contents, packed
-from edge_client.clips.folders import Clip, choose_known, is_label
+from edge_client.clips.folders import REJECTED, Clip, choose_known, is_label
 from edge_client.errors import ClipError, EdgeError, RecordingError
 from edge_client.owner import Teaching
 from edge_client.storage.owner_acts import Act, Move
@@ -31,8 +31,16 @@ class Imported:
 
     def lines(self) -> list[str]:
         """Return it for people."""
-        found = [f"{folder}: {count} clips" for folder, count in sorted(self.stored.items())]
-        return [*found, *self.left_out, f"{self.stored.total()} clips stored, {self.present} were there already."]
+        found = [f"{_named(folder)}: {_clips(count)}" for folder, count in sorted(self.stored.items())]
+        return [*found, *self.left_out, f"{_clips(self.stored.total())} stored, {self.present} were there already."]
+
+
+def _named(folder: str) -> str:
+    return folder.replace(f"{REJECTED}/", "not ", 1)
+
+
+def _clips(count: int) -> str:
+    return f"{count} {'clip' if count == 1 else 'clips'}"
 
 
 def largest_bytes(teaching: Teaching) -> int:
@@ -117,7 +125,7 @@ def _store(teaching: Teaching, archive: Archive, labels: set[str], result: Impor
     except (EdgeError, OSError):
         _remove(teaching, stored)
         raise
-    result.left_out += [f"{folder}: {count} clips are left out" for folder, count in sorted(refused.items())]
+    result.left_out += [f"{_named(folder)}: {_clips(count)} left out" for folder, count in sorted(refused.items())]
     return stored
 
 

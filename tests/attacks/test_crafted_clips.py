@@ -1,18 +1,23 @@
 """Files that somebody made up as another device's clips: refused by one clear line, and nothing of them stays."""
 
+import contextlib
 import hashlib
 import io
 import json
+import re
 import struct
 import wave
 import zipfile
 
+import httpx
 import numpy as np
 import pytest
 
 from edge_client.audio.recordings import encode_wave
 from fleet_protocol.ready_bundles import find_bundle
 from tests.support.edge_commands import EdgeCommands
+from tests.support.edge_process import EdgeDaemon
+from tests.support.owner_page import OwnerPage
 from tests.support.sounds import RATE, melody
 from tests.support.taught_device import Device
 
@@ -196,3 +201,28 @@ def test_one_that_is_larger_than_all_clips_may_be_is_not_read(tmp_path, edge):
     with path.open("wb") as file:
         file.truncate(200_000_000)
     assert "at most 21.0 MB can be taken in" in edge("clips", "import", path, status=1)
+
+
+def test_the_page_gives_such_a_file_takes_it_and_refuses_others(tmp_path):
+    page = OwnerPage(EdgeDaemon(tmp_path, find_bundle("base"), "[clips]\nquota_mb = 1\n").config)
+    clips = tmp_path / "state" / "clips"
+    try:
+        with httpx.Client(base_url=page.url, timeout=180) as client:
+            token = re.search(r'csrf-token" content="(\w+)"', client.get("/sounds").text)[1]
+            own = {"Origin": page.url, "X-CSRF-Token": token}
+            assert client.get("/sounds/export").status_code == 409  # there is nothing yet
+            for data in (WHOLE["changed"], made(("../../x.wav", WAVE)), b"x" * 1000):
+                answer = client.post("/sounds/import", content=data, headers=own)
+                assert (answer.status_code, str(tmp_path) in answer.text) == (409, False)
+            assert client.post("/sounds/import", content=GOOD).status_code == 403
+            assert not list(clips.rglob("*.wav"))
+            assert "1 clip stored" in client.post("/sounds/import", content=GOOD, headers=own).json()["message"]
+            (path,) = clips.rglob("*.wav")
+            with zipfile.ZipFile(io.BytesIO(client.get("/sounds/export").content)) as archive:
+                assert archive.read(named(WAVE)) == path.read_bytes() == WAVE
+            with contextlib.suppress(httpx.WriteError, httpx.RemoteProtocolError, httpx.ReadError):
+                large = client.post("/sounds/import", content=b"x" * 22_000_000, headers=own)
+                assert (large.status_code, "more than 21 MB" in large.text) == (409, True)
+            assert client.post("/teach/discard", data={"take": "1"}, headers=own).status_code == 409  # nobody records
+    finally:
+        page.end()
