@@ -58,7 +58,11 @@ def load_tokens(folder: Path, environment: Mapping[str, str]) -> Tokens:
         if len(token) < _MIN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
             raise StartError(
                 f"the {name} token must have at least {_MIN_LENGTH} printable ASCII characters and no blanks; "
-                f"set {ADMIN_VARIABLE} and {ENROL_VARIABLE}, or leave them out to have tokens drawn"
+                + (
+                    f"set {ADMIN_VARIABLE} and {ENROL_VARIABLE}, or leave them out to have tokens drawn"
+                    if token in given.values()
+                    else f"delete {path} and new tokens are drawn"
+                )
             )
     if same(tokens.admin, tokens.enrol):
         raise StartError(f"{ADMIN_VARIABLE} and {ENROL_VARIABLE} must differ: devices know the latter")

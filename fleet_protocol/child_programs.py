@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import webbrowser
@@ -16,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.own_python import python
 
 _GRACE_S = 20.0
 _LOOK_S = 0.1
@@ -40,7 +40,7 @@ class Children:
         """
         with self._log(name).open("ab") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", module, *map(str, arguments)],
+                python(module, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

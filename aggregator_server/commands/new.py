@@ -18,6 +18,7 @@ from aggregator_server.commands.run import add_endpoint, endpoint_of, options_of
 from aggregator_server.commands.targets import add_server, connect
 from aggregator_server.errors import AggregatorError, ServerError, StartError
 from fleet_protocol.errors import AuricleError
+from fleet_protocol.own_python import python
 from fleet_protocol.ready_bundles import FIRST_CHOICE, find_bundle
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _make_public_set(options: argparse.Namespace, bundle: Path, output: Path) ->
     """Have the device's program compute a public set; return its labels."""
     require_edge()
     given = ["--bundle", str(bundle), "--per-label", options.per_label, "-o", str(output)]
-    command = [sys.executable, "-m", EDGE, "public-set", str(options.source), *given]
+    command = python(EDGE, "public-set", options.source, *given)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise AggregatorError(f"no public set: {done.stderr.strip().removeprefix('auricle-edge: ')}")

@@ -7,7 +7,6 @@ import json
 import queue
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,8 +116,9 @@ def _save_sounds(folder: Path, names: tuple[str, ...]) -> None:
 
 def _answer(*arguments: object) -> Any:  # noqa: ANN401  (whatever JSON says)
     """Return what a command of this program answers. Raises AggregatorError: it failed, with its reason."""
-    command = [sys.executable, "-m", _PROGRAM, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    from fleet_protocol.own_python import python
+
+    done = subprocess.run(python(_PROGRAM, *arguments), capture_output=True, text=True, check=False)
     if done.returncode:
         raise AggregatorError(done.stderr.strip().removeprefix("auricle-aggregator: "))
     return json.loads(done.stdout)

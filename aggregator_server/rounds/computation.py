@@ -20,6 +20,7 @@ from aggregator_server.logs import configure
 from aggregator_server.rounds.result import StoredResult, compute_result
 from aggregator_server.rounds.snapshot import RoundSnapshot
 from aggregator_server.store.blobs import BlobStore
+from fleet_protocol.own_python import safe_path
 
 _NICENESS = 5  # requests come first
 
@@ -102,7 +103,8 @@ class Computation:
             mine, theirs = context.Pipe()
             arguments = (theirs, self._blobs)
             process = context.Process(target=_serve, args=arguments, daemon=True, name="computation")
-            process.start()
+            with safe_path():
+                process.start()
             theirs.close()
             self._running = process, mine
         return self._running

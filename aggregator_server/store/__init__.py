@@ -262,8 +262,14 @@ def _require_undamaged(location: Location) -> None:
 
 @contextmanager
 def alone(location: Location) -> Iterator[bool]:
-    """Hold the state of a fleet where no server does; say whether."""
-    with (location.data / LOCK).open("a") as lock:
+    """Hold the state of a fleet where no server does; say whether. Raises StartError: the folder cannot be written."""
+    try:
+        file = (location.data / LOCK).open("a")
+    except OSError as error:
+        raise StartError(
+            f"data folder {location.data} cannot be used ({error}); name a folder that this user can write to"
+        ) from error
+    with file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator_server import limits
 from aggregator_server.errors import AggregatorError, InvalidRequestError, RefusedError
-from aggregator_server.web.http_errors import PageOf, for_caller, refusal
+from aggregator_server.web.http_errors import PageOf, error_response, for_caller, refusal
 from fleet_protocol.bounded_json import require_bounded
 from fleet_protocol.errors import JsonError
 from fleet_protocol.limits import MESSAGE_BYTES, MODEL_BYTES, PUBLIC_SET_BYTES, UPDATE_BYTES
@@ -29,6 +29,7 @@ _OF_STRANGERS = "/sign-in"  # the form that anybody may send
 _MESSAGES = "/v1/"  # where the addresses of messages begin; all others are the dashboard's
 # Where devices ask; people and probes wait for no device.
 _OF_FLEET = re.compile(r"/v1/(work|devices|blobs/[^/]*|rounds/[^/]*/(update|learned))")
+_NUL = b"%00"
 _ABSOLUTE = re.compile(rb"https?://([^/]*)", re.IGNORECASE)
 RequireKnown = Callable[[Request], Awaitable[None]]
 
@@ -47,6 +48,10 @@ class Addresses:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] == "http":
+            if _NUL in scope["raw_path"] or _NUL in scope["query_string"]:
+                message = "an address of this server has no character NUL (%00)"
+                await error_response(422, "invalid_request", message)(scope, receive, send)
+                return
             scope = dict(scope)
             if found := _ABSOLUTE.match(scope["raw_path"]):
                 scope["path"] = unquote(scope["raw_path"][found.end() :].decode("latin-1")) or "/"

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import wave
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -100,7 +100,10 @@ class Recordings:
     def clips(self, label: str) -> list[Path]:
         """Return a label's recordings in alphabetical order, if any. Raises RecordingError if that cannot be read."""
         folder = self.folder / label
-        return [folder / entry.name for entry in self._recordings(label)]
+        found = [folder / entry.name for entry in self._recordings(label)]
+        if found:
+            warn_of_odd(_entries(folder))
+        return found
 
     def _recordings(self, label: str) -> Iterator[os.DirEntry[str]]:
         folder = self.folder / label
@@ -236,6 +239,8 @@ def blocks(file: Any, size: int) -> Iterator[Floats]:  # noqa: ANN401
 
 def _with_sizes(path: Path) -> bytes | io.BytesIO:
     """Return a file's name, which need not be UTF-8; of a WAV without sizes, as from a pipe, its content with them."""
+    if not path.is_file():  # to open a pipe would wait for whoever writes into it
+        raise OSError("it is no regular file, or is not there")
     with path.open("rb") as file:
         head = file.read(_HEAD)
         at = head.find(b"data", 12)
@@ -290,7 +295,24 @@ def is_unicode(name: str) -> bool:
 
 
 def is_recording(path: Path | os.DirEntry[str]) -> bool:
-    """Distinguish files and dangling links, whose names are worth a warning, from all else."""
-    if path.name.startswith(".") or not path.name.lower().endswith(tuple(SUFFIXES)):
+    """Return whether something is a regular file, or a link to one, with a recording's name; none is opened."""
+    return _is_called_so(path.name) and _is_regular(path) and is_unicode(path.name)
+
+
+def _is_called_so(name: str) -> bool:
+    return not name.startswith(".") and name.lower().endswith(tuple(SUFFIXES))
+
+
+def _is_regular(path: Path | os.DirEntry[str]) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a link that leads to itself
         return False
-    return path.is_file() or not Path(path).exists()
+
+
+def warn_of_odd(entries: Iterable[Path | os.DirEntry[str]]) -> None:
+    """Name what is called like a recording and cannot be used, such as a link to nothing or a pipe."""
+    for entry in entries:
+        if _is_called_so(entry.name) and not is_recording(entry) and not Path(entry).is_dir():
+            why = "its name is not UTF-8" if _is_regular(entry) else "it is no regular file"
+            _log.warning("left out %s: %s", ascii(os.fspath(entry)), why)

@@ -15,14 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import FORMATS, blocks, duration_s, is_recording
+from edge_client.audio.recordings import FORMATS, blocks, duration_s, is_recording, warn_of_odd
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.pcm_process import PcmProcess, PcmStream
 from edge_client.config.sections import MicrophoneConfig
 from edge_client.errors import AudioError, RecordingError
 from fleet_protocol.arrays import Floats
+from fleet_protocol.own_python import python
 
-_COMMAND = (sys.executable, "-m", "edge_client.capture.file_player")
+_PROGRAM = "edge_client.capture.file_player"
 _GAP_S = 1.0
 _BLOCK_S = 0.05
 # A process that was halted for longer continues from there, instead of hurrying after the clock.
@@ -38,7 +39,7 @@ def open_file(config: MicrophoneConfig, model_hz: int, cancelled: threading.Even
     playable(config.file, _log)
     rate_hz = config.rate_hz or model_hz
     repeat = "repeat" if config.repeat else "once"
-    process = PcmProcess("the recordings", [*_COMMAND, str(config.file), str(rate_hz), repeat])
+    process = PcmProcess("the recordings", python(_PROGRAM, config.file, rate_hz, repeat))
     return PcmStream(process, str(config.file), rate_hz, channels=1)
 
 
@@ -57,7 +58,10 @@ def playable(path: Path, log: logging.Logger | None = None) -> list[Path]:
     """Return a recording, or those of a folder by their paths. Raises AudioError if none of them can be read."""
     if not path.exists():
         raise AudioError(f"[microphone] file = {path}: there is no such file or folder (that this user can see)")
-    found = sorted(one for one in path.rglob("*") if is_recording(one)) if path.is_dir() else [path]
+    inside = sorted(path.rglob("*")) if path.is_dir() else []
+    found = [one for one in inside if is_recording(one)] if path.is_dir() else [path]
+    if log is not None:
+        warn_of_odd(inside)
     good, reason = [], f"it holds no recordings ({FORMATS})"
     for recording in found:
         try:

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from edge_client.audio.recordings import SUFFIXES, is_unicode
+from edge_client.audio.recordings import is_recording, is_unicode
 from edge_client.config.sections import label_problem
 from edge_client.errors import ClipError
 from fleet_protocol.labels import normal_name
@@ -79,8 +79,7 @@ def folder_of(path: Path, store: Path) -> str:
 
 def clip_files(folder: Path) -> list[Path]:
     """Return every clip, every piece of background, and what is not a label, in the order of folders and names."""
-    named = ((label, name) for label in label_folders(folder) for name in _names(label) if name[0] != ".")
-    return [label / name for label, name in named if name.lower().endswith(tuple(SUFFIXES))]
+    return [label / entry.name for label in label_folders(folder) for entry in _entries(label) if is_recording(entry)]
 
 
 def clips_of_a_round(folder: Path, max_per_label: int) -> int:
@@ -100,8 +99,12 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _names(folder: Path) -> list[str]:
+    return [entry.name for entry in _entries(folder)]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        return sorted(entry.name for entry in os.scandir(folder))
+        return sorted(os.scandir(folder), key=lambda entry: entry.name)
     except FileNotFoundError:
         return []  # a label went with its last clip
 

@@ -6,7 +6,6 @@ Its memory returns when it ends, and listening continues meanwhile
 
 import logging
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from edge_client.config.sections import TrainingConfig
 from edge_client.daemon.status import temperature_c
 from edge_client.errors import WorkError
 from edge_client.learning.training_job import TrainingJob, to_line
+from fleet_protocol.own_python import python
 
 log = logging.getLogger(__name__)
 
@@ -85,9 +85,7 @@ class TrainingProcess:
 
     def _run(self, job: TrainingJob, beat: Callable[[], None]) -> str | None:
         child = subprocess.Popen(
-            [sys.executable, "-m", "edge_client.learning.worker", str(self._config_path)],
-            stdin=subprocess.PIPE,
-            text=True,
+            python("edge_client.learning.worker", self._config_path), stdin=subprocess.PIPE, text=True
         )
         deadline = time.monotonic() + self._config.deadline_s
         assert child.stdin is not None

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import logging
 import secrets
 import socket
 from dataclasses import dataclass
@@ -28,9 +29,13 @@ from edge_client.errors import ConfigError
 from edge_client.owner_page.pages import Pages, read_form, root_of
 from fleet_protocol.atomic_files import write_durably
 
+log = logging.getLogger(__name__)
+
 _KEY = "page.key"
 # 80 bits: nobody guesses them, and a person can type them.
 _BYTES = 10
+# Letters and digits of a token that is kept: what was cut off, or emptied by a full disk, lets nobody in.
+_SHORTEST = 16
 # Before the answer to a wrong one.
 _WRONG_TOKEN_S = 0.5
 _COOKIE_S = 30 * 86_400
@@ -57,10 +62,20 @@ _HEADERS = {
 def page_token(state: Path, *, new: bool = False) -> str:
     """Return the token of the sign-in, like ``k3vq-52xc-qe7h-ma4t``; drawn on first use, and kept in the state."""
     path = state / _KEY
-    if new or not path.exists():
-        drawn = base64.b32encode(secrets.token_bytes(_BYTES)).decode().lower()
-        write_durably(path, "-".join(drawn[at : at + 4] for at in range(0, len(drawn), 4)).encode())
-    return path.read_text(encoding="ascii", errors="replace").strip()
+    kept = path.read_text(encoding="ascii", errors="replace").strip() if path.exists() else None
+    if kept is not None and not new and len(_plain(kept)) >= _SHORTEST:
+        return kept
+    if kept is not None and not new:
+        log.warning("%s holds no token of at least %d letters and digits; another one is drawn", path, _SHORTEST)
+    drawn = base64.b32encode(secrets.token_bytes(_BYTES)).decode().lower()
+    token = "-".join(drawn[at : at + 4] for at in range(0, len(drawn), 4))
+    write_durably(path, token.encode())
+    return token
+
+
+def _plain(token: str) -> str:
+    """Return what counts of a token: its letters and digits."""
+    return "".join(character for character in token.lower() if character.isascii() and character.isalnum())
 
 
 @dataclass(frozen=True)
@@ -102,8 +117,7 @@ class Access:
 
     def is_token(self, given: str) -> bool:
         """Return whether somebody gave the token; blanks, dashes and case do not count."""
-        plain, wanted = (text.replace("-", "").replace(" ", "").lower().encode() for text in (given, self.token))
-        return hmac.compare_digest(plain, wanted)
+        return hmac.compare_digest(_plain(given).encode(), _plain(self.token).encode())
 
     def sign(self, purpose: str) -> str:
         """Return what only this page can know for a purpose: 64 hex digits."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
@@ -144,7 +145,7 @@ def create_app(config_path: Path, config: Config, access: Access, offers: Path |
         Route("/", page.listen),
         Route("/heard", page.heard),
         Route("/heard/answer", page.answer, methods=["POST"]),
-        Route("/heard/{kind}/{at_ms:int}.wav", page.sound),
+        Route("/heard/{kind}/{at_ms}.wav", page.sound),
         *page.asking.routes(),
         Route("/live", page.live),
         Route("/status", page.status),
@@ -212,7 +213,11 @@ class OwnerPage:
 
     def sound(self, request: Request) -> Response:
         """Return the sound of an event."""
-        path = self._device.sound(kind_of(request.path_params["kind"]), request.path_params["at_ms"]).path
+        try:
+            kind, at_ms = kind_of(request.path_params["kind"]), number_of(request.path_params["at_ms"])
+        except ClipError:
+            raise HTTPException(404) from None
+        path = self._device.sound(kind, at_ms).path
         return FileResponse(path, media_type="audio/wav")
 
     async def live(self, _: Request) -> Response:

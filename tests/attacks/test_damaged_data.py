@@ -4,6 +4,8 @@ import io
 import random
 import shutil
 import sqlite3
+import subprocess
+import sys
 import time
 
 import pytest
@@ -17,6 +19,7 @@ from aggregator_server.upkeep.check import check
 from aggregator_server.upkeep.doctor import examine
 from fleet_protocol.backup_archive import written_backup
 from tests.support.aggregator_process import FakeDevice, Fleet
+from tests.support.checkout import ROOT
 from tests.support.commands import command
 from tests.support.core_fleet import between_rounds
 
@@ -139,3 +142,20 @@ def test_a_row_that_names_a_missing_one_is_damage_too(whole, tmp_path):
         database.execute("DELETE FROM devices")
     database.close()
     assert any("names a row of devices that is missing" in line for line in damage_of(tmp_path / "auricle.db"))
+
+
+def test_a_check_of_a_folder_that_cannot_be_written_says_so(whole):
+    alone_with = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
+    ]
+    program = [sys.executable, "-m", "aggregator_server.cli", "check", "--data", str(whole)]
+    ended = subprocess.run([*alone_with, str(whole), *program], cwd=ROOT, capture_output=True, text=True, check=False)
+    if "unshare" in ended.stderr or "mount:" in ended.stderr:
+        pytest.skip(f"no mounts of one's own here: {ended.stderr.strip()}")
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1)
+    assert f"data folder {whole} cannot be used" in ended.stderr
+    assert "Read-only file system" in ended.stderr

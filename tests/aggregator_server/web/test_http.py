@@ -469,6 +469,13 @@ def test_operators_change_classes_and_restore_rounds(fleet):
     assert [info["class_id"] for info in admin.get("/v1/classes").json()] == [f"c{number}" for number in range(6)]
 
 
+def test_an_address_with_the_character_nul_is_refused_in_one_way(fleet):
+    for method, address in (("DELETE", "/v1/classes/a%00b"), ("GET", "/v1/devices?search=a%00b"), ("GET", "/%00")):
+        answer = fleet.admin.request(method, address)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_request")
+        assert "NUL" in answer.json()["error"]["message"]
+
+
 def test_the_schema_documents_every_address_completely(fleet):
     schema = schema_of(fleet)
     for path, methods in schema["paths"].items():

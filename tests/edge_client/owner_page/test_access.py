@@ -49,6 +49,18 @@ def test_a_token_is_kept_private_can_be_typed_and_is_drawn_anew_on_request(tmp_p
     assert not access.is_signed(access.sign("session"), "csrf")
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"----", b"    ", b"k3vq-52xc-qe7h-ma4", b"\0" * 19, b"\xff" * 19])
+def test_a_key_file_that_holds_no_token_lets_nobody_in_and_another_token_is_drawn(tmp_path, content, caplog):
+    (tmp_path / "page.key").write_bytes(content)
+    token = page_token(tmp_path)
+    assert len(token.replace("-", "")) == 16
+    assert page_token(tmp_path) == token
+    access = Access.of(UiConfig(), token)
+    given = content.decode("ascii", "replace")
+    assert not any(access.is_token(text) for text in ("", "----", given, given.strip()))
+    assert "page.key holds no token of at least 16 letters and digits; another one is drawn" in caplog.text
+
+
 PLACES = 64
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 
