@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggregator_server.errors import AggregatorError, ServerError
-from fleet_protocol.addresses import address_problem
+from fleet_protocol.addresses import address_problem, without_password
 
 if TYPE_CHECKING:
     import httpx
@@ -26,7 +26,7 @@ class Client:
         AggregatorError: the address is none, or the authority cannot be used.
         """
         if problem := address_problem(url):
-            raise AggregatorError(f"--url must look like http://host:port; {url!r} {problem}")
+            raise AggregatorError(f"--url must look like http://host:port; {without_password(url)!r} {problem}")
         self.url = url
         self._head = {"Authorization": f"Bearer {token}"} if token else {}  # anybody may ask for its health
         self._tls: ssl.SSLContext | bool = _trust(authority) if url.startswith("https:") else False

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from aggregator_server.errors import AggregatorError, InvalidRequestError
-from fleet_protocol.addresses import address_problem
+from fleet_protocol.addresses import address_problem, without_password
 from fleet_protocol.atomic_files import write_durably
 from fleet_protocol.invitation_link import InvitationLink
 
@@ -54,7 +54,7 @@ def read_address(folder: Path) -> tuple[str | None, str | None]:
 def require_address(url: str) -> None:
     """Check the address by which devices reach a fleet. Raises InvalidRequestError: it cannot be used."""
     if problem := address_problem(url):
-        raise InvalidRequestError(f"--url must look like https://host:port; {url[:200]!r} {problem}")
+        raise InvalidRequestError(f"--url must look like https://host:port; {without_password(url)[:200]!r} {problem}")
 
 
 def authority_file(folder: Path, url: str, authority: str | None) -> Path | None:

@@ -1,6 +1,7 @@
 """Addresses: which never leave a machine, what counts as one, and what is wrong with a server's."""
 
 import ipaddress
+import re
 from urllib.parse import urlsplit
 
 from fleet_protocol.limits import ADDRESS_LENGTH
@@ -33,8 +34,13 @@ def is_clear(url: str) -> bool:
     return parts.scheme != "https" and not is_loopback(parts.hostname or "")
 
 
+def without_password(url: str) -> str:
+    """Return an address as it may be shown: without the name and the password before its host."""
+    return re.sub(r"//[^/?#]*@", "//...@", url)
+
+
 def address_problem(url: str) -> str:
-    """Return what is wrong with an address of a server; "" where nothing is."""
+    """Return what is wrong with an address of a server; "" where nothing is. It never quotes the address."""
     if len(url) > ADDRESS_LENGTH:
         return f"must have at most {ADDRESS_LENGTH} characters, not {len(url)}"
     if not url.startswith(("http://", "https://")):
@@ -46,6 +52,8 @@ def address_problem(url: str) -> str:
         return f"is no address ({error}); write it like http://aggregator.local:8470"
     if not host or port == 0:
         return "must name a host, and a port from 1 to 65535 where it names one, like http://aggregator.local:8470"
+    if "@" in found.netloc:
+        return "must name no user and no password before its host: a device shows its own secret there"
     if found.query or found.fragment or not url.isprintable() or " " in url:
         return "must be a host and perhaps a path, without blanks, ? or #"
     return ""

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from fleet_protocol.errors import AuricleError
-from fleet_protocol.own_python import python
+from fleet_protocol.own_python import python_of_parent
 
 _GRACE_S = 20.0
 _LOOK_S = 0.1
@@ -40,7 +40,7 @@ class Children:
         """
         with self._log(name).open("ab") as log:
             child = subprocess.Popen(
-                python(module, *arguments),
+                python_of_parent(module, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

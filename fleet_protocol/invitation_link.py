@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from fleet_protocol.addresses import address_problem
+from fleet_protocol.addresses import address_problem, without_password
 from fleet_protocol.errors import LinkFormatError
 from fleet_protocol.limits import ADDRESS_LENGTH
 
@@ -51,7 +51,7 @@ class InvitationLink:
             raise LinkFormatError(f"{_trouble(texts)}; `auricle-aggregator invite` prints one, like {_EXAMPLE}")
         link = cls(found["url"], found["token"], found["authority"])
         if problem := address_problem(link.url):
-            raise LinkFormatError(f"the invitation's address {link.url[:200]!r} {problem}")
+            raise LinkFormatError(f"the invitation's address {without_password(link.url)[:200]!r} {problem}")
         return link
 
 
@@ -76,7 +76,7 @@ def _trouble(readings: list[str]) -> str:
     """Return why nothing of a text is an invitation, without what may be its secret."""
     if not readings:
         return "there is no invitation: nothing in it begins with https:// or http://"
-    address, mark, secret = readings[0].partition("#")
+    address, mark, secret = without_password(readings[0]).partition("#")
     if not mark or not secret:
         return f"{address[:200]!r} is no invitation: what belongs behind a # is missing, which some programs cut off"
     token, _, authority = secret.partition(":")

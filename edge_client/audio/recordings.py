@@ -101,9 +101,14 @@ class Recordings:
         """Return a label's recordings in alphabetical order, if any. Raises RecordingError if that cannot be read."""
         folder = self.folder / label
         found = [folder / entry.name for entry in self._recordings(label)]
-        if found:
-            warn_of_odd(_entries(folder))
+        for path, why in odd_ones(_entries(folder)) if found else ():
+            self._leave_out(path, why)
         return found
+
+    def _leave_out(self, path: Path, why: str) -> None:
+        if path not in self.skipped:
+            _log.warning("left out a recording: %s", why)
+        self.skipped[path] = why
 
     def _recordings(self, label: str) -> Iterator[os.DirEntry[str]]:
         folder = self.folder / label
@@ -137,9 +142,7 @@ class Recordings:
                 samples[count] = read_clip(path, self._settings, before)
                 count += 1
             except RecordingError as error:
-                if path not in self.skipped:
-                    _log.warning("left out a recording: %s", error)
-                self.skipped[path] = str(error)
+                self._leave_out(path, str(error))
         return samples[:count]
 
 
@@ -310,9 +313,9 @@ def _is_regular(path: Path | os.DirEntry[str]) -> bool:
         return False
 
 
-def warn_of_odd(entries: Iterable[Path | os.DirEntry[str]]) -> None:
-    """Name what is called like a recording and cannot be used, such as a link to nothing or a pipe."""
+def odd_ones(entries: Iterable[Path | os.DirEntry[str]]) -> Iterator[tuple[Path, str]]:
+    """Yield what is called like a recording and cannot be used, as a link to nothing or a pipe, and why."""
     for entry in entries:
         if _is_called_so(entry.name) and not is_recording(entry) and not Path(entry).is_dir():
             why = "its name is not UTF-8" if _is_regular(entry) else "it is no regular file"
-            _log.warning("left out %s: %s", ascii(os.fspath(entry)), why)
+            yield Path(entry), f"{os.fspath(entry)!a}: {why}"

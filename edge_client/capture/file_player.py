@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edge_client.audio.recordings import FORMATS, blocks, duration_s, is_recording, warn_of_odd
+from edge_client.audio.recordings import FORMATS, blocks, duration_s, is_recording, odd_ones
 from edge_client.audio.resampling import StreamResampler
 from edge_client.capture.pcm_process import PcmProcess, PcmStream
 from edge_client.config.sections import MicrophoneConfig
@@ -60,8 +60,8 @@ def playable(path: Path, log: logging.Logger | None = None) -> list[Path]:
         raise AudioError(f"[microphone] file = {path}: there is no such file or folder (that this user can see)")
     inside = sorted(path.rglob("*")) if path.is_dir() else []
     found = [one for one in inside if is_recording(one)] if path.is_dir() else [path]
-    if log is not None:
-        warn_of_odd(inside)
+    for _, why in odd_ones(inside) if log is not None else ():
+        _log.warning("left out a recording: %s", why)
     good, reason = [], f"it holds no recordings ({FORMATS})"
     for recording in found:
         try:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from edge_client.errors import ConfigError
-from fleet_protocol.addresses import address_problem, is_clear
+from fleet_protocol.addresses import address_problem, is_clear, without_password
 from fleet_protocol.labels import is_name
 from fleet_protocol.ready_bundles import BundlePath
 from fleet_protocol.toml_sections import RefusedValue
@@ -69,7 +69,7 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         problem = address_problem(self.url)
-        require(not problem, "url", self.url, problem)
+        require(not problem, "url", without_password(self.url), problem)
         usable = self.enrol_token.isascii() and self.enrol_token.isprintable() and " " not in self.enrol_token
         rule = "must be printable ASCII without blanks; `auricle-aggregator tokens` prints it"
         require(usable, "enrol_token", "...", rule)  # no part of a secret appears in a log

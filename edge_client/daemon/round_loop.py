@@ -141,7 +141,9 @@ class RoundLoop:
         work = self._client.work(self._server.wait_s)
         self._heard_at = time.monotonic()
         self._beat()
-        if work is None:
+        # The aggregator offers a round again until it has the upload, or the round is over.
+        over = self._state.outbox.keep(None if work is None else work.round_id)
+        if work is None or over:  # the next step waits until the board may train
             return
         if (work.round_id, work.kind) == self._given_up:
             self._pause(self._server.longest_pause_s)

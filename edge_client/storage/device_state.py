@@ -61,6 +61,15 @@ class Outbox:
             remove_durably(path)
             return None
 
+    def keep(self, round_id: int | None) -> bool:
+        """Remove what belongs to other rounds than the one that there is work for; say whether something did."""
+        wanted = () if round_id is None else (self.update_path(round_id), self.learned_path(round_id))
+        over = [path for path in finished_files(self.folder) if path not in wanted]
+        for path in over:
+            log.warning("%s is of a round that is over; it is removed", path)
+            remove_durably(path)
+        return bool(over)
+
     def is_empty(self) -> bool:
         """Return whether nothing waits to be sent."""
         return not finished_files(self.folder)

@@ -37,6 +37,17 @@ def modules(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_programs_end_with_a_command_that_was_killed(modules, tmp_path):
+    command = subprocess.Popen(
+        [sys.executable, "-m", "command", str(tmp_path)], cwd=modules, stdout=subprocess.PIPE, text=True
+    )
+    with command:
+        processes = [int(command.stdout.readline()) for _ in range(2)]
+        command.kill()
+        for process in processes:
+            wait_for(lambda process=process: gone(process), what="the end of what the command had started")
+
+
 def gone(process: int) -> bool:
     try:
         os.kill(process, 0)

@@ -94,3 +94,11 @@ def test_any_text_is_a_link_or_refused(text):
         except LinkFormatError:
             continue
         assert InvitationLink.parse(str(link)) == link
+
+
+@pytest.mark.parametrize("text", [f"https://anna:hunter2@host:8470/#{TOKEN}", "https://anna:hunter2@host:8470/"])
+def test_an_address_with_a_password_is_refused_and_the_password_not_shown(text):
+    with pytest.raises(LinkFormatError) as refused:
+        InvitationLink.parse(text)
+    assert "https://...@host:8470" in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in ("anna", "hunter2"))

@@ -48,6 +48,21 @@ def test_an_aggregator_that_is_away_is_waited_for_and_work_done_meanwhile_is_kep
     assert not update.exists()
 
 
+def test_what_waits_for_a_round_that_is_over_is_removed_before_the_next_one(fleet):
+    server, device = fleet
+    edge = device("edge", "cnn1", ("yes", "no"))
+    outbox = edge.device_state().outbox
+    left = outbox.update_path(1_000), outbox.learned_path(1_000)
+    for path in left:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        outbox.put(path, b"{}")
+    edge.start()
+    enrolled(server, 1)
+    wait_for(outbox.is_empty, what="an outbox without what nobody waits for")
+    assert edge.log().count("is of a round that is over; it is removed") == 2
+    assert finished(server, open_round(server))["summary"]["state"] == "done"
+
+
 def test_training_ends_with_its_daemon_whether_that_is_killed_or_asked_to_end(fleet):
     server, device = fleet
     edge = device("edge", "cnn1", ("yes", "no")).start()
